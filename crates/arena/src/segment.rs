@@ -1,0 +1,234 @@
+//! Segments: a stretch of the decoded stream at an address that direct I/O can write from.
+//!
+//! ```text
+//! lent block:  | headroom (carry goes here) | decoded bytes ............ | slack |
+//!              ^ page                       ^ address ≡ raw_offset (mod 4096)
+//! ```
+//!
+//! * Every byte's address is congruent to its offset in the decoded stream modulo 4096. Tar puts
+//!   payloads at multiples of 512 of the stream, so they are 512-aligned in memory: all that
+//!   `O_DIRECT` asks for on ordinary devices.
+//! * The headroom takes what the previous segment could not hand over as whole file blocks, so
+//!   that every write is one contiguous span (see [`Segment::prepend`]).
+//! * The slack lets the last write of a file be rounded up to a file block although the segment
+//!   ends; what it holds is cut off again by the truncation to the exact size.
+
+use std::{ops::Range, time::Duration};
+
+use crate::{Block, PAGE_BYTES, Pool, PoolClosed, Slice};
+
+/// Most bytes that can be put in front of a segment: less than one file block is ever left over.
+pub const CARRY_BYTES_MAX: usize = PAGE_BYTES;
+
+/// Readable bytes behind a segment's last one, for writes that are rounded up to a file block.
+pub const TAIL_SLACK_BYTES: usize = PAGE_BYTES;
+
+/// Room for the carry plus whatever it takes to make the address congruent.
+const HEADROOM_BYTES: usize = CARRY_BYTES_MAX + PAGE_BYTES;
+
+/// A segment that is being filled by a decoder.
+#[derive(Debug)]
+pub struct OpenSegment {
+    raw_offset: u64,
+    headroom: Block,
+    body: Block,
+    capacity: usize,
+    filled: usize,
+}
+
+impl OpenSegment {
+    /// Bytes of a pool that a segment of `capacity` decoded bytes takes up at most.
+    pub fn footprint(capacity: usize) -> usize {
+        (HEADROOM_BYTES + capacity + TAIL_SLACK_BYTES).next_multiple_of(PAGE_BYTES)
+    }
+
+    /// Borrows memory for `capacity` decoded bytes that begin at `raw_offset` of the stream;
+    /// waits for it, and says how long.
+    pub fn allocate(
+        pool: &Pool,
+        raw_offset: u64,
+        capacity: usize,
+    ) -> Result<(Self, Duration), PoolClosed> {
+        let (block, waited) = pool.allocate(Self::footprint(capacity))?;
+        Ok((Self::within(block, raw_offset, capacity), waited))
+    }
+
+    fn within(mut block: Block, raw_offset: u64, capacity: usize) -> Self {
+        let congruence = usize::try_from(raw_offset % PAGE_BYTES as u64).unwrap_or(0);
+        let headroom = block.split_to(CARRY_BYTES_MAX + congruence);
+        block.truncate(capacity + TAIL_SLACK_BYTES);
+        Self { raw_offset, headroom, body: block, capacity, filled: 0 }
+    }
+
+    /// Where the segment begins in the decoded stream.
+    pub fn raw_offset(&self) -> u64 {
+        self.raw_offset
+    }
+
+    /// Decoded bytes so far.
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// Bytes that can still be decoded into it.
+    pub fn spare(&self) -> usize {
+        self.capacity - self.filled
+    }
+
+    /// The part that is still to be filled, at most `capacity` bytes in all.
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        &mut self.body[self.filled..self.capacity]
+    }
+
+    /// Counts `count` bytes of the spare part as decoded.
+    ///
+    /// # Panics
+    /// If that is more than there is.
+    pub fn advance(&mut self, count: usize) {
+        assert!(count <= self.capacity - self.filled, "advanced past the segment's end");
+        self.filled += count;
+    }
+
+    /// Ends the filling.
+    pub fn seal(mut self) -> Segment {
+        self.body.truncate(self.filled + TAIL_SLACK_BYTES);
+        Segment {
+            raw_offset: self.raw_offset,
+            len: self.filled,
+            headroom: self.headroom,
+            body: self.body.freeze(),
+        }
+    }
+}
+
+/// A stretch of the decoded stream, ready to be walked and written from.
+#[derive(Debug)]
+pub struct Segment {
+    raw_offset: u64,
+    len: usize,
+    headroom: Block,
+    body: Slice,
+}
+
+impl Segment {
+    /// Where the segment begins in the decoded stream.
+    pub fn raw_offset(&self) -> u64 {
+        self.raw_offset
+    }
+
+    /// Decoded bytes in the segment.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing was decoded into it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The decoded bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body[..self.len]
+    }
+
+    /// A reference to the decoded bytes that keeps them alive: the window of a decoder that goes
+    /// on in another segment.
+    pub fn share(&self) -> Slice {
+        self.body.slice(..self.len)
+    }
+
+    /// Puts `carry` (the end of the previous segment) directly in front of the decoded bytes and
+    /// ends exclusive access to the headroom.
+    ///
+    /// # Panics
+    /// If `carry` is longer than [`CARRY_BYTES_MAX`].
+    pub fn prepend(mut self, carry: &[u8]) -> SegmentView {
+        assert!(carry.len() <= CARRY_BYTES_MAX, "a carry of {} bytes", carry.len());
+        let unused = self.headroom.len() - carry.len();
+        drop(self.headroom.split_to(unused));
+        self.headroom.copy_from_slice(carry);
+        let whole = self.headroom.freeze().join(self.body);
+        let whole = whole.unwrap_or_else(|_| unreachable!("headroom and body are neighbours"));
+        SegmentView { front: carry.len(), len: self.len, whole }
+    }
+}
+
+/// A segment with its carry in front: what writes are cut from.
+#[derive(Clone, Debug)]
+pub struct SegmentView {
+    front: usize,
+    len: usize,
+    whole: Slice,
+}
+
+impl SegmentView {
+    /// The decoded bytes, without the carry.
+    pub fn bytes(&self) -> &[u8] {
+        &self.whole[self.front..self.front + self.len]
+    }
+
+    /// A counted reference to `range` of the decoded bytes, begun `carried` bytes earlier (in
+    /// the carry) and ending up to [`TAIL_SLACK_BYTES`] later.
+    ///
+    /// # Panics
+    /// If the range lies outside.
+    pub fn slice(&self, carried: usize, range: Range<usize>) -> Slice {
+        self.whole.slice(self.front + range.start - carried..self.front + range.end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Arena;
+
+    fn pool(bytes: usize) -> Pool {
+        Arena::builder().bytes(bytes).populate(false).build().unwrap().pool(bytes).unwrap()
+    }
+
+    #[test]
+    fn addresses_are_congruent_to_stream_offsets() {
+        let pool = pool(1 << 20);
+        for raw_offset in [0, 1, 511, 512, 4095, 4096, 5000, 123_456_789_012] {
+            let (mut open, _) = OpenSegment::allocate(&pool, raw_offset, 3000).unwrap();
+            assert_eq!(open.spare_mut().len(), 3000);
+            let address = open.spare_mut().as_ptr().addr() as u64;
+            assert_eq!(address % 4096, raw_offset % 4096);
+        }
+    }
+
+    #[test]
+    fn a_carry_and_the_slack_make_one_contiguous_span() {
+        let pool = pool(1 << 20);
+        let (mut open, _) = OpenSegment::allocate(&pool, 4096 * 5 + 700, 1000).unwrap();
+        open.spare_mut()[..900].fill(2);
+        open.advance(900);
+        assert_eq!(open.spare_mut().len(), 100);
+        let segment = open.seal();
+        assert_eq!((segment.len(), segment.bytes()[899]), (900, 2));
+        let view = segment.prepend(&[1; 700]);
+        let write = view.slice(700, 0..900 + TAIL_SLACK_BYTES);
+        assert_eq!(write.as_ptr().addr() % 4096, 0);
+        assert_eq!((write[699], write[700], write.len()), (1, 2, 1600 + TAIL_SLACK_BYTES));
+    }
+
+    #[test]
+    fn the_largest_carry_fits_at_every_congruence() {
+        let pool = pool(1 << 20);
+        for raw_offset in 0..PAGE_BYTES as u64 {
+            let (open, _) = OpenSegment::allocate(&pool, raw_offset, 10).unwrap();
+            let _ = open.seal().prepend(&[0; CARRY_BYTES_MAX]);
+        }
+    }
+
+    #[test]
+    fn the_footprint_is_enough_at_every_congruence() {
+        for capacity in [1, 511, 4095, 4096, 4097] {
+            let pool = pool(OpenSegment::footprint(capacity));
+            for raw_offset in [0, 1, 4095] {
+                let (open, _) = OpenSegment::allocate(&pool, raw_offset, capacity).unwrap();
+                assert_eq!(open.body.len(), capacity + TAIL_SLACK_BYTES);
+            }
+        }
+    }
+}
