@@ -1,0 +1,53 @@
+//! What a file asks of direct I/O.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// Alignment a file asks of direct I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectIo {
+    /// Offsets and lengths must be multiples of this many bytes.
+    pub offset_align: usize,
+    /// Memory addresses must be multiples of this many bytes.
+    pub memory_align: usize,
+}
+
+/// Whether to bypass the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectMode {
+    /// Where the file system allows it, silently falling back where not.
+    #[default]
+    Auto,
+    /// Or fail.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The kernel's answer to whether a file can be accessed by direct I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectSupport {
+    /// It can, with this alignment.
+    Yes(DirectIo),
+    /// It cannot.
+    No,
+    /// The kernel (before 6.1) or the file system does not say: only trying tells.
+    Unknown,
+}
+
+/// Asks `statx` (`STATX_DIOALIGN`) what direct I/O on an open file needs.
+pub fn direct_support(file: impl AsFd) -> DirectSupport {
+    let Ok(answer) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
+        return DirectSupport::Unknown;
+    };
+    if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return DirectSupport::Unknown;
+    }
+    let offset_align = answer.stx_dio_offset_align as usize;
+    let memory_align = answer.stx_dio_mem_align as usize;
+    if offset_align == 0 || memory_align == 0 {
+        return DirectSupport::No;
+    }
+    DirectSupport::Yes(DirectIo { offset_align, memory_align })
+}

@@ -1,0 +1,48 @@
+//! Carrying out a step by a system call on the calling thread.
+
+use std::os::fd::{AsFd, IntoRawFd};
+
+use rustix::{
+    fs::{Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
+
+use crate::operation::{NewFile, Step, StepDone};
+
+/// A new file's open flags.
+pub(crate) fn open_flags(new: &NewFile) -> OFlags {
+    let direct = if new.direct.is_some() { OFlags::DIRECT } else { OFlags::empty() };
+    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct
+}
+
+/// Never outside the directory, never through a link, whatever the path says.
+pub(crate) const RESOLVE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+pub(crate) fn execute(step: Step<'_>) -> Result<StepDone, Errno> {
+    match step {
+        Step::Open { new } => rustix::fs::openat2(
+            new.directory.as_fd(),
+            new.path.as_c_str(),
+            open_flags(new),
+            Mode::from_raw_mode(new.mode),
+            RESOLVE,
+        )
+        .map(StepDone::File),
+        Step::SetMode { file, mode } => {
+            rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map(|()| StepDone::Nothing)
+        }
+        Step::SetLen { file, len } => rustix::fs::ftruncate(file, len).map(|()| StepDone::Nothing),
+        Step::Read { file, offset, buffer } => {
+            rustix::io::pread(file, buffer, offset).map(StepDone::Count)
+        }
+        Step::Write { file, offset, buffer } => {
+            rustix::io::pwrite(file, buffer, offset).map(StepDone::Count)
+        }
+        Step::Close { file } => {
+            // SAFETY: the descriptor is owned, and given up here; nobody can use it afterwards.
+            unsafe { rustix::io::try_close(file.into_raw_fd()) }.map(|()| StepDone::Nothing)
+        }
+        Step::Nothing => Ok(StepDone::Nothing),
+    }
+}

@@ -1,0 +1,47 @@
+//! File operations in flight.
+//!
+//! An [`Operation`] is a whole errand ("create this file, write these bytes, cut it to size,
+//! close it"). It owns everything the kernel will touch, and is moved into an [`Engine`]; a
+//! [`Completion`] brings the result back under the token it was submitted with. There is no other
+//! way to learn that an operation has ended, and completions arrive in any order.
+//!
+//! ```text
+//! Operation ──submit──▶ slab of in-flight operations ──step──▶ one system call's worth of work
+//!                           ▲          │                         uring:   one SQE
+//!                           └─complete─┘◀──────────────────────  threads: one call on a worker
+//!                                      │                         faulty:  one call, maybe spoilt
+//! Completion ◀────────────wait─────────┘
+//! ```
+//!
+//! Resuming after short transfers, retrying after `EINTR` and `EAGAIN`, keeping direct I/O aligned
+//! while doing so: all of that is decided once, in [`Operation`]'s state machines, and is the same
+//! for every engine. An engine only carries out steps:
+//!
+//! | engine | carries out a step by | for |
+//! |---|---|---|
+//! | [`EngineKind::Uring`] | a submission to io_uring | the default where the kernel allows it |
+//! | [`EngineKind::Threads`] | a system call on a worker thread | containers, hardened kernels |
+//! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering | tests |
+//!
+//! This is the only crate that speaks io_uring. What it leaves to others: which files to read or
+//! create, and what an error means for the run.
+
+mod depth;
+mod direct;
+mod engine;
+mod execute;
+mod faulty;
+mod operation;
+mod threads;
+mod uring;
+
+pub use depth::queue_depth;
+pub use direct::{DirectIo, DirectMode, DirectSupport, direct_support};
+pub use engine::{
+    Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, probe_uring,
+};
+pub use faulty::FaultPlan;
+pub use operation::{
+    CreateFile, FinishFile, NewFile, OpError, Operation, Outcome, ReadAt, RelativePath,
+    RelativePathError, WriteAt, WriteFile,
+};

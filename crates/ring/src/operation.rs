@@ -1,0 +1,542 @@
+//! Operations: errands of several steps, each a state machine that knows no engine.
+
+use std::{
+    ffi::CStr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+};
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use unsnap_arena::{Block, Slice};
+
+use crate::DirectIo;
+
+/// How often one step may be answered by `EINTR`, `EAGAIN` or without progress before the
+/// operation is given up. A guess: hundreds of interruptions in a row are not an accident.
+const RETRIES_MAX: u32 = 1000;
+
+/// A path below a directory, ready for the kernel: relative, NUL-terminated, stored inline when
+/// it is as short as a storage's name.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RelativePath(SmallVec<[u8; 64]>);
+
+/// A path was empty, absolute or held a NUL byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a relative path the kernel can open")]
+pub struct RelativePathError;
+
+impl RelativePath {
+    /// Checks what the kernel itself cannot (NUL) or would take otherwise (absolute paths).
+    /// Escapes by `..` or links are stopped by the open, which stays beneath its directory.
+    pub fn new(path: &str) -> Result<Self, RelativePathError> {
+        if path.is_empty() || path.starts_with('/') || path.contains('\0') {
+            return Err(RelativePathError);
+        }
+        let mut bytes = SmallVec::with_capacity(path.len() + 1);
+        bytes.extend_from_slice(path.as_bytes());
+        bytes.push(0);
+        Ok(Self(bytes))
+    }
+
+    /// The path as the kernel wants it.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Display for RelativePath {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.as_c_str().to_string_lossy())
+    }
+}
+
+impl std::fmt::Debug for RelativePath {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self.as_c_str(), formatter)
+    }
+}
+
+/// One errand, with everything the kernel will touch while it is under way.
+#[derive(Debug)]
+pub enum Operation {
+    /// Read a stretch of a file.
+    Read(ReadAt),
+    /// Create a file and hand it back open.
+    Create(CreateFile),
+    /// Write a stretch of an open file.
+    Write(WriteAt),
+    /// Cut an open file to its size and close it.
+    Finish(FinishFile),
+    /// Create, write, cut and close a file in one go.
+    WriteFile(WriteFile),
+}
+
+/// What an operation that succeeded gives back.
+#[derive(Debug)]
+pub enum Outcome {
+    /// [`ReadAt`]: the block, and how many of its bytes were read (fewer than wanted: end of file).
+    Read {
+        /// The buffer that was moved in.
+        block: Block,
+        /// Bytes at its front that are valid.
+        filled: usize,
+    },
+    /// [`CreateFile`]: the open file.
+    Created(Arc<OwnedFd>),
+    /// [`WriteAt`]: every byte was taken.
+    Written,
+    /// [`FinishFile`] and [`WriteFile`]: the file has its size and is closed.
+    Finished,
+}
+
+/// Why an operation failed: the step and the kernel's answer. What it held has been released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{step}: {errno}")]
+pub struct OpError {
+    /// The system call's everyday name: "open", "read", "write", ...
+    pub step: &'static str,
+    /// The kernel's answer.
+    pub errno: Errno,
+}
+
+/// Read `wanted` bytes at `offset` into `block`.
+#[derive(Debug)]
+pub struct ReadAt {
+    file: Arc<OwnedFd>,
+    offset: u64,
+    block: Block,
+    wanted: usize,
+    align: usize,
+    filled: usize,
+}
+
+impl ReadAt {
+    /// `wanted` may be less than the block's length; the kernel may fill the rest, but it is not
+    /// counted. Under direct I/O `offset` and the block's length are multiples of its alignment.
+    ///
+    /// # Panics
+    /// If the block is shorter than `wanted`.
+    pub fn new(
+        file: Arc<OwnedFd>,
+        offset: u64,
+        block: Block,
+        wanted: usize,
+        direct: Option<DirectIo>,
+    ) -> Self {
+        assert!(wanted <= block.len(), "{wanted} bytes wanted in a block of {}", block.len());
+        let align = direct.map_or(1, |direct| direct.offset_align.max(1));
+        Self { file, offset, block, wanted, align, filled: 0 }
+    }
+
+    /// Where to go on: under direct I/O at the last aligned position, reading a few bytes again.
+    fn cursor(&self) -> usize {
+        self.filled - self.filled % self.align
+    }
+}
+
+/// Write `data` at `offset`.
+#[derive(Debug)]
+pub struct WriteAt {
+    file: Arc<OwnedFd>,
+    offset: u64,
+    data: Slice,
+    align: usize,
+    written: usize,
+}
+
+impl WriteAt {
+    /// Under direct I/O `offset` and the length of `data` are multiples of its alignment, and so
+    /// is the address of `data` (of the memory alignment).
+    pub fn new(file: Arc<OwnedFd>, offset: u64, data: Slice, direct: Option<DirectIo>) -> Self {
+        let align = direct.map_or(1, |direct| direct.offset_align.max(1));
+        Self { file, offset, data, align, written: 0 }
+    }
+
+    fn cursor(&self) -> usize {
+        self.written - self.written % self.align
+    }
+}
+
+/// A file that does not exist yet. It is opened below `directory` and nowhere else
+/// (`RESOLVE_BENEATH`, no symbolic links), and must not exist (`O_EXCL`).
+#[derive(Clone, Debug)]
+pub struct NewFile {
+    /// The directory that `path` is relative to.
+    pub directory: Arc<OwnedFd>,
+    /// Where to create the file.
+    pub path: RelativePath,
+    /// Permission bits.
+    pub mode: u32,
+    /// Set `mode` again after the open, because the process's umask or a default ACL takes bits.
+    pub force_mode: bool,
+    /// Open for direct I/O with this alignment.
+    pub direct: Option<DirectIo>,
+}
+
+/// Create a file and hand it back open for writing.
+#[derive(Debug)]
+pub struct CreateFile {
+    new: NewFile,
+    /// Size to preset, so that several writes inside it can run side by side.
+    preset_len: Option<u64>,
+    state: CreateState,
+    file: Option<OwnedFd>,
+}
+
+impl CreateFile {
+    /// `preset_len`: the size the file gets before the first write.
+    pub fn new(new: NewFile, preset_len: Option<u64>) -> Self {
+        Self { new, preset_len, state: CreateState::Open, file: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum CreateState {
+    Open,
+    Mode,
+    Preset,
+}
+
+/// Cut an open file to its exact size, then close it. All its writes must have completed.
+#[derive(Debug)]
+pub struct FinishFile {
+    file: Option<Arc<OwnedFd>>,
+    len: Option<u64>,
+}
+
+impl FinishFile {
+    /// `len`: the exact size, where writes were rounded up; `None` when they were not.
+    pub fn new(file: Arc<OwnedFd>, len: Option<u64>) -> Self {
+        Self { file: Some(file), len }
+    }
+}
+
+/// Create a file of one write.
+#[derive(Debug)]
+pub struct WriteFile {
+    create: CreateFile,
+    rest: WriteFileRest,
+}
+
+#[derive(Debug)]
+enum WriteFileRest {
+    /// Not open yet: what to write, and the exact size if that is less.
+    Waiting {
+        data: Slice,
+        len: Option<u64>,
+    },
+    Writing {
+        write: WriteAt,
+        len: Option<u64>,
+    },
+    Finishing(FinishFile),
+    Done,
+}
+
+impl WriteFile {
+    /// `len`: the exact size where `data` was rounded up for direct I/O; `None` when `data` is
+    /// exact. Empty `data` makes an empty file.
+    pub fn new(new: NewFile, data: Slice, len: Option<u64>) -> Self {
+        Self { create: CreateFile::new(new, None), rest: WriteFileRest::Waiting { data, len } }
+    }
+}
+
+/// One system call's worth of work, borrowed from the operation that wants it.
+pub(crate) enum Step<'op> {
+    Open {
+        new: &'op NewFile,
+    },
+    SetMode {
+        file: BorrowedFd<'op>,
+        mode: u32,
+    },
+    SetLen {
+        file: BorrowedFd<'op>,
+        len: u64,
+    },
+    Read {
+        file: BorrowedFd<'op>,
+        offset: u64,
+        buffer: &'op mut [u8],
+    },
+    Write {
+        file: BorrowedFd<'op>,
+        offset: u64,
+        buffer: &'op [u8],
+    },
+    Close {
+        file: OwnedFd,
+    },
+    /// Another operation still refers to the file, so there is nothing to close: no call.
+    Nothing,
+}
+
+impl Step<'_> {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::SetMode { .. } => "chmod",
+            Self::SetLen { .. } => "truncate",
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Close { .. } | Self::Nothing => "close",
+        }
+    }
+}
+
+/// What a step that succeeded brought.
+pub(crate) enum StepDone {
+    Nothing,
+    Count(usize),
+    File(OwnedFd),
+}
+
+/// Whether an operation wants another step.
+enum Progress {
+    Again,
+    Stalled,
+    Done(Outcome),
+}
+
+/// An operation under way: what an engine's slab holds.
+pub(crate) struct InFlight {
+    pub(crate) token: u64,
+    operation: Operation,
+    retries: u32,
+    step_name: &'static str,
+    /// The kernel answered `EAGAIN`: let a kernel worker do the step.
+    pub(crate) force_async: bool,
+}
+
+impl InFlight {
+    pub(crate) fn new(token: u64, operation: Operation) -> Self {
+        Self { token, operation, retries: 0, step_name: "start", force_async: false }
+    }
+
+    /// Whether the step under way is an open, whose result is a descriptor.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.step_name == "open"
+    }
+
+    /// The next step. Every call to `step` is followed by one to `complete`.
+    pub(crate) fn step(&mut self) -> Step<'_> {
+        let step = self.operation.step();
+        self.step_name = step.name();
+        step
+    }
+
+    /// Takes a step's result; gives the operation's own when there are no more steps.
+    pub(crate) fn complete(
+        &mut self,
+        result: Result<StepDone, Errno>,
+    ) -> Option<Result<Outcome, OpError>> {
+        let progress = match result {
+            Ok(done) => self.operation.complete(done),
+            // On Linux a close that was interrupted has closed. Everything else starts over.
+            Err(Errno::INTR) if self.step_name == "close" => {
+                self.operation.complete(StepDone::Nothing)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {
+                self.force_async = true;
+                Ok(Progress::Stalled)
+            }
+            Err(errno) => Err(errno),
+        };
+        let fail = |errno| Some(Err(OpError { step: self.step_name, errno }));
+        match progress {
+            Ok(Progress::Done(outcome)) => Some(Ok(outcome)),
+            Ok(Progress::Again) => {
+                self.retries = 0;
+                None
+            }
+            Ok(Progress::Stalled) => {
+                self.retries += 1;
+                if self.retries > RETRIES_MAX { fail(Errno::AGAIN) } else { None }
+            }
+            Err(errno) => fail(errno),
+        }
+    }
+}
+
+impl Operation {
+    fn step(&mut self) -> Step<'_> {
+        match self {
+            Self::Read(read) => {
+                let cursor = read.cursor();
+                Step::Read {
+                    file: read.file.as_fd(),
+                    offset: read.offset + cursor as u64,
+                    buffer: &mut read.block[cursor..],
+                }
+            }
+            Self::Write(write) => write.step(),
+            Self::Create(create) => create.step(),
+            Self::Finish(finish) => finish.step(),
+            Self::WriteFile(whole) => match &mut whole.rest {
+                WriteFileRest::Waiting { .. } => whole.create.step(),
+                WriteFileRest::Writing { write, .. } => write.step(),
+                WriteFileRest::Finishing(finish) => finish.step(),
+                WriteFileRest::Done => Step::Nothing,
+            },
+        }
+    }
+
+    fn complete(&mut self, done: StepDone) -> Result<Progress, Errno> {
+        match self {
+            Self::Read(_) => {
+                // The block moves out with the outcome; a placeholder read is never stepped again.
+                let Self::Read(read) = self else { return Err(Errno::INVAL) };
+                let count = done.count()?;
+                let before = read.filled;
+                read.filled = (read.cursor() + count).min(read.block.len());
+                // No progress, be it zero bytes or the same short tail read again: end of file.
+                if read.filled < read.wanted && read.filled > before {
+                    return Ok(Progress::Again);
+                }
+                let filled = read.filled.max(before).min(read.wanted);
+                let block = read.block.split_to(read.block.len());
+                Ok(Progress::Done(Outcome::Read { block, filled }))
+            }
+            Self::Write(write) => Ok(match write.complete(&done)? {
+                WriteProgress::Again => Progress::Again,
+                WriteProgress::Stalled => Progress::Stalled,
+                WriteProgress::Complete => Progress::Done(Outcome::Written),
+            }),
+            Self::Create(create) => Ok(match create.complete(done)? {
+                None => Progress::Again,
+                Some(file) => Progress::Done(Outcome::Created(Arc::new(file))),
+            }),
+            Self::Finish(finish) => {
+                let last = finish.complete();
+                Ok(if last { Progress::Done(Outcome::Finished) } else { Progress::Again })
+            }
+            Self::WriteFile(whole) => whole.complete(done),
+        }
+    }
+}
+
+enum WriteProgress {
+    Again,
+    Stalled,
+    Complete,
+}
+
+impl WriteAt {
+    fn step(&mut self) -> Step<'_> {
+        let cursor = self.cursor();
+        Step::Write {
+            file: self.file.as_fd(),
+            offset: self.offset + cursor as u64,
+            buffer: &self.data[cursor..],
+        }
+    }
+
+    fn complete(&mut self, done: &StepDone) -> Result<WriteProgress, Errno> {
+        let count = done.count()?;
+        if count == 0 && !self.data.is_empty() {
+            // A write that takes nothing would be repeated for ever.
+            return Err(Errno::IO);
+        }
+        let before = self.written;
+        self.written = self.cursor() + count;
+        if self.written >= self.data.len() {
+            return Ok(WriteProgress::Complete);
+        }
+        if self.written > before { Ok(WriteProgress::Again) } else { Ok(WriteProgress::Stalled) }
+    }
+}
+
+impl CreateFile {
+    fn step(&mut self) -> Step<'_> {
+        match (self.state, &self.file) {
+            (CreateState::Mode, Some(file)) => {
+                Step::SetMode { file: file.as_fd(), mode: self.new.mode }
+            }
+            (CreateState::Preset, Some(file)) => {
+                Step::SetLen { file: file.as_fd(), len: self.preset_len.unwrap_or(0) }
+            }
+            _ => Step::Open { new: &self.new },
+        }
+    }
+
+    /// The open file, once there is nothing left to do to it.
+    fn complete(&mut self, done: StepDone) -> Result<Option<OwnedFd>, Errno> {
+        if let CreateState::Open = self.state {
+            let StepDone::File(file) = done else { return Err(Errno::BADF) };
+            self.file = Some(file);
+        }
+        self.state = match self.state {
+            CreateState::Open if self.new.force_mode => CreateState::Mode,
+            CreateState::Open | CreateState::Mode if self.preset_len.is_some() => {
+                CreateState::Preset
+            }
+            _ => return self.file.take().map(Some).ok_or(Errno::BADF),
+        };
+        Ok(None)
+    }
+}
+
+impl FinishFile {
+    fn step(&mut self) -> Step<'_> {
+        match self.len {
+            Some(len) => match &self.file {
+                Some(file) => Step::SetLen { file: file.as_fd(), len },
+                None => Step::Nothing,
+            },
+            None => match self.file.take().and_then(Arc::into_inner) {
+                Some(file) => Step::Close { file },
+                None => Step::Nothing,
+            },
+        }
+    }
+
+    /// Whether that was the last step.
+    fn complete(&mut self) -> bool {
+        self.len.take().is_none()
+    }
+}
+
+impl WriteFile {
+    fn complete(&mut self, done: StepDone) -> Result<Progress, Errno> {
+        self.rest = match std::mem::replace(&mut self.rest, WriteFileRest::Done) {
+            WriteFileRest::Waiting { data, len } => match self.create.complete(done)? {
+                None => WriteFileRest::Waiting { data, len },
+                Some(file) if data.is_empty() => {
+                    WriteFileRest::Finishing(FinishFile::new(Arc::new(file), None))
+                }
+                Some(file) => {
+                    let write = WriteAt::new(Arc::new(file), 0, data, self.create.new.direct);
+                    WriteFileRest::Writing { write, len }
+                }
+            },
+            WriteFileRest::Writing { mut write, len } => match write.complete(&done)? {
+                WriteProgress::Complete => {
+                    WriteFileRest::Finishing(FinishFile::new(write.file, len))
+                }
+                WriteProgress::Again => WriteFileRest::Writing { write, len },
+                WriteProgress::Stalled => {
+                    self.rest = WriteFileRest::Writing { write, len };
+                    return Ok(Progress::Stalled);
+                }
+            },
+            WriteFileRest::Finishing(mut finish) => {
+                if finish.complete() {
+                    return Ok(Progress::Done(Outcome::Finished));
+                }
+                WriteFileRest::Finishing(finish)
+            }
+            WriteFileRest::Done => return Ok(Progress::Done(Outcome::Finished)),
+        };
+        Ok(Progress::Again)
+    }
+}
+
+impl StepDone {
+    fn count(&self) -> Result<usize, Errno> {
+        match self {
+            Self::Count(count) => Ok(*count),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}

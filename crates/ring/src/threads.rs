@@ -1,0 +1,151 @@
+//! The engine of plain threads: each operation runs to its end on one worker.
+//!
+//! It is complete, not a makeshift: containers and hardened kernels refuse io_uring, and for files
+//! of a few KiB it is the faster engine anyway.
+
+use std::thread::{self, JoinHandle};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+use crate::{
+    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker},
+    execute::execute,
+    operation::{InFlight, Operation},
+};
+
+pub(crate) struct Threads {
+    /// `None` once dropping has begun, which ends the workers.
+    work: Option<Sender<InFlight>>,
+    messages: Receiver<Message>,
+    wake: Sender<Message>,
+    workers: Vec<JoinHandle<()>>,
+    capacity: usize,
+    in_flight: usize,
+}
+
+enum Message {
+    Done(Completion),
+    Wake,
+    Died,
+}
+
+impl Threads {
+    pub(crate) fn open(config: &EngineConfig) -> Result<Self, EngineError> {
+        let capacity = config.capacity.max(1);
+        let (work, jobs) = bounded(capacity);
+        // One place more than operations, so that a wake-up always finds room or company.
+        let (report, messages) = bounded(capacity + 1);
+        let mut engine = Self {
+            work: Some(work),
+            messages,
+            wake: report.clone(),
+            workers: Vec::new(),
+            capacity,
+            in_flight: 0,
+        };
+        for index in 0..config.workers.clamp(1, capacity) {
+            let (jobs, report) = (jobs.clone(), report.clone());
+            let worker = thread::Builder::new()
+                .name(format!("unsnap-io-{index}"))
+                .spawn(move || work_off(&jobs, &report))
+                .map_err(|source| EngineError::Spawn { source })?;
+            engine.workers.push(worker);
+        }
+        Ok(engine)
+    }
+
+    fn take(&mut self, message: Message, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        match message {
+            Message::Done(completion) => {
+                self.in_flight -= 1;
+                done.push(completion);
+                Ok(())
+            }
+            Message::Wake => Ok(()),
+            Message::Died => Err(EngineError::WorkerDied),
+        }
+    }
+}
+
+fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>) {
+    let alarm = Alarm(report);
+    for mut job in jobs {
+        let result = loop {
+            let result = execute(job.step());
+            if let Some(result) = job.complete(result) {
+                break result;
+            }
+        };
+        let token = job.token;
+        // What the operation held is released before anybody learns that it has ended.
+        drop(job);
+        if report.send(Message::Done(Completion { token, result })).is_err() {
+            break;
+        }
+    }
+    std::mem::forget(alarm);
+}
+
+/// Tells the owner when a worker unwinds, who would otherwise wait for ever.
+struct Alarm<'a>(&'a Sender<Message>);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.send(Message::Died);
+    }
+}
+
+impl Engine for Threads {
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, token: u64, operation: Operation) {
+        assert!(self.in_flight < self.capacity, "more operations than the engine holds");
+        self.in_flight += 1;
+        if let Some(work) = &self.work {
+            // Never blocks: the channel holds as many as may be in flight. Fails only when every
+            // worker has died, which `wait` reports.
+            let _ = work.send(InFlight::new(token, operation));
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        let message = self.messages.recv().map_err(|_| EngineError::WorkerDied)?;
+        self.take(message, done)?;
+        self.poll(done)
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message, done)?;
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        let wake = self.wake.clone();
+        // A full channel means that the owner has messages to wake up for.
+        Waker(std::sync::Arc::new(move || drop(wake.try_send(Message::Wake))))
+    }
+
+    fn kind(&self) -> EngineKind {
+        EngineKind::Threads
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // Workers finish what they have begun. Nobody reads their reports any more, so nothing
+        // they send may block: the channel goes first.
+        self.work = None;
+        self.messages = crossbeam::channel::never();
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}

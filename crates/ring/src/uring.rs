@@ -1,0 +1,494 @@
+//! The io_uring engine: one ring, owned and waited in by one thread.
+//!
+//! Every operation in flight sits in a slot of a slab that never moves. The slot's index and
+//! generation travel through the kernel as `user_data`, so a completion can only ever release the
+//! operation it belongs to, in whatever order completions come. What the kernel refers to (buffers,
+//! paths, descriptors) is owned by the slot until its completion has been read; if the ring breaks
+//! so badly that completions cannot be awaited, the slab is leaked rather than freed.
+
+use std::{
+    os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
+    sync::Arc,
+    time::Duration,
+};
+
+use io_uring::{Builder, IoUring, Probe, cqueue, opcode, squeue, types};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::Errno,
+};
+use unsnap_arena::ArenaRanges;
+
+use crate::{
+    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker},
+    execute::{RESOLVE, execute, open_flags},
+    operation::{InFlight, NewFile, Operation, Step, StepDone},
+};
+
+/// The kernel takes buffers of at most 1 GiB each for registration (io_uring_register(2)).
+const REGISTERED_PIECE_BYTES: usize = 1 << 30;
+
+/// `user_data` of the read that waits for wake-ups; no slot has this index.
+const WAKE: u64 = u64::MAX;
+
+/// Failed waits after which a dropped ring gives up on its operations and leaks them. A guess:
+/// about a second of `EAGAIN` or `EBUSY`.
+const DROP_RETRIES_MAX: u32 = 1000;
+
+pub(crate) struct Uring {
+    ring: IoUring,
+    /// Fixed in size and place for as long as the ring lives. `None` after a leak.
+    slots: Option<Box<[Slot]>>,
+    free: Vec<u32>,
+    in_flight: usize,
+    reaped: Vec<(u64, i32)>,
+    /// Operations that ended in their submission, because the step they began with is no ring
+    /// operation on this kernel. Handed out with the next completions.
+    early: Vec<Completion>,
+    state: State,
+    workers: u32,
+    arena: Option<ArenaRanges>,
+    registered: bool,
+    truncates: bool,
+    event: Arc<OwnedFd>,
+    /// Where the kernel puts the event counter; boxed, so that it does not move with the engine.
+    event_count: Box<[u8; 8]>,
+    wake_armed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Made, but not yet bound to the thread that will use it.
+    Disabled,
+    Running,
+    /// Being dropped: operations end at their next completion.
+    Closing,
+}
+
+struct Slot {
+    job: Option<InFlight>,
+    how: types::OpenHow,
+    generation: u32,
+}
+
+impl Uring {
+    pub(crate) fn open(config: &EngineConfig) -> Result<Self, EngineError> {
+        let capacity = u32::try_from(config.capacity.clamp(1, 4096)).unwrap_or(4096);
+        // One entry for each operation's next step and one for the wake-up: never overfull.
+        let ring = build_ring((capacity + 1).next_power_of_two(), config.attach)?;
+        let mut probe = Probe::new();
+        let probed = ring.submitter().register_probe(&mut probe).is_ok();
+        let event = eventfd(0, EventfdFlags::CLOEXEC)
+            .map_err(|errno| EngineError::Ring { call: "eventfd", source: errno.into() })?;
+        let slots = (0..capacity)
+            .map(|_| Slot { job: None, how: types::OpenHow::new(), generation: 0 })
+            .collect();
+        Ok(Self {
+            ring,
+            slots: Some(slots),
+            free: (0..capacity).rev().collect(),
+            in_flight: 0,
+            reaped: Vec::with_capacity(capacity as usize + 1),
+            early: Vec::new(),
+            state: State::Disabled,
+            workers: u32::try_from(config.workers.clamp(1, 64)).unwrap_or(4),
+            arena: config.register.clone(),
+            registered: false,
+            // Linux 6.9; before, truncation is a system call.
+            truncates: probed && probe.is_supported(opcode::Ftruncate::CODE),
+            event: Arc::new(event),
+            event_count: Box::new([0; 8]),
+            wake_armed: false,
+        })
+    }
+
+    /// Binds the ring to the calling thread, its only user from here on.
+    fn start(&mut self) -> Result<(), EngineError> {
+        if self.state != State::Disabled {
+            return Ok(());
+        }
+        let submitter = self.ring.submitter();
+        submitter
+            .register_enable_rings()
+            .map_err(|source| EngineError::Ring { call: "enable", source })?;
+        self.state = State::Running;
+        // Without a cap, operations that block get hundreds of kernel workers. Kernels before
+        // 5.15 do not know the call and keep their own limit.
+        if let Err(error) = submitter.register_iowq_max_workers(&mut [self.workers, self.workers]) {
+            tracing::debug!(%error, "kernel workers stay uncapped");
+        }
+        if let Some(arena) = &self.arena {
+            let pieces: Vec<_> = arena
+                .pieces(REGISTERED_PIECE_BYTES)
+                .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
+                .collect();
+            // SAFETY: the pieces lie within the arena's mapping, which `self.arena` keeps alive
+            // longer than the ring (fields drop in order, and `drop` awaits all operations).
+            let registration = unsafe { submitter.register_buffers(&pieces) };
+            match registration {
+                Ok(()) => self.registered = true,
+                Err(error) => tracing::debug!(%error, "buffers stay unregistered"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Issues the next step of the operation in `index`; steps that have no ring operation are
+    /// carried out here and now. Gives the completion if that ended the operation.
+    fn issue(&mut self, index: u32) -> Option<Completion> {
+        loop {
+            let slot = &mut self.slots.as_mut()?[index as usize];
+            let user_data = u64::from(slot.generation) << 32 | u64::from(index);
+            let job = slot.job.as_mut()?;
+            let force_async = job.force_async;
+            let step = job.step();
+            // Extending direct writes are synchronous in ext4 and XFS: left to the submitting
+            // call they would stall every other operation (measured by the prototype).
+            let stalls = matches!(step, Step::Write { .. });
+            let entry = match step {
+                Step::SetLen { file, len } if self.truncates => {
+                    opcode::Ftruncate::new(types::Fd(file.as_raw_fd()), len).build()
+                }
+                step @ (Step::SetMode { .. } | Step::SetLen { .. } | Step::Nothing) => {
+                    let result = execute(step);
+                    match self.complete(index, result) {
+                        None => continue,
+                        completion => return completion,
+                    }
+                }
+                Step::Open { new } => open_entry(new, &mut slot.how),
+                Step::Read { file, offset, buffer } => {
+                    let fd = types::Fd(file.as_raw_fd());
+                    let (start, len) = (buffer.as_mut_ptr(), transfer_len(buffer.len()));
+                    match piece_of(self.registered, self.arena.as_ref(), start, len) {
+                        Some(piece) => {
+                            opcode::ReadFixed::new(fd, start, len, piece).offset(offset).build()
+                        }
+                        None => opcode::Read::new(fd, start, len).offset(offset).build(),
+                    }
+                }
+                Step::Write { file, offset, buffer } => {
+                    let fd = types::Fd(file.as_raw_fd());
+                    let (start, len) = (buffer.as_ptr(), transfer_len(buffer.len()));
+                    match piece_of(self.registered, self.arena.as_ref(), start, len) {
+                        Some(piece) => {
+                            opcode::WriteFixed::new(fd, start, len, piece).offset(offset).build()
+                        }
+                        None => opcode::Write::new(fd, start, len).offset(offset).build(),
+                    }
+                }
+                // From here on the kernel owns the descriptor.
+                Step::Close { file } => opcode::Close::new(types::Fd(file.into_raw_fd())).build(),
+            };
+            let flags =
+                if stalls || force_async { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+            self.push(&entry.flags(flags).user_data(user_data));
+            return None;
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: every address in the entry belongs to the slot's operation (or to `event_count`),
+        // which stays in place until its completion has been reaped; see `complete` and `drop`.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        // The queue has an entry for each slot and one for the wake-up, and each has at most one
+        // step waiting to be submitted.
+        assert!(pushed.is_ok(), "the submission queue is larger than the slab");
+    }
+
+    /// Hands a step's result to the operation in `index`; frees the slot if it has ended.
+    fn complete(&mut self, index: u32, result: Result<StepDone, Errno>) -> Option<Completion> {
+        let closing = self.state == State::Closing;
+        let slot = &mut self.slots.as_mut()?[index as usize];
+        let job = slot.job.as_mut()?;
+        let token = job.token;
+        let outcome = match job.complete(result) {
+            Some(outcome) => outcome,
+            None if closing => Err(crate::OpError { step: "cancel", errno: Errno::CANCELED }),
+            None => return None,
+        };
+        slot.job = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        self.in_flight -= 1;
+        Some(Completion { token, result: outcome })
+    }
+
+    /// Reads all completions there are. Says whether the wake-up was among them.
+    fn reap(&mut self, done: &mut Vec<Completion>) -> bool {
+        // Copied out first: completing an operation may push its next step.
+        let mut reaped = std::mem::take(&mut self.reaped);
+        reaped.extend(
+            self.ring.completion().map(|entry: cqueue::Entry| (entry.user_data(), entry.result())),
+        );
+        self.in_flight -= self.early.len();
+        done.append(&mut self.early);
+        let mut woken = false;
+        for (user_data, result) in reaped.drain(..) {
+            if user_data == WAKE {
+                self.wake_armed = false;
+                woken = true;
+                continue;
+            }
+            #[allow(clippy::cast_possible_truncation)] // the two halves put together in `issue`
+            let (index, generation) = (user_data as u32, (user_data >> 32) as u32);
+            let Some(slot) = self.slots.as_mut().and_then(|slots| slots.get_mut(index as usize))
+            else {
+                continue;
+            };
+            assert_eq!(slot.generation, generation, "a completion for an operation that has ended");
+            let opening = slot.job.as_ref().is_some_and(InFlight::is_opening);
+            let completion = self.complete(index, step_result(result, opening));
+            if let Some(completion) = completion.or_else(|| self.issue(index)) {
+                done.push(completion);
+            }
+        }
+        self.reaped = reaped;
+        woken
+    }
+
+    /// Keeps one read of the event counter in flight, which completes when somebody wakes us.
+    fn arm_wake(&mut self) {
+        if !self.wake_armed {
+            let fd = types::Fd(self.event.as_raw_fd());
+            let read = opcode::Read::new(fd, self.event_count.as_mut_ptr(), 8).build();
+            self.push(&read.user_data(WAKE));
+            self.wake_armed = true;
+        }
+    }
+
+    fn enter(&self, want: usize) -> Result<(), EngineError> {
+        match self.ring.submit_and_wait(want) {
+            Ok(_) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                // Interrupted: the caller looks for completions and comes back.
+                Some(Errno::INTR) => Ok(()),
+                // The kernel is short of memory or its completion queue is full: reap, retry.
+                Some(Errno::AGAIN | Errno::BUSY) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    Ok(())
+                }
+                _ => Err(EngineError::Ring { call: "enter", source: error }),
+            },
+        }
+    }
+}
+
+impl Engine for Uring {
+    fn capacity(&self) -> usize {
+        self.slots.as_ref().map_or(0, |slots| slots.len())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn submit(&mut self, token: u64, operation: Operation) {
+        let free = self.free.pop();
+        assert!(free.is_some(), "more operations than the engine holds");
+        let (Some(index), Some(slots)) = (free, self.slots.as_mut()) else { return };
+        slots[index as usize].job = Some(InFlight::new(token, operation));
+        self.in_flight += 1;
+        if let Some(completion) = self.issue(index) {
+            // Counts as in flight until it has been handed out.
+            self.in_flight += 1;
+            self.early.push(completion);
+        }
+    }
+
+    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        self.start()?;
+        let before = done.len();
+        loop {
+            if self.reap(done) || done.len() > before {
+                // Steps that follow on completed ones are submitted with the next wait, together
+                // with what the caller makes of the completions.
+                return Ok(());
+            }
+            self.arm_wake();
+            self.enter(1)?;
+        }
+    }
+
+    fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        self.start()?;
+        self.enter(0)?;
+        self.reap(done);
+        Ok(())
+    }
+
+    fn waker(&self) -> Waker {
+        let event = Arc::clone(&self.event);
+        Waker(Arc::new(move || {
+            // Fails only when the counter is about to overflow, that is, when a wake-up waits.
+            let _ = rustix::io::write(&event, &1_u64.to_ne_bytes());
+        }))
+    }
+
+    fn kind(&self) -> EngineKind {
+        EngineKind::Uring
+    }
+
+    fn registered_buffers(&self) -> bool {
+        self.registered
+    }
+
+    fn ring_fd(&self) -> Option<RawFd> {
+        Some(self.ring.as_raw_fd())
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if self.state == State::Disabled {
+            // Nothing was ever submitted to the kernel, so it refers to nothing of ours.
+            return;
+        }
+        self.state = State::Closing;
+        // Completes the read of the event counter.
+        self.waker().wake();
+        let mut done = Vec::new();
+        let mut failures = 0;
+        loop {
+            self.reap(&mut done);
+            done.clear();
+            if self.in_flight == 0 && !self.wake_armed {
+                return;
+            }
+            match self.ring.submit_and_wait(1).map_err(|error| Errno::from_io_error(&error)) {
+                Ok(_) => continue,
+                // Another thread than the owner drops the ring, and may not wait in it.
+                Err(Some(Errno::EXIST)) => break,
+                Err(_) => failures += 1,
+            }
+            if failures > DROP_RETRIES_MAX {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The kernel may still write to all of this.
+        std::mem::forget(std::mem::replace(&mut self.event_count, Box::new([0; 8])));
+        if self.in_flight > 0 {
+            tracing::error!(operations = self.in_flight, "ring broken, leaking its memory");
+            std::mem::forget(self.slots.take());
+            std::mem::forget(self.arena.take());
+        }
+    }
+}
+
+/// A ring with the best flags the kernel knows.
+///
+/// The flags decide who runs completion work and when; they change no result. SINGLE_ISSUER is
+/// from Linux 6.0, DEFER_TASKRUN from 6.1, COOP_TASKRUN from 5.19.
+fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefused> {
+    type SetUp = fn(&mut Builder) -> &mut Builder;
+    let flavours: [SetUp; 3] = [
+        |builder| builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
+        |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
+        |builder| builder,
+    ];
+    let mut refusal = Errno::INVAL;
+    for attach in [attach, None] {
+        for flavour in flavours {
+            let mut builder = IoUring::builder();
+            builder.dontfork().setup_r_disabled();
+            flavour(&mut builder);
+            if let Some(ring) = attach {
+                builder.setup_attach_wq(ring);
+            }
+            match builder.build(entries) {
+                Ok(ring) => return Ok(ring),
+                Err(error) => refusal = Errno::from_io_error(&error).unwrap_or(Errno::NOSYS),
+            }
+            if refusal != Errno::INVAL {
+                return Err(UringRefused { errno: refusal });
+            }
+        }
+    }
+    Err(UringRefused { errno: refusal })
+}
+
+fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {
+    *how = types::OpenHow::new()
+        .flags(u64::from(open_flags(new).bits()))
+        .mode(u64::from(new.mode))
+        .resolve(RESOLVE.bits());
+    let directory = types::Fd(new.directory.as_raw_fd());
+    opcode::OpenAt2::new(directory, new.path.as_c_str().as_ptr(), how).build()
+}
+
+/// One transfer moves at most 1 GiB; the rest is a short transfer's remainder.
+fn transfer_len(len: usize) -> u32 {
+    u32::try_from(len.min(REGISTERED_PIECE_BYTES)).unwrap_or(u32::MAX)
+}
+
+fn piece_of(
+    registered: bool,
+    arena: Option<&ArenaRanges>,
+    start: *const u8,
+    len: u32,
+) -> Option<u16> {
+    let arena = arena.filter(|_| registered)?;
+    let piece = arena.piece_of(start, len as usize, REGISTERED_PIECE_BYTES)?;
+    u16::try_from(piece).ok()
+}
+
+/// A completion's result as the step's: a negative errno, a new descriptor, or a count.
+fn step_result(result: i32, opening: bool) -> Result<StepDone, Errno> {
+    match u32::try_from(result) {
+        Err(_) => Err(Errno::from_raw_os_error(result.wrapping_neg())),
+        Ok(_) if opening => {
+            use std::os::fd::FromRawFd;
+            // SAFETY: the completion of an open without error carries a descriptor that the
+            // kernel has just made for us and nobody else knows of.
+            Ok(StepDone::File(unsafe { OwnedFd::from_raw_fd(result) }))
+        }
+        Ok(count) => Ok(StepDone::Count(count as usize)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, sync::Arc};
+
+    use super::*;
+    use crate::{FinishFile, Operation};
+
+    fn engine(capacity: usize) -> Option<Uring> {
+        let config = EngineConfig {
+            kind: EngineKind::Uring,
+            capacity,
+            workers: 1,
+            register: None,
+            attach: None,
+        };
+        Uring::open(&config).inspect_err(|error| println!("skipped: {error}")).ok()
+    }
+
+    /// A kernel before 6.9 truncates by a system call; its failure must be reported like any other.
+    #[test]
+    fn an_operation_that_fails_in_its_submission_completes_once() {
+        let Some(mut engine) = engine(2) else { return };
+        engine.truncates = false;
+        for round in 0..5 {
+            let read_only = File::open("/proc/self/exe").unwrap();
+            let finish = FinishFile::new(Arc::new(read_only.into()), Some(5));
+            engine.submit(round, Operation::Finish(finish));
+            assert_eq!(engine.in_flight(), 1);
+            let mut done = Vec::new();
+            engine.wait(&mut done).unwrap();
+            assert_eq!((done.len(), engine.in_flight()), (1, 0));
+            assert_eq!(done[0].token, round);
+            assert_eq!(done[0].result.as_ref().unwrap_err().step, "truncate");
+        }
+    }
+
+    #[test]
+    fn a_ring_can_be_dropped_by_another_thread() {
+        let Some(mut engine) = engine(2) else { return };
+        let waker = engine.waker();
+        waker.wake();
+        engine.wait(&mut Vec::new()).unwrap();
+        std::thread::spawn(move || drop(engine)).join().unwrap();
+    }
+}

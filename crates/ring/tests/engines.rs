@@ -1,0 +1,293 @@
+//! One body of tests, run over every engine.
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stderr)]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::io::Errno;
+use unsnap_arena::{Arena, Pool, Slice};
+use unsnap_ring::{
+    Completion, CreateFile, DirectIo, Engine, EngineConfig, EngineKind, FaultPlan, FinishFile,
+    NewFile, Operation, Outcome, ReadAt, RelativePath, WriteAt, WriteFile, probe_uring,
+};
+
+const DIRECT: DirectIo = DirectIo { offset_align: 4096, memory_align: 512 };
+
+struct Bench {
+    scratch: tempfile::TempDir,
+    arena: Arena,
+    pool: Pool,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut arena = Arena::builder().bytes(16 << 20).populate(false).build().unwrap();
+        let pool = arena.pool(16 << 20).unwrap();
+        // Beside the sources rather than in /tmp, which may be a tmpfs and know no direct I/O.
+        let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self { scratch, arena, pool }
+    }
+
+    fn engine(&self, kind: EngineKind, capacity: usize) -> Box<dyn Engine> {
+        let register = Some(self.arena.ranges());
+        EngineConfig { kind, capacity, workers: 3, register, attach: None }.open().unwrap()
+    }
+
+    fn directory(&self) -> Arc<OwnedFd> {
+        Arc::new(File::open(self.scratch.path()).unwrap().into())
+    }
+
+    fn new_file(&self, name: &str, direct: Option<DirectIo>) -> NewFile {
+        NewFile {
+            directory: self.directory(),
+            path: RelativePath::new(name).unwrap(),
+            mode: 0o644,
+            force_mode: false,
+            direct,
+        }
+    }
+
+    /// `len` recognisable bytes, readable up to the next multiple of 4096.
+    fn data(&self, len: usize, seed: u8) -> Slice {
+        let mut block = self.pool.try_allocate(len.next_multiple_of(4096)).unwrap();
+        for (index, byte) in block.iter_mut().enumerate() {
+            *byte = pattern(index, seed);
+        }
+        block.freeze()
+    }
+}
+
+fn pattern(index: usize, seed: u8) -> u8 {
+    (index % 251) as u8 ^ (index / 4096) as u8 ^ seed
+}
+
+fn kinds() -> Vec<EngineKind> {
+    let mut kinds = vec![EngineKind::Threads];
+    match probe_uring() {
+        Ok(()) => kinds.push(EngineKind::Uring),
+        Err(refused) => eprintln!("skipped for io_uring: {refused}"),
+    }
+    for seed in 0..8 {
+        kinds.push(EngineKind::Faulty(FaultPlan::new(seed).short(400).interrupt(200)));
+    }
+    kinds
+}
+
+fn drain(engine: &mut dyn Engine) -> BTreeMap<u64, Completion> {
+    let mut done = Vec::new();
+    while engine.in_flight() > 0 {
+        engine.wait(&mut done).unwrap();
+    }
+    let count = done.len();
+    let by_token: BTreeMap<_, _> = done.into_iter().map(|done| (done.token, done)).collect();
+    assert_eq!(by_token.len(), count, "every token completes once");
+    by_token
+}
+
+#[test]
+fn whole_files_get_their_exact_bytes() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let mut engine = bench.engine(kind.clone(), 8);
+        let sizes = [0, 1, 511, 512, 4095, 4096, 4097, 100_000, 1 << 20];
+        let mut expected = Vec::new();
+        for (token, &size) in sizes.iter().cycle().take(40).enumerate() {
+            while engine.in_flight() == engine.capacity() {
+                let mut done = Vec::new();
+                engine.wait(&mut done).unwrap();
+                assert!(done.iter().all(|done| done.result.is_ok()), "{kind:?} {done:?}");
+            }
+            let seed = token as u8;
+            let data = bench.data(size, seed);
+            let name = format!("file-{token}");
+            let operation = if token % 2 == 0 {
+                WriteFile::new(bench.new_file(&name, None), data.slice(..size), None)
+            } else {
+                let padded = size.next_multiple_of(4096);
+                let len = Some(size as u64);
+                WriteFile::new(bench.new_file(&name, Some(DIRECT)), data.slice(..padded), len)
+            };
+            engine.submit(token as u64, Operation::WriteFile(operation));
+            expected.push((name, size, seed));
+        }
+        assert!(drain(&mut *engine).values().all(|done| done.result.is_ok()));
+        for (name, size, seed) in expected {
+            let bytes = fs::read(bench.scratch.path().join(&name)).unwrap();
+            assert_eq!(bytes.len(), size, "{kind:?} {name}");
+            assert!((0..size).all(|at| bytes[at] == pattern(at, seed)), "{kind:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_many_writes_is_put_together_in_any_order() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let mut engine = bench.engine(kind.clone(), 16);
+        let size = 1_234_567;
+        let data = bench.data(size, 3);
+        for (direct, preset) in
+            [(None, None), (Some(DIRECT), None), (Some(DIRECT), Some(size as u64))]
+        {
+            let name = format!("big-{}-{}", direct.is_some(), preset.is_some());
+            let create = CreateFile::new(bench.new_file(&name, direct), preset);
+            engine.submit(0, Operation::Create(create));
+            let mut created = drain(&mut *engine);
+            let Ok(Outcome::Created(file)) = created.remove(&0).unwrap().result else {
+                panic!("{kind:?} did not create {name}")
+            };
+            for (token, start) in (0..size).step_by(128 << 10).enumerate().rev() {
+                let end = (start + (128 << 10)).min(size);
+                let end = if direct.is_some() { end.next_multiple_of(4096) } else { end };
+                let part = data.slice(start..end);
+                let write = WriteAt::new(Arc::clone(&file), start as u64, part, direct);
+                engine.submit(token as u64, Operation::Write(write));
+            }
+            assert!(drain(&mut *engine).values().all(|done| done.result.is_ok()), "{kind:?}");
+            let len = direct.map(|_| size as u64);
+            engine.submit(99, Operation::Finish(FinishFile::new(file, len)));
+            assert!(drain(&mut *engine)[&99].result.is_ok());
+            let bytes = fs::read(bench.scratch.path().join(&name)).unwrap();
+            assert_eq!(bytes, data[..size], "{kind:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn reads_end_where_the_file_ends() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let path = bench.scratch.path().join("input");
+        for size in [0, 1, 4095, 4096, 4097, 300_001] {
+            let data = bench.data(size, 9);
+            fs::write(&path, &data[..size]).unwrap();
+            for direct in [None, Some(DIRECT)] {
+                let flags = if direct.is_some() {
+                    rustix::fs::OFlags::DIRECT
+                } else {
+                    rustix::fs::OFlags::empty()
+                };
+                let file = rustix::fs::open(
+                    &path,
+                    flags | rustix::fs::OFlags::RDONLY,
+                    rustix::fs::Mode::empty(),
+                );
+                let file = Arc::new(file.unwrap());
+                let mut engine = bench.engine(kind.clone(), 4);
+                for (token, offset) in (0..size + 65_536).step_by(65_536).enumerate() {
+                    if engine.in_flight() == 4 {
+                        break;
+                    }
+                    let block = bench.pool.try_allocate(65_536).unwrap();
+                    let read = ReadAt::new(Arc::clone(&file), offset as u64, block, 65_536, direct);
+                    engine.submit(token as u64, Operation::Read(read));
+                }
+                for (token, done) in drain(&mut *engine) {
+                    let Ok(Outcome::Read { block, filled }) = done.result else {
+                        panic!("{kind:?} {size}: {:?}", done.result)
+                    };
+                    let start = (token as usize * 65_536).min(size);
+                    let expected = &data[start..(start + 65_536).min(size)];
+                    assert_eq!(block[..filled], *expected, "{kind:?} {size} {direct:?} at {start}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_created_outside_the_directory_or_over_a_file() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let inside = bench.scratch.path();
+        fs::create_dir(inside.join("real")).unwrap();
+        std::os::unix::fs::symlink("real", inside.join("link")).unwrap();
+        fs::write(inside.join("taken"), "old").unwrap();
+        let mut engine = bench.engine(kind.clone(), 8);
+        let cases = [
+            ("../escape", Errno::XDEV),
+            ("link/file", Errno::LOOP),
+            ("taken", Errno::EXIST),
+            ("missing/file", Errno::NOENT),
+        ];
+        for (token, (name, _)) in cases.iter().enumerate() {
+            let new = bench.new_file(name, None);
+            let write = WriteFile::new(new, bench.data(10, 0), None);
+            engine.submit(token as u64, Operation::WriteFile(write));
+        }
+        let done = drain(&mut *engine);
+        for (token, (name, errno)) in cases.iter().enumerate() {
+            let error = done[&(token as u64)].result.as_ref().unwrap_err();
+            assert_eq!((error.step, error.errno), ("open", *errno), "{kind:?} {name}");
+        }
+        assert_eq!(fs::read(inside.join("taken")).unwrap(), b"old");
+        assert!(fs::read_dir(inside.join("real")).unwrap().next().is_none());
+    }
+    assert!(RelativePath::new("/absolute").is_err());
+    assert!(RelativePath::new("nul\0inside").is_err());
+    assert!(RelativePath::new("").is_err());
+}
+
+#[test]
+fn a_waker_ends_an_idle_wait() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let mut engine = bench.engine(kind, 2);
+        for _ in 0..3 {
+            let waker = engine.waker();
+            let alarm = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(5));
+                waker.wake();
+            });
+            let mut done = Vec::new();
+            engine.wait(&mut done).unwrap();
+            assert!(done.is_empty());
+            alarm.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn dropping_an_engine_waits_for_its_operations() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let mut engine = bench.engine(kind, 8);
+        for token in 0..8 {
+            let new = bench.new_file(&format!("file-{token}"), Some(DIRECT));
+            let write = WriteFile::new(new, bench.data(1 << 20, 1), Some(5));
+            engine.submit(token, Operation::WriteFile(write));
+        }
+        let mut done = Vec::new();
+        engine.poll(&mut done).unwrap();
+        drop(done);
+        drop(engine);
+        // Every buffer has come back: nothing refers to the pool any more.
+        assert!(bench.pool.try_allocate(bench.pool.bytes()).is_some());
+    }
+}
+
+#[test]
+fn the_chosen_step_fails_and_nothing_else() {
+    let bench = Bench::new();
+    let mut failed = Vec::new();
+    for step in 0.. {
+        let plan = FaultPlan::new(step).fail(step, Errno::NOSPC);
+        let mut engine = bench.engine(EngineKind::Faulty(plan), 4);
+        let new = bench.new_file(&format!("file-{step}"), Some(DIRECT));
+        let write = WriteFile::new(new, bench.data(4096, 1), Some(100));
+        engine.submit(1, Operation::WriteFile(write));
+        match &drain(&mut *engine)[&1].result {
+            Ok(_) => break,
+            Err(error) => failed.push((error.step, error.errno)),
+        }
+    }
+    let steps: Vec<_> = failed.iter().map(|(step, _)| *step).collect();
+    assert_eq!(steps, ["open", "write", "truncate", "close"]);
+    assert!(failed.iter().all(|(_, errno)| *errno == Errno::NOSPC));
+}
