@@ -1,0 +1,264 @@
+//! Making whole archives: [`write_archive`], [`write_manifest`], [`expected_files`].
+
+use crate::framing::{Counter, Maker, PIECE_BYTES, batches, cut};
+use crate::image::{Scratch, StorageEntry, TarImage};
+use crate::ordered::ordered;
+use crate::spec::{ArchiveSpec, Compression, Error, Frames};
+use crate::tree;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// What became of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The genuine file name.
+    pub name: String,
+    /// Account files; with `version`, status cache and bank file there are three files more.
+    pub account_files: u64,
+    /// Length of the tar stream.
+    pub raw_bytes: u64,
+    /// Length of the archive.
+    pub compressed_bytes: u64,
+    /// Frames that hold data; skippable ones do not count. 0 without compression.
+    pub frames: u64,
+    /// Time it took.
+    pub elapsed: Duration,
+}
+
+impl Summary {
+    /// Raw bytes for one compressed byte.
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    pub fn ratio(&self) -> f64 {
+        self.raw_bytes as f64 / self.compressed_bytes.max(1) as f64
+    }
+
+    /// Raw bytes made in a second, in units of 10^9.
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    pub fn gigabytes_per_second(&self) -> f64 {
+        self.raw_bytes as f64 / 1e9 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Makes an archive.
+pub fn write_archive(spec: &ArchiveSpec, output: &mut impl Write) -> Result<Summary, Error> {
+    if !zstd::compression_level_range().contains(&spec.level) {
+        return Err(Error::Level { level: spec.level });
+    }
+    let started = Instant::now();
+    let image = TarImage::new(spec)?;
+    let maker = Maker::new(spec, &image);
+    let mut output = Counter::new(output);
+    let frames = match (spec.compression, spec.frames) {
+        (Compression::None, _) => maker.uncompressed(&mut output)?,
+        (Compression::Zstd, Frames::One) => maker.zstd_one(&mut output)?,
+        (Compression::Zstd, Frames::Sized(bytes)) => maker.zstd_sized(bytes, &mut output)?,
+        (Compression::Zstd, Frames::Firedancer) => maker.zstd_firedancer(&mut output)?,
+        (Compression::Lz4, Frames::One) => maker.lz4_one(&mut output)?,
+        (Compression::Lz4, Frames::Sized(bytes)) => maker.lz4_sized(bytes, &mut output)?,
+        (Compression::Lz4, Frames::Firedancer) => return Err(Error::FiredancerNeedsZstd),
+    };
+    output.flush()?;
+    Ok(Summary {
+        name: spec.name(),
+        account_files: image.entries().len() as u64,
+        raw_bytes: image.length(),
+        compressed_bytes: output.bytes(),
+        frames,
+        elapsed: started.elapsed(),
+    })
+}
+
+/// Writes a line `<blake3> <size> <path>` for every file of the archive, in its order. Directories
+/// are not listed.
+pub fn write_manifest(spec: &ArchiveSpec, output: &mut impl Write) -> Result<(), Error> {
+    let image = TarImage::new(spec)?;
+    for (path, bytes) in head_files(&image)? {
+        writeln!(output, "{} {} {path}", blake3::hash(&bytes).to_hex(), bytes.len())?;
+    }
+    // Small files in batches, as a job should be worth its overhead.
+    let jobs = batches(image.entries().iter().map(|entry| entry.storage.size));
+    let lines = |(piece, scratch): &mut (Vec<u8>, Scratch), job: u64| {
+        let entries = &image.entries()[jobs[crate::length(job)].clone()];
+        let line = |entry: &StorageEntry| {
+            let mut hasher = blake3::Hasher::new();
+            for range in cut(entry.contents(), PIECE_BYTES) {
+                piece.resize(crate::length(range.end - range.start), 0);
+                image.fill(range.start, piece, scratch);
+                hasher.update(piece);
+            }
+            let hash = hasher.finalize().to_hex();
+            format!("{hash} {} {}\n", entry.storage.size, entry.path())
+        };
+        entries.iter().map(line).collect::<String>()
+    };
+    let count = jobs.len() as u64;
+    ordered(spec.thread_count(), count, Default::default, lines, |lines| {
+        output.write_all(lines.as_bytes())
+    })?;
+    Ok(output.flush()?)
+}
+
+/// The files of an archive by their paths, in its order: for archives that fit in memory one by
+/// one, as tests make them.
+pub fn expected_files(
+    spec: &ArchiveSpec,
+) -> Result<impl Iterator<Item = (String, Vec<u8>)>, Error> {
+    let image = TarImage::new(spec)?;
+    let head = head_files(&image)?;
+    let mut scratch = Scratch::default();
+    let accounts = (0..image.entries().len()).map(move |index| {
+        let entry = image.entries()[index];
+        let mut bytes = vec![0; crate::length(entry.storage.size)];
+        image.fill(entry.contents().start, &mut bytes, &mut scratch);
+        (entry.path(), bytes)
+    });
+    Ok(head.into_iter().chain(accounts))
+}
+
+/// The files that precede the account files: few, so they may come from the bytes themselves.
+fn head_files(image: &TarImage) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    let entries = tree::reference_entries(image.head())?;
+    let files = entries.into_iter().filter(|entry| entry.kind == tree::Kind::File);
+    Ok(files.map(|entry| (entry.path, entry.bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Content;
+    use crate::spec::FileSizes;
+    use std::num::NonZeroUsize;
+
+    fn made(spec: &ArchiveSpec) -> (Summary, Vec<u8>) {
+        let mut archive = Vec::new();
+        let summary = write_archive(spec, &mut archive).unwrap();
+        assert_eq!(summary.compressed_bytes, archive.len() as u64);
+        (summary, archive)
+    }
+
+    /// Every kind of archive, with files of all sizes, cut at odd places.
+    fn specs() -> Vec<ArchiveSpec> {
+        let base = ArchiveSpec { total_bytes: 12_000_000, ..ArchiveSpec::default() };
+        let frames = [Frames::One, Frames::Sized(1_000_001), Frames::AGAVE, Frames::Firedancer];
+        let zstd = frames.map(|frames| ArchiveSpec { frames, ..base.clone() });
+        let lz4 = [Frames::One, Frames::Sized(5_000_000)].map(|frames| ArchiveSpec {
+            frames,
+            compression: Compression::Lz4,
+            ..base.clone()
+        });
+        let other = [
+            ArchiveSpec { compression: Compression::None, ..base.clone() },
+            ArchiveSpec { content: Content::Huffman, checksum: true, level: 3, ..base.clone() },
+            ArchiveSpec { file_sizes: FileSizes::Fixed(8192), ..base.clone() },
+            ArchiveSpec {
+                file_sizes: FileSizes::Fixed(40_000_000),
+                files: Some(1),
+                frames: Frames::Firedancer,
+                ..base.clone()
+            },
+            ArchiveSpec { base_slot: Some(base.slot - 1000), seed: 7, ..base },
+        ];
+        zstd.into_iter().chain(lz4).chain(other).collect()
+    }
+
+    #[test]
+    fn all_archives_hold_the_expected_files() {
+        for spec in specs() {
+            let (summary, archive) = made(&spec);
+            let files = tree::files(tree::reference_entries(&archive).unwrap());
+            assert_eq!(files.len() as u64, summary.account_files + 3, "{spec:?}");
+            assert!(files == expected_files(&spec).unwrap().collect(), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_the_bytes() {
+        for spec in specs() {
+            let with = |threads| {
+                made(&ArchiveSpec { threads: NonZeroUsize::new(threads), ..spec.clone() })
+            };
+            let (_, one) = with(1);
+            for threads in [2, 5] {
+                assert!(with(threads).1 == one, "{threads} threads: {spec:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn frame_headers_are_those_of_validators() {
+        let with = |frames| {
+            let spec = ArchiveSpec { total_bytes: 50_000_000, frames, ..ArchiveSpec::default() };
+            made(&spec)
+        };
+        let (one, archive) = with(Frames::One);
+        assert_eq!(archive[..6], [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x48]);
+        assert_eq!(one.frames, 1);
+        let (agave, archive) = with(Frames::AGAVE);
+        assert_eq!(archive[..10], [0x28, 0xB5, 0x2F, 0xFD, 0x80, 0x48, 0, 0, 0, 2]);
+        assert_eq!(agave.frames, 2);
+        let (firedancer, archive) = with(Frames::Firedancer);
+        assert_eq!(archive[..10], [0x28, 0xB5, 0x2F, 0xFD, 0x60, 0x00, 0x01, 0x01, 0x10, 0x00]);
+        assert_eq!(firedancer.frames, 8 + 2 * firedancer.account_files + 1);
+    }
+
+    #[test]
+    fn even_the_smallest_archive_is_one_unsized_frame() {
+        let spec = ArchiveSpec { total_bytes: 136, ..ArchiveSpec::default() };
+        assert_eq!(made(&spec).1[..6], [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x48]);
+    }
+
+    #[test]
+    fn frames_are_counted() {
+        for spec in specs().iter().filter(|spec| spec.compression == Compression::Zstd) {
+            let (summary, archive) = made(spec);
+            assert_eq!(summary.frames, crate::compress::zstd_frame_count(&archive), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn manifests_list_the_expected_files() {
+        let spec = ArchiveSpec { total_bytes: 10_000_000, ..ArchiveSpec::default() };
+        let mut manifest = Vec::new();
+        write_manifest(&spec, &mut manifest).unwrap();
+        let expected: Vec<String> = expected_files(&spec)
+            .unwrap()
+            .map(|(path, bytes)| format!("{} {} {path}", blake3::hash(&bytes), bytes.len()))
+            .collect();
+        let manifest = String::from_utf8(manifest).unwrap();
+        assert!(manifest.lines().eq(&expected));
+    }
+
+    #[test]
+    fn bank_files_match_the_name() {
+        let spec = ArchiveSpec { seed: 5, ..ArchiveSpec::default() };
+        let slot = spec.slot;
+        let bank_path = format!("snapshots/{slot}/{slot}");
+        let (_, bank) =
+            expected_files(&spec).unwrap().find(|(path, _)| *path == bank_path).unwrap();
+        let tail = bank.len() - 33;
+        let hash = blake3::hash(&bank[tail - 2048..tail]);
+        let hash = bs58::encode(hash.as_bytes()).into_string();
+        assert_eq!(spec.name(), format!("snapshot-{slot}-{hash}.tar.zst"));
+    }
+
+    #[test]
+    fn errors_of_the_output_are_passed_on() {
+        let mut full: &mut [u8] = &mut [0; 100];
+        let error = write_archive(&ArchiveSpec::default(), &mut full).unwrap_err();
+        assert!(matches!(error, Error::Write(_)), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_refused() {
+        let base = ArchiveSpec::default();
+        let lz4 = ArchiveSpec { compression: Compression::Lz4, ..base.clone() };
+        let refused = [
+            ArchiveSpec { frames: Frames::Firedancer, ..lz4 },
+            ArchiveSpec { level: 1000, ..base.clone() },
+            ArchiveSpec { base_slot: Some(base.slot), ..base },
+        ];
+        for spec in refused {
+            assert!(write_archive(&spec, &mut Vec::new()).is_err(), "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Account files: sequences of genuine append-vec records.
+//!
+//! ```text
+//!   0 write version 8 | 8 data length 8 | 16 public key 32 | 48 lamports 8 | 56 rent epoch 8
+//!  64 owner        32 | 96 executable 1 | 97 padding     7 | 104 old hash 32 | 136 data ...
+//! ```
+//!
+//! A file is made of segments of [`SEGMENT_BYTES`] (the last one takes the rest), each filled by a
+//! generator of its own with whole records. So any part of any file can be made by itself, by any
+//! thread, and a file of 300 MB needs no more memory than a small one. The last record of a
+//! segment has as much data as the segment has room for; everywhere else records have natural
+//! sizes and begin at multiples of 8.
+
+use crate::random::{Random, SplitMix64};
+use std::ops::Range;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Length of a segment, a multiple of 8.
+pub const SEGMENT_BYTES: u64 = 256 << 10;
+
+/// Length of a record without data: the smallest account file.
+pub const RECORD_BYTES_MIN: u64 = HEADER_BYTES as u64;
+
+/// What the accounts hold, which decides how the archive compresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Nine of ten are token accounts with random keys. Keys do not compress, everything else
+    /// repeats: at zstd level 1 the literals of almost all blocks are stored raw, and the whole
+    /// shrinks to about 1/3.5. Decoders like it.
+    #[default]
+    Tokens,
+    /// Token accounts and structured program data: numbers, prices, times, text, base58. At zstd
+    /// level 1 the literals of almost all blocks are Huffman coded; about 1/3.3. Decoders need
+    /// two to three times as long as for [`Tokens`](Self::Tokens).
+    Huffman,
+}
+
+/// A name that is neither `tokens` nor `huffman`.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{name:?} is not a kind of content: expected tokens or huffman")]
+pub struct UnknownContent {
+    /// What was given.
+    pub name: String,
+}
+
+impl FromStr for Content {
+    type Err = UnknownContent;
+
+    fn from_str(name: &str) -> Result<Self, UnknownContent> {
+        match name {
+            "tokens" => Ok(Self::Tokens),
+            "huffman" => Ok(Self::Huffman),
+            _ => Err(UnknownContent { name: name.to_owned() }),
+        }
+    }
+}
+
+/// The bytes of one segment: `segments(size)` tells which there are.
+///
+/// # Panics
+///
+/// If `bytes` is shorter than [`RECORD_BYTES_MIN`].
+pub fn fill_segment(content: Content, seed: u64, file: u64, segment: u64, bytes: &mut [u8]) {
+    assert!(bytes.len() as u64 >= RECORD_BYTES_MIN, "no room for a record");
+    let mut records = Records {
+        random: Random::of(&[seed, file, segment]),
+        keys_seed: seed,
+        clock: GENESIS + file * 400,
+        price: 1 << 20,
+    };
+    bytes.fill(0);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let kind = records.pick(content);
+        let data_length = records.data_length(content, kind);
+        let natural = (HEADER_BYTES + data_length).next_multiple_of(8);
+        // What is left after this record must hold another one, or nothing.
+        let (record, data_length) = if rest.len() < natural + HEADER_BYTES {
+            (rest.len(), rest.len() - HEADER_BYTES)
+        } else {
+            (natural, data_length)
+        };
+        let (bytes, after) = rest.split_at_mut(record);
+        records.write(content, kind, &mut bytes[..HEADER_BYTES + data_length]);
+        rest = after;
+    }
+}
+
+/// The byte ranges of a file's segments.
+pub fn segments(size: u64) -> impl Iterator<Item = Range<u64>> {
+    let count = segment_count(size);
+    (0..count).map(move |segment| segment_range(size, segment))
+}
+
+/// The segment that holds the byte at `offset` of a file of `size` bytes.
+pub fn segment_at(size: u64, offset: u64) -> u64 {
+    (offset / SEGMENT_BYTES).min(segment_count(size) - 1)
+}
+
+/// Where a segment lies. The last one is as long as two, if need be, so that none is too short.
+pub fn segment_range(size: u64, segment: u64) -> Range<u64> {
+    let start = segment * SEGMENT_BYTES;
+    let end = if segment + 1 == segment_count(size) { size } else { start + SEGMENT_BYTES };
+    start..end
+}
+
+fn segment_count(size: u64) -> u64 {
+    (size / SEGMENT_BYTES).max(1)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Token,
+    System,
+    Program,
+}
+
+struct Records {
+    random: Random,
+    keys_seed: u64,
+    clock: u64,
+    price: u64,
+}
+
+impl Records {
+    fn pick(&mut self, content: Content) -> Kind {
+        let (token_percent, system_percent) = match content {
+            Content::Tokens => (90, 5),
+            Content::Huffman => (82, 5),
+        };
+        match self.random.below(100) {
+            n if n < token_percent => Kind::Token,
+            n if n < token_percent + system_percent => Kind::System,
+            _ => Kind::Program,
+        }
+    }
+
+    fn data_length(&mut self, content: Content, kind: Kind) -> usize {
+        match (kind, content) {
+            (Kind::Token, _) => TOKEN_BYTES,
+            (Kind::System, _) => 0,
+            (Kind::Program, Content::Tokens) => 64 + self.random.index(448),
+            (Kind::Program, Content::Huffman) => 128 + self.random.index(1920),
+        }
+    }
+
+    /// Writes a record into `bytes`, which are zero.
+    fn write(&mut self, content: Content, kind: Kind, bytes: &mut [u8]) {
+        let (header, data) = bytes.split_at_mut(HEADER_BYTES);
+        let (owner, lamports) = match kind {
+            Kind::Token => (TOKEN_PROGRAM, 2_039_280),
+            Kind::System => ([0; 32], self.random.next_u64() >> 24),
+            Kind::Program => {
+                let program = self.random.log_uniform(PROGRAM_BITS);
+                (self.key(KEYS_PROGRAM, program), 890_880 + 6960 * data.len() as u64)
+            }
+        };
+        put(header, 8, &(data.len() as u64).to_le_bytes());
+        self.random.fill(&mut header[16..48]);
+        put(header, 48, &lamports.to_le_bytes());
+        put(header, 56, &u64::MAX.to_le_bytes()); // exempt from rent
+        put(header, 64, &owner);
+        match (kind, content) {
+            // A token account is cut or extended when it is a segment's last record.
+            (Kind::Token, _) if data.len() >= TOKEN_BYTES => self.token(data),
+            (Kind::Token | Kind::System, _) => self.random.fill(data),
+            (Kind::Program, Content::Tokens) => self.opaque(data),
+            (Kind::Program, Content::Huffman) => self.structured(data),
+        }
+    }
+
+    /// A token account: mint 0, owner 32, amount 64, no delegate 72, initialised 108, and nothing
+    /// of the rest.
+    fn token(&mut self, data: &mut [u8]) {
+        let mint = self.random.log_uniform(MINT_BITS);
+        put(data, 0, &self.key(KEYS_MINT, mint));
+        if self.random.chance(FRESH_OWNERS_PERCENT) {
+            self.random.fill(&mut data[32..64]);
+        } else {
+            let owner = self.random.log_uniform(OWNER_BITS);
+            put(data, 32, &self.key(KEYS_OWNER, owner));
+        }
+        let amount = self.random.next_u64() >> 16;
+        put(data, 64, &amount.to_le_bytes());
+        data[108] = 1;
+    }
+
+    /// Program data without structure a Huffman code could use: keys with gaps between them.
+    fn opaque(&mut self, data: &mut [u8]) {
+        for field in data.chunks_mut(64) {
+            let key = field.len().min(32);
+            self.random.fill(&mut field[..key]);
+        }
+    }
+
+    /// Program data as programs write it: fields of a few kinds, most of them far from random.
+    fn structured(&mut self, data: &mut [u8]) {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let (field, after) = rest.split_at_mut(FIELD_BYTES.min(rest.len()));
+            match self.random.below(16) {
+                0..3 => self.integers(field),
+                3..6 => self.quotes(field),
+                6..9 => self.text(field),
+                9 => self.base58(field),
+                _ => {} // unused space
+            }
+            rest = after;
+        }
+    }
+
+    /// Counters and amounts: 8-byte integers of all magnitudes.
+    fn integers(&mut self, field: &mut [u8]) {
+        for integer in field.as_chunks_mut::<4>().0 {
+            let [a, b, c, ..] = self.random.log_uniform(20).to_le_bytes();
+            *integer = [a, b, c, 0];
+        }
+    }
+
+    /// Price, confidence and time, again and again: a random walk along a clock.
+    fn quotes(&mut self, field: &mut [u8]) {
+        for quote in field.chunks_exact_mut(24) {
+            let step = self.random.next_u64();
+            self.price = self.price.wrapping_add(step & 0xFFF).wrapping_sub(0x7FF) & 0xFFF_FFFF;
+            self.clock += step >> 62;
+            put(quote, 0, &self.price.to_le_bytes());
+            put(quote, 8, &(step >> 16 & 0xFFFF).to_le_bytes());
+            put(quote, 16, &self.clock.to_le_bytes());
+        }
+    }
+
+    fn text(&mut self, field: &mut [u8]) {
+        let mut rest = field;
+        while !rest.is_empty() {
+            let word = self.random.pick(&WORDS).as_bytes();
+            let length = word.len().min(rest.len());
+            let (place, after) = rest.split_at_mut(length);
+            place.copy_from_slice(&word[..length]);
+            rest = after;
+        }
+    }
+
+    fn base58(&mut self, field: &mut [u8]) {
+        for digits in field.chunks_mut(8) {
+            let mut word = self.random.next_u64();
+            for digit in digits {
+                *digit = BASE58[(word & 63) as usize];
+                word >>= 8;
+            }
+        }
+    }
+
+    /// The key with this number: the same in all files of all archives of one seed.
+    fn key(&self, family: u64, number: u64) -> [u8; 32] {
+        let mut words = SplitMix64::new(self.keys_seed ^ family ^ number << 8);
+        let mut key = [0; 32];
+        for word in key.as_chunks_mut::<8>().0 {
+            *word = words.next_u64().to_le_bytes();
+        }
+        key
+    }
+}
+
+fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    bytes[offset..offset + value.len()].copy_from_slice(value);
+}
+
+const HEADER_BYTES: usize = 136;
+/// Fields of structured data: long enough for two quotes.
+const FIELD_BYTES: usize = 48;
+/// Data of a token account.
+const TOKEN_BYTES: usize = 165;
+
+/// Token accounts whose owner occurs nowhere else, as in the corpus `sol` of the experiments.
+const FRESH_OWNERS_PERCENT: u64 = 24;
+/// Logarithms of how many mints, owners and programs there are. Chosen so that the archives shrink
+/// like those measured before: more distinct keys, fewer matches.
+const MINT_BITS: u32 = 15;
+const OWNER_BITS: u32 = 18;
+const PROGRAM_BITS: u32 = 8;
+/// Families of keys, far apart.
+const KEYS_MINT: u64 = 1 << 61;
+const KEYS_OWNER: u64 = 2 << 61;
+const KEYS_PROGRAM: u64 = 3 << 61;
+
+/// `TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA`.
+const TOKEN_PROGRAM: [u8; 32] = [
+    0x06, 0xDD, 0xF6, 0xE1, 0xD7, 0x65, 0xA1, 0x93, 0xD9, 0xCB, 0xE1, 0x46, 0xCE, 0xEB, 0x79, 0xAC,
+    0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
+];
+
+/// Where the clock of the first file starts: 16 March 2020, in seconds since 1970.
+const GENESIS: u64 = 1_584_368_940;
+
+/// The 58 digits and, to be indexed by six bits, six of them again.
+const BASE58: &[u8; 64] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz123456";
+
+const WORDS: [&str; 16] = [
+    "the ",
+    "token ",
+    "of ",
+    "account ",
+    "https://",
+    "metadata",
+    ".json",
+    "name: ",
+    "symbol ",
+    "uri=",
+    "creator ",
+    "verified ",
+    "share ",
+    "collection ",
+    "edition ",
+    "ipfs/",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(content: Content, seed: u64, number: u64, size: u64) -> Vec<u8> {
+        let mut bytes = vec![0xFF; usize::try_from(size).unwrap()];
+        for (segment, range) in segments(size).enumerate() {
+            let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
+            fill_segment(content, seed, number, segment as u64, &mut bytes[range]);
+        }
+        bytes
+    }
+
+    /// Walks the records as a validator does and returns the data lengths.
+    fn data_lengths(file: &[u8]) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        let mut offset = 0;
+        while file.len() - offset >= HEADER_BYTES {
+            let header = &file[offset..offset + HEADER_BYTES];
+            let length = crate::length(u64::from_le_bytes(header[8..16].try_into().unwrap()));
+            assert_ne!(header[16..48], [0; 32], "empty record at {offset}");
+            assert!(offset + HEADER_BYTES + length <= file.len(), "record at {offset} is cut");
+            assert!(header[96] <= 1);
+            lengths.push(length);
+            offset = (offset + HEADER_BYTES + length).next_multiple_of(8).min(file.len());
+        }
+        assert_eq!(offset, file.len());
+        lengths
+    }
+
+    #[test]
+    fn files_of_every_size_hold_whole_records() {
+        for content in [Content::Tokens, Content::Huffman] {
+            for size in (136..1500).chain([8192, 71_489, 262_144, 524_287, 524_288, 1_000_001]) {
+                assert!(!data_lengths(&file(content, 1, 2, size)).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn nine_of_ten_accounts_are_tokens() {
+        let lengths = data_lengths(&file(Content::Tokens, 3, 0, 4 << 20));
+        let tokens = lengths.iter().filter(|&&length| length == TOKEN_BYTES).count();
+        let percent = tokens * 100 / lengths.len();
+        assert!((88..=92).contains(&percent), "{percent}");
+    }
+
+    #[test]
+    fn seeds_files_and_segments_differ() {
+        let size = 3 * SEGMENT_BYTES;
+        let one = file(Content::Tokens, 0, 0, size);
+        assert_eq!(one, file(Content::Tokens, 0, 0, size));
+        assert_ne!(one, file(Content::Tokens, 1, 0, size));
+        assert_ne!(one, file(Content::Tokens, 0, 1, size));
+        let segment = usize::try_from(SEGMENT_BYTES).unwrap();
+        assert_ne!(one[..segment], one[segment..2 * segment]);
+    }
+
+    #[test]
+    fn segments_cover_files_without_gaps() {
+        for size in [1, 136, SEGMENT_BYTES, 2 * SEGMENT_BYTES - 1, 5 * SEGMENT_BYTES + 7] {
+            let mut end = 0;
+            for (segment, range) in (0..).zip(segments(size)) {
+                assert_eq!(range.start, end);
+                assert_eq!(segment_at(size, range.start), segment);
+                assert_eq!(segment_at(size, range.end - 1), segment);
+                end = range.end;
+            }
+            assert_eq!(end, size);
+        }
+    }
+
+    #[test]
+    fn the_token_program_has_its_name() {
+        let name = bs58::encode(TOKEN_PROGRAM).into_string();
+        assert_eq!(name, "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA");
+    }
+}

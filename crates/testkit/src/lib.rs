@@ -1,0 +1,52 @@
+//! Archives for the tests and benchmarks of unsnap; development only.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`archive`] | deterministic snapshot archives of any size; also the program `make-archive` |
+//! | [`spec`] | what such an archive is like |
+//! | [`tar`] | tar archives built by hand: good, odd and hostile |
+//! | [`compress`] | zstd and lz4 streams of every shape |
+//! | [`tree`] | reference extraction, comparison with a directory |
+//! | [`scratch`] | scratch file systems for tests that run as root |
+//! | [`random`] | the pseudo-random numbers of all of these |
+//! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
+//! | [`ordered`], [`size`] | parallel work with ordered results; sizes as people write them |
+//!
+//! Two archives of one [`spec::ArchiveSpec`] are equal byte for byte, on any machine and with any
+//! number of threads (given the same release of libzstd). Nothing here shares code with the
+//! unpacker, so neither can hide the other's mistakes.
+//!
+//! ```
+//! use unsnap_testkit::archive::{expected_files, write_archive};
+//! use unsnap_testkit::spec::ArchiveSpec;
+//! use unsnap_testkit::tree::{files, reference_entries};
+//!
+//! let spec = ArchiveSpec { total_bytes: 300_000, ..ArchiveSpec::default() };
+//! let mut archive = Vec::new();
+//! write_archive(&spec, &mut archive)?;
+//! assert_eq!(files(reference_entries(&archive)?), expected_files(&spec)?.collect());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod archive;
+pub mod bank;
+pub mod compress;
+pub mod content;
+pub mod firedancer;
+mod framing;
+pub mod image;
+pub mod ordered;
+pub mod plan;
+pub mod random;
+pub mod scratch;
+pub mod size;
+pub mod spec;
+pub mod tar;
+pub mod tree;
+
+/// A length in memory.
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("lengths in memory fit a usize")
+}

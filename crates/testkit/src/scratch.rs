@@ -1,0 +1,284 @@
+//! Scratch file systems for tests that run as root: a disk that fills up, one without inodes, one
+//! with sectors of 4096 bytes.
+//!
+//! Not every machine can have them. Tests skip with a printed reason, never silently:
+//!
+//! ```no_run
+//! use unsnap_testkit::scratch::{Ext4, ScratchFs};
+//!
+//! match ScratchFs::ext4(&Ext4 { size_bytes: 64 << 20, ..Ext4::default() }) {
+//!     Ok(disk) => assert!(disk.path().is_dir()),
+//!     Err(unavailable) => eprintln!("skipped: {unavailable}"),
+//! }
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use thiserror::Error;
+
+/// An ext4 file system on a loop device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ext4 {
+    /// Size of the device; ext4 keeps some of it for itself.
+    pub size_bytes: u64,
+    /// Logical sectors of the device: direct I/O must be aligned to them. 512 or 4096.
+    pub sector_bytes: u32,
+    /// Number of inodes; by default what `mkfs` thinks fit.
+    pub inodes: Option<u64>,
+    /// Further options of mounting, such as `nodelalloc,data=journal`.
+    pub mount_options: String,
+}
+
+impl Default for Ext4 {
+    /// 128 MiB in sectors of 512 bytes.
+    fn default() -> Self {
+        Self {
+            size_bytes: 128 << 20,
+            sector_bytes: 512,
+            inodes: None,
+            mount_options: String::new(),
+        }
+    }
+}
+
+/// A file system in memory with limits. Refuses `O_DIRECT` on kernels before 6.6.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tmpfs {
+    /// Most bytes it holds.
+    pub size_bytes: u64,
+    /// Most files and directories it holds.
+    pub inodes: Option<u64>,
+}
+
+/// Why there is no scratch file system here.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// Mounting needs privileges.
+    #[error("scratch file systems need root")]
+    NotRoot,
+    /// A program is missing, or cannot be run.
+    #[error("cannot run {program}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// A program reported an error: no loop devices, no mounting in this container, ...
+    #[error("{program} failed: {message}")]
+    Failed {
+        /// Its name.
+        program: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The image or the mount point could not be made.
+    #[error("cannot make the image")]
+    Image(#[from] io::Error),
+}
+
+/// A mounted scratch file system, gone when dropped.
+#[derive(Debug)]
+pub struct ScratchFs {
+    // Fields are dropped in this order: the mount, the device, the image.
+    mount: Mount,
+    device: Option<LoopDevice>,
+    _directory: TempDir,
+}
+
+impl ScratchFs {
+    /// Makes and mounts an ext4 file system in a sparse image below the temporary directory.
+    pub fn ext4(options: &Ext4) -> Result<Self, Unavailable> {
+        let directory = prepare()?;
+        let image = directory.path().join("image");
+        std::fs::File::create_new(&image)?.set_len(options.size_bytes)?;
+        let device = LoopDevice::attach(&image, options.sector_bytes)?;
+
+        let mut mkfs = Command::new("mkfs.ext4");
+        // No reserved blocks: root would be able to write into them, other users not.
+        mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard"]);
+        if let Some(inodes) = options.inodes {
+            mkfs.args(["-N", &inodes.to_string()]);
+        }
+        run("mkfs.ext4", mkfs.arg(&device.path))?;
+
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "ext4"]);
+        if !options.mount_options.is_empty() {
+            mount.args(["-o", &options.mount_options]);
+        }
+        let mount = Mount::new(mount.arg(&device.path), directory.path())?;
+        Ok(Self { mount, device: Some(device), _directory: directory })
+    }
+
+    /// Mounts a tmpfs.
+    pub fn tmpfs(options: &Tmpfs) -> Result<Self, Unavailable> {
+        let directory = prepare()?;
+        let mut limits = format!("size={}", options.size_bytes);
+        if let Some(inodes) = options.inodes {
+            limits = format!("{limits},nr_inodes={inodes}");
+        }
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &limits, "tmpfs"]);
+        let mount = Mount::new(&mut mount, directory.path())?;
+        Ok(Self { mount, device: None, _directory: directory })
+    }
+
+    /// The root directory.
+    pub fn path(&self) -> &Path {
+        &self.mount.path
+    }
+
+    /// The block device, `/dev/loopN`, if there is one.
+    pub fn device(&self) -> Option<&Path> {
+        self.device.as_ref().map(|device| device.path.as_path())
+    }
+
+    /// Mounts it anew with these options, such as `ro`.
+    pub fn remount(&self, options: &str) -> Result<(), Unavailable> {
+        let options = format!("remount,{options}");
+        run("mount", Command::new("mount").args(["-o", &options]).arg(&self.mount.path)).map(drop)
+    }
+}
+
+/// A mount point, unmounted when dropped.
+#[derive(Debug)]
+struct Mount {
+    path: PathBuf,
+}
+
+impl Mount {
+    fn new(command: &mut Command, parent: &Path) -> Result<Self, Unavailable> {
+        let path = parent.join("mount");
+        std::fs::create_dir(&path)?;
+        run("mount", command.arg(&path))?;
+        Ok(Self { path })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Files still open, as after a failed assertion, must not keep the machine littered.
+        if run("umount", Command::new("umount").arg(&self.path)).is_err() {
+            let _ = run("umount", Command::new("umount").arg("--lazy").arg(&self.path));
+        }
+    }
+}
+
+/// A loop device, detached when dropped: at once, or as soon as a lazy unmount is done.
+#[derive(Debug)]
+struct LoopDevice {
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    fn attach(image: &Path, sector_bytes: u32) -> Result<Self, Unavailable> {
+        let mut losetup = Command::new("losetup");
+        losetup.args(["--find", "--show", "--sector-size", &sector_bytes.to_string()]).arg(image);
+        let device = run("losetup", &mut losetup)?;
+        Ok(Self { path: PathBuf::from(device.trim()) })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = run("losetup", Command::new("losetup").arg("--detach").arg(&self.path));
+    }
+}
+
+fn prepare() -> Result<TempDir, Unavailable> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Unavailable::NotRoot);
+    }
+    Ok(tempfile::Builder::new().prefix("unsnap-scratch-").tempdir()?)
+}
+
+/// Runs a program and returns what it printed.
+fn run(program: &'static str, command: &mut Command) -> Result<String, Unavailable> {
+    let output = command.output().map_err(|source| Unavailable::Program { program, source })?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        Err(Unavailable::Failed { program, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn available(result: Result<ScratchFs, Unavailable>) -> Option<ScratchFs> {
+        result.inspect_err(|unavailable| eprintln!("skipped: {unavailable}")).ok()
+    }
+
+    fn mounts() -> String {
+        fs::read_to_string("/proc/self/mounts").unwrap()
+    }
+
+    #[test]
+    fn ext4_fills_up_and_goes_away() {
+        let options = Ext4 { size_bytes: 16 << 20, ..Ext4::default() };
+        let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
+        let path = disk.path().to_owned();
+        let device = disk.device().unwrap().to_owned();
+        fs::write(path.join("small"), "fits").unwrap();
+        let error = fs::write(path.join("large"), vec![1; 17 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(mounts().contains(path.to_str().unwrap()));
+        drop(disk);
+        assert!(!path.exists());
+        assert!(!mounts().contains(path.to_str().unwrap()));
+        let attached = run("losetup", Command::new("losetup").arg("--all")).unwrap();
+        assert!(!attached.contains(path.parent().unwrap().to_str().unwrap()), "{device:?}");
+    }
+
+    #[test]
+    fn sectors_may_have_4096_bytes() {
+        let options = Ext4 { sector_bytes: 4096, ..Ext4::default() };
+        let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
+        let name = disk.device().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+        let queue = Path::new("/sys/block").join(name).join("queue/logical_block_size");
+        assert_eq!(fs::read_to_string(queue).unwrap().trim(), "4096");
+    }
+
+    #[test]
+    fn open_files_do_not_prevent_the_end() {
+        let Some(disk) = available(ScratchFs::ext4(&Ext4::default())) else { return };
+        let path = disk.path().to_owned();
+        let file = fs::File::create(path.join("open")).unwrap();
+        drop(disk);
+        assert!(!mounts().contains(path.to_str().unwrap()));
+        drop(file);
+    }
+
+    #[test]
+    fn file_systems_can_become_read_only() {
+        let Some(disk) = available(ScratchFs::ext4(&Ext4::default())) else { return };
+        disk.remount("ro").unwrap();
+        let error = fs::write(disk.path().join("file"), "").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    }
+
+    #[test]
+    fn tmpfs_has_its_limits() {
+        let options = Tmpfs { size_bytes: 1 << 20, inodes: Some(3) };
+        let Some(memory) = available(ScratchFs::tmpfs(&options)) else { return };
+        let large = fs::write(memory.path().join("1"), vec![1; 2 << 20]).unwrap_err();
+        assert_eq!(large.kind(), io::ErrorKind::StorageFull);
+        fs::write(memory.path().join("2"), "").unwrap();
+        let third = fs::write(memory.path().join("3"), "").unwrap_err();
+        assert_eq!(third.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn programs_that_are_missing_are_named() {
+        let error = run("mkfs.none", &mut Command::new("mkfs.none")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot run mkfs.none");
+    }
+}

@@ -1,0 +1,299 @@
+//! What a made archive is like: [`ArchiveSpec`].
+
+use crate::bank;
+use crate::content::{Content, RECORD_BYTES_MIN};
+use crate::size::{BadSize, parse_size};
+use std::fmt;
+use std::io;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Everything that determines an archive's bytes, and the number of threads, which does not.
+///
+/// ```
+/// use unsnap_testkit::spec::{ArchiveSpec, FileSizes, Frames};
+///
+/// let many_small = ArchiveSpec {
+///     total_bytes: 1_640_000_000,
+///     file_sizes: FileSizes::Fixed(8192),
+///     frames: Frames::AGAVE,
+///     ..ArchiveSpec::default()
+/// };
+/// assert!(many_small.name().starts_with("snapshot-350000000-"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchiveSpec {
+    /// Sum of the lengths of all account files, in bytes. Tar headers and padding, the bank file
+    /// and the status cache come on top, about half a percent.
+    pub total_bytes: u64,
+    /// How long the account files are.
+    pub file_sizes: FileSizes,
+    /// How many account files there are; by default as many as make the total.
+    pub files: Option<u64>,
+    /// What is in them.
+    pub content: Content,
+    /// How the tar archive is compressed.
+    pub compression: Compression,
+    /// How the compressed stream is cut into frames.
+    pub frames: Frames,
+    /// Level of zstd; validators use 1.
+    pub level: i32,
+    /// Whether zstd frames end in a checksum; those of validators do not.
+    pub checksum: bool,
+    /// Seed of all random contents.
+    pub seed: u64,
+    /// Slot of the snapshot.
+    pub slot: u64,
+    /// Slot of the full snapshot this is an increment to; `None` makes a full snapshot.
+    pub base_slot: Option<u64>,
+    /// Threads that make contents and compress; by default one for each processor. Each holds
+    /// about 2.5 frames in memory.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for ArchiveSpec {
+    /// A full snapshot of 16 MB as Agave 4.2 writes it.
+    fn default() -> Self {
+        Self {
+            total_bytes: 16_000_000,
+            file_sizes: FileSizes::Mainnet,
+            files: None,
+            content: Content::Tokens,
+            compression: Compression::Zstd,
+            frames: Frames::One,
+            level: 1,
+            checksum: false,
+            seed: 0,
+            slot: 350_000_000,
+            base_slot: None,
+            threads: None,
+        }
+    }
+}
+
+impl ArchiveSpec {
+    /// The genuine file name: `snapshot-<slot>-<hash>.tar.zst`, or
+    /// `incremental-snapshot-<base>-<slot>-<hash>.tar.zst`.
+    pub fn name(&self) -> String {
+        let slot = self.slot;
+        let hash = bank::name_hash(&bank::lattice_hash(self.seed));
+        let extension = self.compression.extension();
+        match self.base_slot {
+            None => format!("snapshot-{slot}-{hash}.{extension}"),
+            Some(base) => format!("incremental-snapshot-{base}-{slot}-{hash}.{extension}"),
+        }
+    }
+
+    /// The number of threads to use.
+    pub fn thread_count(&self) -> NonZeroUsize {
+        self.threads
+            .or_else(|| std::thread::available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN)
+    }
+}
+
+/// How long account files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSizes {
+    /// Few hundred bytes to tens of MB with a mean of about 730 KB, as on mainnet.
+    Mainnet,
+    /// All of this length.
+    Fixed(u64),
+}
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// zstd: what validators write by default.
+    Zstd,
+    /// lz4: what they write on demand.
+    Lz4,
+    /// Not at all. No validator accepts that.
+    None,
+}
+
+impl Compression {
+    /// How the names of such archives end.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Zstd => "tar.zst",
+            Self::Lz4 => "tar.lz4",
+            Self::None => "tar",
+        }
+    }
+}
+
+/// How a compressed stream is cut into frames. Without compression it has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// One frame, streamed: no content size, at level 1 a window of 512 KiB. Agave until 4.2.
+    One,
+    /// Independent frames of so many raw bytes, each made in one go and stating its content size.
+    Sized(u64),
+    /// Groups of frames for every entry, see [`firedancer`](crate::firedancer). zstd only.
+    Firedancer,
+}
+
+impl Frames {
+    /// Agave from 4.3 on: frames of 32 MiB.
+    pub const AGAVE: Self = Self::Sized(32 << 20);
+    /// Longest frame that can be asked for, as every thread holds one in memory.
+    pub const BYTES_MAX: u64 = 1 << 30;
+}
+
+/// A text that does not name one of the choices.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text:?} is none of: {choices}")]
+pub struct UnknownChoice {
+    /// What was given.
+    pub text: String,
+    /// What could have been given.
+    pub choices: &'static str,
+}
+
+impl FromStr for FileSizes {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        let unknown = |_: BadSize| UnknownChoice {
+            text: text.to_owned(),
+            choices: "mainnet, fixed:<SIZE> (such as fixed:8KiB)",
+        };
+        match text {
+            "mainnet" => Ok(Self::Mainnet),
+            _ => parse_size(text.strip_prefix("fixed:").unwrap_or_default())
+                .map(Self::Fixed)
+                .map_err(unknown),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        match text {
+            "zstd" => Ok(Self::Zstd),
+            "lz4" => Ok(Self::Lz4),
+            "none" => Ok(Self::None),
+            _ => Err(UnknownChoice { text: text.to_owned(), choices: "zstd, lz4, none" }),
+        }
+    }
+}
+
+impl FromStr for Frames {
+    type Err = UnknownChoice;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChoice> {
+        match text {
+            "one" => Ok(Self::One),
+            "agave" => Ok(Self::AGAVE),
+            "firedancer" => Ok(Self::Firedancer),
+            _ => match parse_size(text) {
+                Ok(bytes @ 1..=Self::BYTES_MAX) => Ok(Self::Sized(bytes)),
+                _ => Err(UnknownChoice {
+                    text: text.to_owned(),
+                    choices: "one, agave, firedancer, a size from 1B to 1GiB",
+                }),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One => f.write_str("one"),
+            Self::Sized(bytes) => write!(f, "{bytes}B"),
+            Self::Firedancer => f.write_str("firedancer"),
+        }
+    }
+}
+
+/// Why an archive was not made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// More files than slots to name them after.
+    #[error("{files} account files need as many slots, but there are only {slots}")]
+    TooManyFiles {
+        /// Files asked for.
+        files: u64,
+        /// Slots up to the snapshot's, from the base on.
+        slots: u64,
+    },
+    /// No files at all.
+    #[error("a snapshot has at least one account file")]
+    NoFiles,
+    /// Account files too short for a record, or too long for a tar header.
+    #[error(
+        "an account file cannot have {bytes} bytes: it has at least {RECORD_BYTES_MIN} \
+         and less than 8 GiB"
+    )]
+    FileSize {
+        /// The length asked for.
+        bytes: u64,
+    },
+    /// A total that does not suffice for the files.
+    #[error(
+        "{files} account files of at least {RECORD_BYTES_MIN} bytes do not fit in {total_bytes}"
+    )]
+    TotalTooSmall {
+        /// Files asked for.
+        files: u64,
+        /// The total asked for.
+        total_bytes: u64,
+    },
+    /// An increment that does not come after its base.
+    #[error("the base slot {base_slot} is not below the slot {slot}")]
+    BaseSlot {
+        /// The base asked for.
+        base_slot: u64,
+        /// The slot asked for.
+        slot: u64,
+    },
+    /// A level libzstd does not have.
+    #[error("{level} is not a level of zstd")]
+    Level {
+        /// The level asked for.
+        level: i32,
+    },
+    /// Firedancer's frames without zstd.
+    #[error("only zstd archives have Firedancer's frames")]
+    FiredancerNeedsZstd,
+    /// The archive could not be written.
+    #[error("cannot write the archive")]
+    Write(#[from] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_read() {
+        assert_eq!("mainnet".parse(), Ok(FileSizes::Mainnet));
+        assert_eq!("fixed:8KiB".parse(), Ok(FileSizes::Fixed(8192)));
+        assert_eq!("agave".parse(), Ok(Frames::Sized(32 << 20)));
+        assert_eq!("1MiB".parse(), Ok(Frames::Sized(1 << 20)));
+        assert_eq!("firedancer".parse(), Ok(Frames::Firedancer));
+        assert_eq!("lz4".parse(), Ok(Compression::Lz4));
+        for bad in ["", "fixed:", "fixed", "8KiB"] {
+            assert!(bad.parse::<FileSizes>().is_err(), "{bad}");
+        }
+        for bad in ["", "0", "2GiB", "two"] {
+            assert!(bad.parse::<Frames>().is_err(), "{bad}");
+        }
+        assert!("gzip".parse::<Compression>().is_err());
+    }
+
+    #[test]
+    fn names_are_genuine() {
+        let full = ArchiveSpec { slot: 5, ..ArchiveSpec::default() };
+        let incremental = ArchiveSpec { base_slot: Some(3), ..full.clone() };
+        let hash = bank::name_hash(&bank::lattice_hash(0));
+        assert_eq!(full.name(), format!("snapshot-5-{hash}.tar.zst"));
+        assert_eq!(incremental.name(), format!("incremental-snapshot-3-5-{hash}.tar.zst"));
+    }
+}
