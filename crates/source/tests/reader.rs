@@ -1,0 +1,537 @@
+//! The file reader, one body of tests over every engine.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufRead, Read, Write},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use rustix::io::Errno;
+use unsnap_arena::{Arena, ArenaRanges, Pool};
+use unsnap_ring::{DirectMode, EngineKind, FaultPlan, probe_uring};
+use unsnap_source::{SequentialFileReader, Source, SourceError};
+use unsnap_testkit::{
+    random::Random,
+    scratch::{Ext4, ScratchFs, Tmpfs},
+};
+
+const PAGE: usize = 4096;
+const MIB: usize = 1 << 20;
+
+fn engines() -> Vec<EngineKind> {
+    let mut engines = vec![EngineKind::Threads];
+    match probe_uring() {
+        Ok(()) => engines.push(EngineKind::Uring),
+        Err(refused) => eprintln!("skipped for io_uring: {refused}"),
+    }
+    engines.extend((0..4).map(faulty));
+    engines
+}
+
+fn faulty(seed: u64) -> EngineKind {
+    EngineKind::Faulty(FaultPlan::new(seed).short(400).interrupt(200))
+}
+
+struct Scratch {
+    directory: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// Beside the sources rather than in /tmp, which may be a tmpfs.
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    fn file(&self, bytes: &[u8]) -> PathBuf {
+        write(self.directory.path(), bytes)
+    }
+}
+
+fn write(directory: &Path, bytes: &[u8]) -> PathBuf {
+    let path = directory.join(format!("{}-bytes", bytes.len()));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn random_bytes(len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(len as u64).fill(&mut bytes);
+    bytes
+}
+
+fn pool(bytes: usize) -> (Pool, ArenaRanges) {
+    let mut arena = Arena::builder().bytes(bytes).populate(false).build().unwrap();
+    (arena.pool(bytes).unwrap(), arena.ranges())
+}
+
+/// How a file is read in a test.
+#[derive(Clone, Debug)]
+struct Reading {
+    engine: EngineKind,
+    direct: DirectMode,
+    chunk_bytes: usize,
+    pool_chunks: usize,
+    depth: usize,
+    limit: u64,
+}
+
+impl Reading {
+    fn new(engine: EngineKind, chunk_bytes: usize) -> Self {
+        let direct = DirectMode::Auto;
+        Self { engine, direct, chunk_bytes, pool_chunks: 4, depth: 3, limit: u64::MAX }
+    }
+
+    fn open(&self, path: &Path) -> Result<SequentialFileReader, SourceError> {
+        self.open_with(path, &pool(self.chunk_bytes * self.pool_chunks))
+    }
+
+    fn open_with(
+        &self,
+        path: &Path,
+        (pool, ranges): &(Pool, ArenaRanges),
+    ) -> Result<SequentialFileReader, SourceError> {
+        SequentialFileReader::builder(pool.clone())
+            .engine(self.engine.clone())
+            .direct(self.direct)
+            .chunk_bytes(self.chunk_bytes)
+            .depth(self.depth)
+            .limit(self.limit)
+            .register(ranges.clone())
+            .open(path)
+    }
+}
+
+/// Reads up to the end or an error; checks that spans are consecutive.
+fn drain(source: &mut dyn Source) -> (Vec<u8>, Result<(), SourceError>) {
+    let mut bytes = Vec::new();
+    loop {
+        match source.next_span() {
+            Ok(Some(span)) => {
+                assert_eq!(span.offset, bytes.len() as u64);
+                assert!(!span.bytes.is_empty());
+                bytes.extend_from_slice(&span.bytes);
+            }
+            Ok(None) => return (bytes, Ok(())),
+            Err(error) => return (bytes, Err(error)),
+        }
+    }
+}
+
+#[track_caller]
+fn assert_reads(reading: &Reading, path: &Path, expected: &[u8]) {
+    let mut reader = reading.open(path).unwrap();
+    assert_eq!(reader.len(), Some(expected.len() as u64));
+    let (bytes, result) = drain(&mut reader);
+    result.unwrap();
+    assert!(bytes == expected, "{} bytes by {reading:?}", expected.len());
+    assert!(reader.next_span().unwrap().is_none(), "the end stays the end");
+}
+
+/// A test that hangs fails.
+fn watched(body: impl FnOnce() + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    let body = thread::spawn(move || {
+        body();
+        let _ = done.send(());
+    });
+    match finished.recv_timeout(Duration::from_mins(2)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        _ => body.join().unwrap(),
+    }
+}
+
+#[test]
+fn files_of_every_length_come_back() {
+    watched(|| {
+        let scratch = Scratch::new();
+        for chunk in [PAGE, 2 * PAGE, 16 * PAGE, MIB] {
+            let mut lengths = vec![chunk - 1, chunk, chunk + 1, 2 * chunk + 777];
+            if chunk < MIB {
+                lengths.extend([0, 1, 511, 512, 513, 4095, 4096, 4097]);
+                lengths.extend([5 * chunk - 1, 5 * chunk, 9 * chunk + 4095]);
+            }
+            for len in lengths {
+                let bytes = random_bytes(len);
+                let path = scratch.file(&bytes);
+                for engine in engines() {
+                    for direct in [DirectMode::Auto, DirectMode::Off] {
+                        for (pool_chunks, depth) in [(1, 1), (1, 16), (3, 2), (20, 16)] {
+                            let reading = Reading::new(engine.clone(), chunk);
+                            let reading = Reading { direct, pool_chunks, depth, ..reading };
+                            assert_reads(&reading, &path, &bytes);
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn never_a_byte_past_the_limit() {
+    let scratch = Scratch::new();
+    let chunk = 2 * PAGE;
+    let bytes = random_bytes(5 * chunk + 100);
+    let path = scratch.file(&bytes);
+    let len = bytes.len();
+    let near = [0, chunk, 3 * chunk, len].into_iter().flat_map(|at| at.saturating_sub(1)..at + 2);
+    for limit in near.chain([511, 512, 513, PAGE - 1, PAGE, PAGE + 1, 3 * len]) {
+        for engine in engines() {
+            for direct in [DirectMode::Auto, DirectMode::Off] {
+                let reading = Reading::new(engine.clone(), chunk);
+                let reading = Reading { direct, limit: limit as u64, ..reading };
+                assert_reads(&reading, &path, &bytes[..limit.min(len)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn it_stands_in_for_a_plain_reader() {
+    let scratch = Scratch::new();
+    let text: Vec<String> = (0..5000).map(|line| format!("line {line}")).collect();
+    let text = text.join("\n");
+    let path = scratch.file(text.as_bytes());
+    for engine in engines() {
+        let reading = Reading::new(engine, PAGE);
+        let mut whole = String::new();
+        reading.open(&path).unwrap().read_to_string(&mut whole).unwrap();
+        assert!(whole == text);
+
+        let lines: Vec<String> = reading.open(&path).unwrap().lines().map(Result::unwrap).collect();
+        assert!(lines.iter().eq(&text.lines().collect::<Vec<_>>()));
+
+        let mut reader = reading.open(&path).unwrap();
+        let mut pieces = Vec::new();
+        for size in (0..200).cycle() {
+            let mut buffer = vec![0; size];
+            let count = reader.read(&mut buffer).unwrap();
+            assert!(count <= size);
+            if count == 0 && size > 0 {
+                break;
+            }
+            pieces.extend_from_slice(&buffer[..count]);
+        }
+        assert!(pieces == text.as_bytes());
+    }
+}
+
+#[test]
+fn what_went_wrong_is_inside_the_plain_readers_error() {
+    let scratch = Scratch::new();
+    let path = scratch.file(&random_bytes(3 * PAGE));
+    let mut reader = Reading::new(EngineKind::Threads, PAGE).open(&path).unwrap();
+    truncate(&path, PAGE);
+    let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
+    let inner = error.get_ref().unwrap().downcast_ref().unwrap();
+    assert!(matches!(inner, SourceError::Shrank { .. }), "{inner}");
+}
+
+fn truncate(path: &Path, len: usize) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(len as u64).unwrap();
+}
+
+#[test]
+fn a_file_that_shrank_is_told_by_its_true_end() {
+    watched(|| {
+        let scratch = Scratch::new();
+        let chunk = 2 * PAGE;
+        let bytes = random_bytes(8 * chunk + 5);
+        for engine in engines() {
+            for direct in [DirectMode::Auto, DirectMode::Off] {
+                for end in [0, 1, 4 * chunk - 1, 4 * chunk, 4 * chunk + 700, 8 * chunk + 4] {
+                    let path = scratch.file(&bytes);
+                    let reading =
+                        Reading { direct, pool_chunks: 20, ..Reading::new(engine.clone(), chunk) };
+                    let mut reader = reading.open(&path).unwrap();
+                    truncate(&path, end);
+                    let (read, result) = drain(&mut reader);
+                    assert!(read == bytes[..end - end % chunk], "{end} {reading:?}");
+                    for error in [result.unwrap_err(), reader.next_span().unwrap_err()] {
+                        let SourceError::Shrank { expected, found, .. } = error else {
+                            panic!("{error}")
+                        };
+                        assert_eq!((expected, found), (bytes.len() as u64, end as u64));
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_file_that_grew_is_no_whole_archive() {
+    let scratch = Scratch::new();
+    for len in [0, 5, 2 * PAGE, 2 * PAGE + 5] {
+        let bytes = random_bytes(len);
+        for engine in engines() {
+            for direct in [DirectMode::Auto, DirectMode::Off] {
+                let path = scratch.file(&bytes);
+                let reading = Reading { direct, ..Reading::new(engine.clone(), PAGE) };
+                let mut whole = reading.open(&path).unwrap();
+                let limit = len as u64 / 2;
+                let mut part = Reading { limit, ..reading }.open(&path).unwrap();
+                File::options().append(true).open(&path).unwrap().write_all(b"more").unwrap();
+
+                let (read, result) = drain(&mut whole);
+                assert!(read == bytes);
+                let SourceError::Grew { expected, found, .. } = result.unwrap_err() else {
+                    panic!("not told apart")
+                };
+                assert_eq!((expected, found), (len as u64, len as u64 + 4));
+
+                let (read, result) = drain(&mut part);
+                result.unwrap();
+                assert!(read == bytes[..len / 2], "what lies past the limit does not matter");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_is_not_opened() {
+    let scratch = Scratch::new();
+    let reading = Reading::new(EngineKind::Threads, PAGE);
+    let errno = |path: &Path| match reading.open(path) {
+        Err(SourceError::Open { path: named, errno }) => {
+            assert_eq!(named, path);
+            errno
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("opened"),
+    };
+    assert_eq!(errno(&scratch.directory.path().join("absent")), Errno::NOENT);
+    assert_eq!(errno(scratch.directory.path()), Errno::ISDIR);
+    assert_eq!(errno(Path::new("/dev/null")), Errno::INVAL);
+}
+
+#[test]
+fn a_chunk_size_that_fits_nothing_is_an_error() {
+    let scratch = Scratch::new();
+    let path = scratch.file(&random_bytes(10_000));
+    let open = |pool_bytes: usize, chunk_bytes: usize| {
+        let (pool, _) = pool(pool_bytes);
+        SequentialFileReader::builder(pool).chunk_bytes(chunk_bytes).open(&path)
+    };
+    for chunk_bytes in [0, 1, 4095, 4097, 5000, 20 * PAGE, usize::MAX] {
+        match open(16 * PAGE, chunk_bytes) {
+            Err(SourceError::Alignment { chunk_bytes: named, pool_bytes }) => {
+                assert_eq!((named, pool_bytes), (chunk_bytes, 16 * PAGE));
+            }
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("{chunk_bytes} was taken"),
+        }
+    }
+    assert!(open(16 * PAGE, 16 * PAGE).is_ok());
+    let (empty, _) = pool(0);
+    let error = SequentialFileReader::builder(empty).open(&path).err().unwrap();
+    assert!(matches!(error, SourceError::Alignment { .. }), "{error}");
+}
+
+#[test]
+fn a_small_pool_gets_small_chunks_by_itself() {
+    let scratch = Scratch::new();
+    let bytes = random_bytes(3 * MIB + 1);
+    let path = scratch.file(&bytes);
+    for (pool_bytes, span_bytes) in
+        [(PAGE, PAGE), (8 * PAGE, PAGE), (17 * PAGE, 2 * PAGE), (8 * MIB, MIB), (20 * MIB, MIB)]
+    {
+        let (pool, _) = pool(pool_bytes);
+        let mut reader = SequentialFileReader::builder(pool).open(&path).unwrap();
+        assert_eq!(reader.next_span().unwrap().unwrap().bytes.len(), span_bytes, "{pool_bytes}");
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).unwrap();
+        assert!(rest == bytes[span_bytes..]);
+    }
+}
+
+#[test]
+fn direct_io_that_is_refused_is_an_error_or_a_remark() {
+    // A regular file on a file system without direct I/O.
+    let path = Path::new("/proc/self/status");
+    let reading = Reading::new(EngineKind::Threads, PAGE);
+    match (Reading { direct: DirectMode::On, ..reading.clone() }).open(path) {
+        Err(SourceError::DirectRefused { path: named, reason }) => {
+            assert_eq!(named, path);
+            assert!(!reason.is_empty());
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("procfs takes direct I/O now?"),
+    }
+    let traits = reading.open(path).unwrap().traits();
+    assert!(!traits.direct);
+    assert_eq!(traits.fallbacks.len(), 1, "{:?}", traits.fallbacks);
+    let off = Reading { direct: DirectMode::Off, ..reading }.open(path).unwrap().traits();
+    assert!(!off.direct && off.fallbacks.is_empty(), "nothing was wanted");
+}
+
+#[test]
+fn tmpfs_is_read_directly_or_not() {
+    let options = Tmpfs { size_bytes: 16 << 20, inodes: None };
+    let memory = match ScratchFs::tmpfs(&options) {
+        Ok(memory) => memory,
+        Err(unavailable) => return eprintln!("skipped: {unavailable}"),
+    };
+    for len in [0, 513, 3 * PAGE + 511] {
+        let bytes = random_bytes(len);
+        let path = write(memory.path(), &bytes);
+        for engine in engines() {
+            let reading = Reading::new(engine, PAGE);
+            assert_reads(&reading, &path, &bytes);
+            let strict = Reading { direct: DirectMode::On, ..reading };
+            match strict.open(&path) {
+                // From Linux 6.6 on.
+                Ok(reader) => {
+                    assert!(reader.traits().direct);
+                    assert_reads(&strict, &path, &bytes);
+                }
+                Err(SourceError::DirectRefused { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn sectors_of_4096_bytes_are_read_directly() {
+    let options = Ext4 { size_bytes: 64 << 20, sector_bytes: 4096, ..Ext4::default() };
+    let disk = match ScratchFs::ext4(&options) {
+        Ok(disk) => disk,
+        Err(unavailable) => return eprintln!("skipped: {unavailable}"),
+    };
+    for len in [1, 511, 4095, 4096, 4097, 3 * PAGE + 513, 5 * PAGE] {
+        let bytes = random_bytes(len);
+        let path = write(disk.path(), &bytes);
+        for engine in engines() {
+            for (chunk, limit) in [(PAGE, len), (2 * PAGE, len), (PAGE, len / 2), (MIB, len)] {
+                let reading = Reading::new(engine.clone(), chunk);
+                let reading = Reading { direct: DirectMode::On, limit: limit as u64, ..reading };
+                assert!(reading.open(&path).unwrap().traits().direct);
+                assert_reads(&reading, &path, &bytes[..limit]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
+    watched(|| {
+        let scratch = Scratch::new();
+        let bytes = random_bytes(9 * PAGE + 17);
+        let path = scratch.file(&bytes);
+        for seed in 0..6 {
+            let mut step = 0;
+            loop {
+                let plan = FaultPlan::new(seed).short(300).interrupt(100).fail(step, Errno::IO);
+                let reading = Reading::new(EngineKind::Faulty(plan.clone()), 2 * PAGE);
+                let mut reader = reading.open(&path).unwrap();
+                let (read, result) = drain(&mut reader);
+                assert!(bytes.starts_with(&read));
+                if plan.steps() <= step {
+                    result.unwrap();
+                    assert_eq!(read.len(), bytes.len());
+                    break;
+                }
+                for error in [result.unwrap_err(), reader.next_span().unwrap_err()] {
+                    let SourceError::Read { offset, errno, path: named } = error else {
+                        panic!("{error}")
+                    };
+                    assert_eq!((offset, errno, &named), (read.len() as u64, Errno::IO, &path));
+                }
+                step += 1;
+            }
+            assert!(step >= 5, "a step for every chunk at least");
+        }
+    });
+}
+
+#[test]
+fn reading_goes_on_when_held_spans_are_released() {
+    watched(|| {
+        let scratch = Scratch::new();
+        let bytes = random_bytes(20 * PAGE + 1);
+        let path = scratch.file(&bytes);
+        for engine in engines() {
+            for pool_chunks in [1, 3, 8] {
+                let reading = Reading { pool_chunks, ..Reading::new(engine.clone(), PAGE) };
+                let mut reader = reading.open(&path).unwrap();
+                let (spans, held) = mpsc::channel();
+                let holder = thread::spawn(move || {
+                    let mut read = Vec::new();
+                    loop {
+                        // All there are, so that the reader has to wait for every one of them.
+                        let batch: Vec<unsnap_source::Span> =
+                            held.iter().take(pool_chunks).collect();
+                        if batch.is_empty() {
+                            return read;
+                        }
+                        thread::sleep(Duration::from_millis(1));
+                        read.extend(batch.iter().flat_map(|span| span.bytes.to_vec()));
+                    }
+                });
+                while let Some(span) = reader.next_span().unwrap() {
+                    spans.send(span).unwrap();
+                }
+                drop(spans);
+                assert!(holder.join().unwrap() == bytes);
+            }
+        }
+    });
+}
+
+#[test]
+fn waiting_for_memory_ends_when_the_pool_closes() {
+    watched(|| {
+        let scratch = Scratch::new();
+        let path = scratch.file(&random_bytes(20 * PAGE));
+        for engine in engines() {
+            let memory = pool(2 * PAGE);
+            let mut reader = Reading::new(engine, PAGE).open_with(&path, &memory).unwrap();
+            let held = [reader.next_span().unwrap().unwrap(), reader.next_span().unwrap().unwrap()];
+            let closer = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(5));
+                memory.0.close();
+            });
+            let error = reader.next_span().unwrap_err();
+            assert!(matches!(error, SourceError::Cancelled), "{error}");
+            closer.join().unwrap();
+            drop(held);
+        }
+    });
+}
+
+#[test]
+fn memory_returns_even_if_reading_is_given_up() {
+    let scratch = Scratch::new();
+    let path = scratch.file(&random_bytes(50 * PAGE));
+    for engine in engines() {
+        for spans in [0, 1, 5] {
+            let memory = pool(16 * PAGE);
+            let reading = Reading { depth: 16, ..Reading::new(engine.clone(), PAGE) };
+            let mut reader = reading.open_with(&path, &memory).unwrap();
+            for _ in 0..spans {
+                assert!(reader.next_span().unwrap().is_some());
+            }
+            drop(reader);
+            assert!(memory.0.try_allocate(16 * PAGE).is_some(), "{spans} {reading:?}");
+        }
+    }
+}
+
+#[test]
+fn what_it_can_do_is_told() {
+    let scratch = Scratch::new();
+    let path = scratch.file(&random_bytes(3 * PAGE));
+    for engine in engines() {
+        let name = engine.name();
+        let mut reader = Reading::new(engine, PAGE).open(&path).unwrap();
+        reader.next_span().unwrap();
+        assert_eq!(reader.traits().engine, Some(name));
+        assert!(!reader.is_empty());
+    }
+}
