@@ -1,0 +1,119 @@
+//! The frame-parallel engine: workers that decode whole frames into segments.
+
+use std::{
+    collections::VecDeque,
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use unsnap_arena::{OpenSegment, Slice};
+
+use crate::{
+    DecodeError, DecodedSegment, Position, ThreadTimes, block::BlockDecoder, cursor::Cursor,
+    frame::content_lie,
+};
+
+/// Consecutive frames to decode into one segment.
+pub(crate) struct FrameJob {
+    pub frames: Vec<WholeFrame>,
+    pub segment: OpenSegment,
+    pub reply: Sender<Done>,
+}
+
+/// What came of a job.
+pub(crate) struct Done {
+    /// What was decoded, up to the damage if there is any; nothing if the frames were empty.
+    pub segment: Option<DecodedSegment>,
+    /// The first damage.
+    pub error: Option<DecodeError>,
+}
+
+/// One frame, all of it, with its declared size.
+pub(crate) struct WholeFrame {
+    pub at: Position,
+    pub compressed: Vec<Slice>,
+    pub content_bytes: usize,
+}
+
+/// The workers. They end when the returned sender is dropped.
+pub(crate) fn spawn_workers(
+    count: usize,
+) -> Result<(Sender<FrameJob>, Vec<JoinHandle<ThreadTimes>>), DecodeError> {
+    // One job waiting for each worker: enough to keep it busy, and no more memory than that.
+    let (jobs, inbox) = bounded(count);
+    let mut workers = Vec::with_capacity(count);
+    for index in 0..count {
+        let decoder = BlockDecoder::new()
+            .ok_or(DecodeError::SetUp { reason: "no memory for a zstd context".to_owned() })?;
+        let inbox: Receiver<FrameJob> = inbox.clone();
+        let worker = thread::Builder::new()
+            .name(format!("unsnap-zstd-{index}"))
+            .spawn(move || work_off(decoder, &inbox))
+            .map_err(|error| DecodeError::SetUp { reason: error.to_string() })?;
+        workers.push(worker);
+    }
+    Ok((jobs, workers))
+}
+
+fn work_off(mut decoder: BlockDecoder, inbox: &Receiver<FrameJob>) -> ThreadTimes {
+    let started = Instant::now();
+    let mut times = ThreadTimes::default();
+    loop {
+        let waiting_since = Instant::now();
+        let job = inbox.recv();
+        times.waited_for_input += waiting_since.elapsed();
+        let Ok(FrameJob { frames, segment, reply }) = job else { break };
+        // Nobody listens when the run is given up; then the segment just returns to its pool.
+        let _ = reply.send(decode_frames(&mut decoder, frames, segment));
+    }
+    times.total = started.elapsed();
+    times
+}
+
+fn decode_frames(
+    decoder: &mut BlockDecoder,
+    frames: Vec<WholeFrame>,
+    segment: OpenSegment,
+) -> Done {
+    let at = frames.first().map_or_else(Position::default, |frame| frame.at);
+    decoder.open(segment);
+    let mut decoded = Ok(());
+    for frame in frames {
+        decoded = decode_frame(decoder, frame);
+        if decoded.is_err() {
+            break;
+        }
+    }
+    let segment = decoder.finish().map_err(|reason| (at, reason));
+    let error = decoded.and(segment.as_ref().map(drop).map_err(Clone::clone)).err();
+    Done {
+        segment: segment.ok().flatten().map(|segment| DecodedSegment { segment, at }),
+        error: error.map(|(at, reason)| DecodeError::Corrupt { at, reason }),
+    }
+}
+
+fn decode_frame(decoder: &mut BlockDecoder, frame: WholeFrame) -> Result<(), (Position, String)> {
+    let mut at = frame.at;
+    decoder.begin().map_err(|reason| (at, reason))?;
+    let mut cursor = Cursor::new(VecDeque::from(frame.compressed), at.compressed_offset);
+    let mut decoded = 0;
+    loop {
+        at.compressed_offset = cursor.offset();
+        at.raw_offset = frame.at.raw_offset + decoded;
+        let wanted = decoder.wanted();
+        if wanted == 0 {
+            break;
+        }
+        let source = match cursor.take(wanted) {
+            Ok(Some(source)) => source,
+            Ok(None) => return Err((at, "the frame's blocks are inconsistent".to_owned())),
+            Err(error) => return Err((at, error.to_string())),
+        };
+        decoded += decoder.feed(source).map_err(|reason| (at, reason))? as u64;
+    }
+    if !matches!(cursor.peek(1), Ok([])) {
+        return Err((at, "the frame's blocks are inconsistent".to_owned()));
+    }
+    content_lie(frame.content_bytes as u64, decoded).map_or(Ok(()), |reason| Err((at, reason)))
+}

@@ -1,0 +1,342 @@
+//! The planner: reads the archive from front to back and gives each frame to an engine.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use crossbeam::channel::{Sender, bounded};
+use unsnap_arena::{Pool, Slice};
+use unsnap_source::Source;
+
+use crate::{
+    DecodeError, DecodeSummary, Decoded, Format, Limits, MemoryPlan, Position, ThreadTimes,
+    cursor::Cursor,
+    error::hex,
+    format::HEAD_BYTES,
+    frame::{
+        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
+        block_header, frame_start,
+    },
+    lz4,
+    output::{self, Output, Piece},
+    parallel::{FrameJob, WholeFrame, spawn_workers},
+    plain,
+    stream::{Streamed, Streaming},
+};
+
+/// What to decode, and with what.
+pub struct Job {
+    /// The archive.
+    pub source: Box<dyn Source>,
+    /// Memory for segments: `plan.segments_bytes`.
+    pub segments: Pool,
+    /// How memory is divided.
+    pub plan: MemoryPlan,
+    /// What the archive may claim.
+    pub limits: Limits,
+    /// Threads that decode. With one, everything is streamed.
+    pub threads: usize,
+    /// Where to tell how much of the archive has been passed, in compressed bytes.
+    pub progress: Arc<AtomicU64>,
+}
+
+/// Starts decoding on threads of its own.
+pub fn start(job: Job) -> Result<Decoded, DecodeError> {
+    let (pieces, receiver) = output::queue();
+    let (workers, worker_threads) = match job.threads {
+        0 | 1 => (None, Vec::new()),
+        count => spawn_workers(count).map(|(jobs, threads)| (Some(jobs), threads))?,
+    };
+    let planner = thread::Builder::new()
+        .name("unsnap-decode".to_owned())
+        .spawn(move || run(job, workers, pieces))
+        .map_err(|error| DecodeError::SetUp { reason: error.to_string() })?;
+    let threads = std::iter::once(planner).chain(worker_threads).collect();
+    Ok(Decoded::new(receiver, threads))
+}
+
+fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> ThreadTimes {
+    let started = Instant::now();
+    let mut planner = Planner {
+        cursor: Cursor::new(job.source, 0),
+        output: Output::new(job.segments, pieces, job.limits.clone()),
+        batch: Batch::default(),
+        workers,
+        plan: job.plan,
+        limits: job.limits,
+        progress: job.progress,
+        streamed_last: false,
+        summary: DecodeSummary::default(),
+    };
+    let end = match planner.decode() {
+        Ok(()) => Piece::End(planner.finish()),
+        Err(error) => Piece::Failed(error),
+    };
+    // Nobody listens any more when the run is given up.
+    let _ = planner.output.send(end);
+    ThreadTimes {
+        total: started.elapsed(),
+        waited_for_input: planner.cursor.source().waited(),
+        waited_for_output: planner.output.waited,
+    }
+}
+
+/// A frame smaller than this, between frames that are streamed, is streamed as well: that costs less
+/// than handing it to a worker. Firedancer puts a frame of 512 bytes before every file. A guess.
+const PARALLEL_BYTES_MIN: usize = 64 << 10;
+
+struct Planner {
+    cursor: Cursor<Box<dyn Source>>,
+    output: Output,
+    batch: Batch,
+    workers: Option<Sender<FrameJob>>,
+    plan: MemoryPlan,
+    limits: Limits,
+    progress: Arc<AtomicU64>,
+    /// The frame before was streamed, so a segment may be open that a small frame fits into.
+    streamed_last: bool,
+    summary: DecodeSummary,
+}
+
+/// Frames to be decoded together, which have not been handed to a worker yet.
+#[derive(Default)]
+struct Batch {
+    frames: Vec<WholeFrame>,
+    content_bytes: usize,
+    /// Where in the archive the last of them ends.
+    end: u64,
+}
+
+/// Frames decoded together at most. What is kept for each frame is not of the pool, and an empty
+/// frame is only nine bytes long; genuine frames are no shorter than a tar header, of which a job
+/// holds as many.
+const JOB_FRAMES_MAX: usize = 8192;
+
+impl Planner {
+    fn decode(&mut self) -> Result<(), DecodeError> {
+        let head = self.cursor.peek(HEAD_BYTES)?;
+        if head.is_empty() {
+            return Err(DecodeError::Empty);
+        }
+        let progress = Arc::clone(&self.progress);
+        let progress = move |offset| progress.store(offset, Ordering::Relaxed);
+        let segment_bytes = self.plan.segment_bytes;
+        self.summary.format = Format::detect(head);
+        match self.summary.format {
+            None => Err(DecodeError::UnknownFormat { found: hex(head) }),
+            Some(Format::Zstd) => self.zstd(&progress),
+            Some(Format::Lz4) => {
+                let found = lz4::decode(
+                    &mut self.cursor,
+                    segment_bytes,
+                    &self.limits,
+                    &mut self.output,
+                    &progress,
+                )?;
+                self.summary.frames = found.frames;
+                self.summary.skippable_frames = found.skippable_frames;
+                Ok(())
+            }
+            Some(Format::Tar) => {
+                plain::copy(&mut self.cursor, segment_bytes, &mut self.output, &progress)
+            }
+        }
+    }
+
+    fn finish(&mut self) -> DecodeSummary {
+        DecodeSummary {
+            bytes_read: self.cursor.offset(),
+            bytes_decoded: self.output.raw_offset,
+            source: self.cursor.source().traits(),
+            ..std::mem::take(&mut self.summary)
+        }
+    }
+
+    /// Frame after frame, up to the true end of the archive.
+    fn zstd(&mut self, progress: &impl Fn(u64)) -> Result<(), DecodeError> {
+        let mut streaming =
+            Streaming::new(self.plan.segment_bytes, self.plan.own_window_bytes_max)?;
+        let result = self.zstd_frames(&mut streaming, progress);
+        // After an error too: what precedes the damage is handed out, so that the walk can say
+        // how far the archive was good.
+        self.dispatch()?;
+        streaming.flush(&mut self.output)?;
+        result
+    }
+
+    fn zstd_frames(
+        &mut self,
+        streaming: &mut Streaming,
+        progress: &impl Fn(u64),
+    ) -> Result<(), DecodeError> {
+        loop {
+            let at = self.position();
+            self.limits
+                .check_frames(at.frame)
+                .map_err(|exceeded| DecodeError::limit(at, exceeded))?;
+            let head = self.cursor.peek(FRAME_HEADER_BYTES_MAX)?;
+            if head.is_empty() {
+                return Ok(());
+            }
+            let header = match frame_start(head) {
+                Ok(FrameStart::Zstd(header)) => header,
+                Ok(FrameStart::Skippable { bytes }) => {
+                    if !self.cursor.skip(bytes)? {
+                        let at = self.position();
+                        return Err(DecodeError::Truncated { at, inside: "a skippable frame" });
+                    }
+                    self.summary.skippable_frames += 1;
+                    progress(self.cursor.offset());
+                    continue;
+                }
+                Err(FrameStartError::NotAFrame) => {
+                    return Err(DecodeError::TrailingBytes { at, found: hex(head) });
+                }
+                Err(FrameStartError::Incomplete) => {
+                    let compressed_offset = at.compressed_offset + head.len() as u64;
+                    let at = Position { compressed_offset, ..at };
+                    return Err(DecodeError::Truncated { at, inside: "a frame header" });
+                }
+                Err(FrameStartError::Reserved) => {
+                    let reason = "a reserved bit of the frame header is set".to_owned();
+                    return Err(DecodeError::Corrupt { at, reason });
+                }
+            };
+            self.check(&header, at)?;
+            if self.batch_frame(&header, at, streaming)? {
+                self.summary.parallel_frames += 1;
+                self.streamed_last = false;
+            } else {
+                self.streamed_last = true;
+                self.dispatch()?;
+                let streamed = streaming.frame(
+                    &mut self.cursor,
+                    &header,
+                    at.frame,
+                    &mut self.output,
+                    progress,
+                )?;
+                self.summary.copied_frames += u64::from(streamed == Streamed::Copied);
+            }
+            self.summary.frames += 1;
+            progress(self.cursor.offset());
+        }
+    }
+
+    fn position(&self) -> Position {
+        Position {
+            compressed_offset: self.cursor.offset(),
+            frame: self.summary.frames + self.summary.skippable_frames,
+            raw_offset: self.output.raw_offset + self.batch.content_bytes as u64,
+        }
+    }
+
+    fn check(&self, header: &FrameHeader, at: Position) -> Result<(), DecodeError> {
+        if header.dictionary != 0 {
+            return Err(DecodeError::Unsupported { at, feature: "a zstd dictionary" });
+        }
+        self.limits
+            .check_window(header.window_bytes)
+            .map_err(|exceeded| DecodeError::limit(at, exceeded))
+    }
+
+    /// Adds the frame the cursor stands at to the batch, if a worker can decode it as a whole.
+    /// Otherwise leaves the cursor where it is and says `false`.
+    fn batch_frame(
+        &mut self,
+        header: &FrameHeader,
+        at: Position,
+        streaming: &mut Streaming,
+    ) -> Result<bool, DecodeError> {
+        let content_bytes = match header.content_bytes.map(usize::try_from) {
+            Some(Ok(bytes)) if self.workers.is_some() && bytes <= self.plan.frame_bytes_max => {
+                bytes
+            }
+            _ => return Ok(false),
+        };
+        if self.streamed_last && content_bytes < PARALLEL_BYTES_MIN {
+            return Ok(false);
+        }
+        let Some(compressed) = self.record_frame(header, at)? else { return Ok(false) };
+        if self.batch.content_bytes + content_bytes > self.plan.job_bytes {
+            self.dispatch()?;
+        }
+        if self.batch.frames.is_empty() {
+            // What was streamed so far comes first.
+            streaming.flush(&mut self.output)?;
+        }
+        self.batch.content_bytes += content_bytes;
+        self.batch.frames.push(WholeFrame { at, compressed, content_bytes });
+        self.batch.end = self.cursor.offset();
+        let full = self.batch.content_bytes >= self.plan.job_bytes
+            || self.batch.frames.len() >= JOB_FRAMES_MAX;
+        if full {
+            self.dispatch()?;
+        }
+        Ok(true)
+    }
+
+    /// Passes one frame by its block headers and gives its bytes; `None`, with the cursor back at
+    /// the frame's start, if they would take up too much of the read buffer. `None` also if the
+    /// frame is cut or has a block that is none: the streaming engine finds out where, and hands
+    /// out what precedes.
+    fn record_frame(
+        &mut self,
+        header: &FrameHeader,
+        at: Position,
+    ) -> Result<Option<Vec<Slice>>, DecodeError> {
+        self.cursor.record()?;
+        let mut whole = self.cursor.skip(header.header_bytes as u64)?;
+        while whole {
+            let block = self.cursor.take(BLOCK_HEADER_BYTES)?.and_then(|bytes| bytes.first_chunk());
+            let Some((bytes, last)) = block.copied().and_then(block_header) else { break };
+            let checksum_bytes = if last && header.has_checksum { 4 } else { 0 };
+            let bytes = bytes + checksum_bytes;
+            if !self.fits(at.compressed_offset, bytes) {
+                break;
+            }
+            let first = self.batch.frames.first().map_or(at, |frame| frame.at);
+            if !self.fits(first.compressed_offset, bytes) {
+                // The frame does, but not together with those before it.
+                self.dispatch()?;
+            }
+            whole = self.cursor.skip(bytes)?;
+            if whole && last {
+                return Ok(Some(self.cursor.recorded()));
+            }
+        }
+        let recorded = self.cursor.recorded();
+        self.cursor.unread(recorded);
+        Ok(None)
+    }
+
+    /// Whether all bytes from `start` to `bytes` after the cursor may be kept from being read
+    /// over. Half of the read buffer stays for reading on, so that the planner can never starve
+    /// itself.
+    fn fits(&self, start: u64, bytes: u64) -> bool {
+        self.cursor.offset() + bytes - start <= self.plan.read_bytes as u64 / 2
+    }
+
+    /// Hands the batch to a worker. Its segment is borrowed here, in raw order.
+    fn dispatch(&mut self) -> Result<(), DecodeError> {
+        let Batch { frames, content_bytes, end } = std::mem::take(&mut self.batch);
+        let (Some(workers), Some(last)) = (self.workers.clone(), frames.last()) else {
+            return Ok(());
+        };
+        let at = Position { compressed_offset: end, ..last.at };
+        let (reply, promise) = bounded(1);
+        // An empty segment would be no segment; frames without content still get one byte of
+        // room, and are checked all the same.
+        let segment = self.output.open(content_bytes.max(1))?;
+        self.output.count(content_bytes as u64, at)?;
+        let since = Instant::now();
+        workers.send(FrameJob { frames, segment, reply }).map_err(|_| DecodeError::Cancelled)?;
+        self.output.waited += since.elapsed();
+        self.output.send(Piece::Promised(promise))
+    }
+}

@@ -1,0 +1,219 @@
+//! Every shape of archive comes back.
+
+use std::{fs, path::PathBuf};
+
+use unsnap_testkit::{
+    archive::write_archive,
+    compress::{zstd_frame_count, zstd_mixed, zstd_one_frame},
+    random::Random,
+    spec::{ArchiveSpec, Compression, Frames},
+};
+
+use crate::support::{Setup, assert_same, content, shapes, snapshot, watched};
+
+const THREADS: [usize; 3] = [1, 2, 8];
+
+#[test]
+fn every_shape_comes_back_however_it_is_cut_into_spans() {
+    watched(|| {
+        for shape in shapes(150_000) {
+            for threads in THREADS {
+                for span_bytes in [1, 2, 3, 7, 100, 4096, 1 << 20] {
+                    let outcome = Setup::new(threads).spans(span_bytes).decode(&shape.archive);
+                    assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
+                    outcome.expect(&shape.raw);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn every_shape_comes_back_in_segments_of_any_size() {
+    watched(|| {
+        for (bytes, sizes) in [(6000, &[1, 513, 4096][..]), (600_000, &[4096, 5000, 100_000])] {
+            for shape in shapes(bytes) {
+                for threads in [1, 2] {
+                    for &segment_bytes in sizes {
+                        let setup = Setup::new(threads).segments(segment_bytes);
+                        let outcome = setup.decode(&shape.archive);
+                        assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
+                        outcome.expect(&shape.raw);
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn segments_are_the_window_as_soon_as_they_can_be() {
+    watched(|| {
+        let raw = content(600_000);
+        for window_log in 10..=12 {
+            for level in [1, 9, 19] {
+                let archive = zstd_one_frame(&raw, level, Some(window_log), true, false);
+                // A block is as large as the window then.
+                let least = 2 << window_log;
+                for (segment_bytes, copied) in
+                    [(least - 1, 1), (least, 0), (least + 1, 0), (least + 700, 0), (2 * least, 0)]
+                {
+                    let setup = Setup::new(1).segments(segment_bytes).spans(5000);
+                    let outcome = setup.decode(&archive);
+                    assert!(outcome.segments >= raw.len() / segment_bytes);
+                    assert_eq!(outcome.expect(&raw).copied_frames, copied, "{segment_bytes}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn matches_reach_back_a_whole_window_across_segments() {
+    // Noise that is repeated after nearly a window.
+    let window: usize = 128 << 10;
+    let mut noise = vec![0; window - 1000];
+    Random::new(3).fill(&mut noise);
+    let raw = noise.repeat(12);
+    for level in [6, 19] {
+        let archive = zstd_one_frame(&raw, level, Some(17), false, false);
+        assert!(archive.len() < 4 * window, "the matches were found");
+        for segment_bytes in [2 * window, 2 * window + 4097, 3 * window - 1] {
+            let summary = Setup::new(1).segments(segment_bytes).decode(&archive).expect(&raw);
+            assert_eq!(summary.copied_frames, 0);
+        }
+        for segment_bytes in [1000, window, 2 * window - 1] {
+            let summary = Setup::new(1).segments(segment_bytes).decode(&archive).expect(&raw);
+            assert_eq!(summary.copied_frames, 1);
+        }
+    }
+}
+
+#[test]
+fn mixtures_of_all_frames_come_back() {
+    watched(|| {
+        let raw = snapshot(700_000);
+        for seed in 0..50 {
+            let archive = zstd_mixed(&raw, seed);
+            let frames = zstd_frame_count(&archive);
+            let mut random = Random::new(seed);
+            for threads in THREADS {
+                let span_bytes = *random.pick(&[1, 10, 1000, 4096, 1 << 20]);
+                let mut setup = Setup::new(threads).spans(span_bytes);
+                setup.segment_bytes =
+                    *random.pick(&[None, Some(2000), Some(50_000), Some(200_000)]);
+                let outcome = setup.decode(&archive);
+                assert!(outcome.result.is_ok(), "seed {seed}: {setup:?} {:?}", outcome.result);
+                assert_eq!(outcome.expect(&raw).frames, frames);
+            }
+        }
+    });
+}
+
+#[test]
+fn frames_go_to_the_engine_that_suits_them() {
+    let raw = snapshot(600_000);
+    let one = zstd_one_frame(&raw, 1, None, false, false);
+    let sized = zstd_one_frame(&raw, 1, None, false, true);
+    for (archive, threads, parallel) in
+        [(&one, 1, 0), (&one, 8, 0), (&sized, 1, 0), (&sized, 2, 1), (&sized, 8, 1)]
+    {
+        let summary = Setup::new(threads).decode(archive).expect(&raw);
+        let found = (summary.frames, summary.parallel_frames, summary.copied_frames);
+        assert_eq!(found, (1, parallel, 0));
+    }
+}
+
+#[test]
+fn counts_are_told() {
+    let found = |name: &str| {
+        let shapes = shapes(300_000);
+        let shape = shapes.iter().find(|shape| shape.name == name).unwrap();
+        let summary = Setup::new(2).decode(&shape.archive).expect(&shape.raw);
+        (summary.frames, summary.skippable_frames)
+    };
+    assert_eq!(found("skippable everywhere"), (2, 4));
+    assert_eq!(found("lz4 with skippable"), (3, 2));
+    assert_eq!(found("empty frames"), (8, 0));
+    assert_eq!(found("tar"), (0, 0));
+}
+
+#[test]
+fn genuine_archives_are_equal_in_every_form() {
+    watched(|| {
+        let spec = ArchiveSpec { total_bytes: 20_000_000, ..ArchiveSpec::default() };
+        let made = |compression, frames| {
+            let mut archive = Vec::new();
+            let spec = ArchiveSpec { compression, frames, ..spec.clone() };
+            let summary = write_archive(&spec, &mut archive).unwrap();
+            (archive, summary.frames)
+        };
+        let (raw, _) = made(Compression::None, Frames::One);
+        for (compression, frames) in [
+            (Compression::None, Frames::One),
+            (Compression::Zstd, Frames::One),
+            (Compression::Zstd, Frames::Sized(1_000_001)),
+            (Compression::Zstd, Frames::AGAVE),
+            (Compression::Zstd, Frames::Firedancer),
+            (Compression::Lz4, Frames::One),
+            (Compression::Lz4, Frames::Sized(3_000_000)),
+        ] {
+            let (archive, frames) = made(compression, frames);
+            for threads in [1, 2] {
+                let setup = Setup { chunk_bytes: 1 << 20, ..Setup::new(threads) };
+                assert_eq!(setup.decode(&archive).expect(&raw).frames, frames);
+            }
+        }
+    });
+}
+
+/// Files of the zstd project's own tests.
+fn golden(directory: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/data/zstd-golden")
+        .join(directory);
+    fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "zst"))
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn golden_files_decode_as_libzstd_does() {
+    let files = golden("golden-decompression");
+    assert_eq!(files.len(), 4);
+    for (path, archive) in files {
+        let mut expected = Vec::with_capacity(4 << 20);
+        zstd_safe::decompress(&mut expected, &archive).unwrap();
+        for threads in THREADS {
+            for segment_bytes in [None, Some(1), Some(1000), Some(300_000)] {
+                for span_bytes in [1, 1 << 20] {
+                    if segment_bytes == Some(1) && expected.len() > 100_000 {
+                        continue;
+                    }
+                    let setup = Setup::new(threads).spans(span_bytes);
+                    let outcome = Setup { segment_bytes, ..setup }.decode(&archive);
+                    assert!(outcome.result.is_ok(), "{}: {:?}", path.display(), outcome.result);
+                    assert_same(&outcome.bytes, &expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn golden_errors_are_refused() {
+    let files = golden("golden-decompression-errors");
+    assert_eq!(files.len(), 3);
+    for (path, archive) in files {
+        for threads in THREADS {
+            for segment_bytes in [None, Some(1), Some(1000)] {
+                let error = Setup { segment_bytes, ..Setup::new(threads) }.decode(&archive).result;
+                let error = error.expect_err(&path.display().to_string());
+                assert!(error.is_bad_archive(), "{}: {error}", path.display());
+            }
+        }
+    }
+}
