@@ -1,0 +1,5 @@
+//! Members in, placements and refusals out: both layouts tested by values.
+
+mod any;
+mod member;
+mod snapshot;
