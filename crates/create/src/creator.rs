@@ -1,0 +1,343 @@
+//! A creator: one thread, one engine, the files of one device.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering, fence},
+    },
+    time::Instant,
+};
+
+use crossbeam::channel::{Receiver, TryRecvError};
+use unsnap_arena::Slice;
+use unsnap_ring::{
+    Completion, CreateFile, DirectIo, Engine, FinishFile, NewFile, OpError, Operation, Outcome,
+    RelativePath, WriteAt, WriteFile,
+};
+
+use crate::{
+    CreateError,
+    pool::{CreatorTimes, Shared},
+};
+
+/// Names a file of several writes.
+pub(crate) type FileId = u64;
+
+/// What a creator is asked to do. The commands for a file come in this order, and those of one
+/// file before those of the next.
+pub(crate) enum Command {
+    /// A file of one write. `len`: its exact size, where `data` was rounded up.
+    Whole { new: NewFile, data: Slice, len: Option<u64> },
+    /// Open a file of several writes.
+    Begin { id: FileId, new: NewFile },
+    /// Write a part of it.
+    Part { id: FileId, offset: u64, data: Slice },
+    /// All parts have been handed over. `len`: as above.
+    End { id: FileId, len: Option<u64> },
+}
+
+/// A command, and the index of the destination it is for.
+pub(crate) struct Request {
+    pub destination: usize,
+    pub command: Command,
+}
+
+pub(crate) struct Creator {
+    engine: Box<dyn Engine>,
+    inbox: Receiver<Vec<Request>>,
+    /// No more requests will come.
+    inbox_ended: bool,
+    sleeping: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    /// What messages call the destinations.
+    roots: Arc<[PathBuf]>,
+    open_files_max: usize,
+    /// Received, not yet begun.
+    requests: VecDeque<Request>,
+    /// Operations that follow from completed ones, and wait for room in the engine.
+    ready: VecDeque<(Ticket, Operation)>,
+    /// Operations in flight, by token.
+    tickets: Vec<Option<Ticket>>,
+    free_tokens: Vec<u64>,
+    /// Files of several writes.
+    files: HashMap<FileId, OpenFile>,
+    times: CreatorTimes,
+}
+
+/// What an operation in flight is about.
+struct Ticket {
+    destination: usize,
+    path: RelativePath,
+    about: About,
+}
+
+enum About {
+    Whole { bytes: u64 },
+    Begin { id: FileId },
+    Part { id: FileId, bytes: u64 },
+    End,
+}
+
+struct OpenFile {
+    destination: usize,
+    path: RelativePath,
+    direct: Option<DirectIo>,
+    /// `None` until the open has completed.
+    file: Option<Arc<OwnedFd>>,
+    /// Parts that came before the open had completed.
+    waiting: Vec<(u64, Slice)>,
+    writes_in_flight: usize,
+    bytes: u64,
+    /// Set once all parts have been handed over.
+    end: Option<Ending>,
+}
+
+struct Ending {
+    /// The exact size, where writes were rounded up.
+    len: Option<u64>,
+}
+
+impl Creator {
+    pub fn new(
+        engine: Box<dyn Engine>,
+        inbox: Receiver<Vec<Request>>,
+        sleeping: Arc<AtomicBool>,
+        shared: Arc<Shared>,
+        roots: Arc<[PathBuf]>,
+        open_files_max: usize,
+    ) -> Self {
+        let capacity = engine.capacity();
+        Self {
+            engine,
+            inbox,
+            inbox_ended: false,
+            sleeping,
+            shared,
+            roots,
+            open_files_max,
+            requests: VecDeque::new(),
+            ready: VecDeque::new(),
+            tickets: (0..capacity).map(|_| None).collect(),
+            free_tokens: (0..capacity as u64).rev().collect(),
+            files: HashMap::new(),
+            times: CreatorTimes::default(),
+        }
+    }
+
+    /// Works until no more requests can come and everything in flight has completed. After a
+    /// failure requests are still taken in, and dropped, so that their memory is returned.
+    pub fn run(mut self) -> CreatorTimes {
+        let started = Instant::now();
+        let mut done = Vec::with_capacity(self.engine.capacity());
+        loop {
+            self.begin_operations();
+            if self.inbox_ended && self.requests.is_empty() && self.engine.in_flight() == 0 {
+                break;
+            }
+            if let Err(error) = self.sleep(&mut done) {
+                self.shared.fail(error);
+                break;
+            }
+            for completion in done.drain(..) {
+                self.complete(completion);
+            }
+        }
+        self.check_nothing_is_left();
+        self.times.registered_buffers = self.engine.registered_buffers();
+        self.times.total = started.elapsed();
+        self.times
+    }
+
+    /// A success must speak for every file: whatever is still open or owed at the end is an error.
+    fn check_nothing_is_left(&self) {
+        let owed = self.tickets.iter().flatten().count() + self.ready.len() + self.files.len();
+        if owed > 0 && !self.shared.failed.load(Ordering::Acquire) {
+            let reason = format!("{owed} operations have not been completed (a bug)");
+            self.shared.fail(CreateError::Stopped { reason });
+        }
+    }
+
+    /// Fills the engine: first with what follows from completed operations, then with requests.
+    fn begin_operations(&mut self) {
+        while self.engine.in_flight() < self.engine.capacity() {
+            if let Some((ticket, operation)) = self.ready.pop_front() {
+                self.submit(ticket, operation);
+                continue;
+            }
+            if self.requests.is_empty() {
+                self.receive();
+            }
+            let Some(request) = self.requests.pop_front() else { return };
+            if self.shared.failed.load(Ordering::Acquire) {
+                continue;
+            }
+            let begins = matches!(request.command, Command::Begin { .. });
+            if begins && self.files.len() >= self.open_files_max {
+                // The files before it are complete on our side and will close by themselves.
+                self.requests.push_front(request);
+                return;
+            }
+            self.handle(request);
+        }
+    }
+
+    fn receive(&mut self) {
+        match self.inbox.try_recv() {
+            Ok(batch) => self.requests.extend(batch),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => self.inbox_ended = true,
+        }
+    }
+
+    fn submit(&mut self, ticket: Ticket, operation: Operation) {
+        // A token for each place in the engine, and there is room.
+        let token = self.free_tokens.pop();
+        let place = token.and_then(|token| self.tickets.get_mut(usize::try_from(token).ok()?));
+        let (Some(token), Some(place)) = (token, place) else {
+            let reason = "an operation without a token (a bug)".to_owned();
+            return self.shared.fail(CreateError::Stopped { reason });
+        };
+        *place = Some(ticket);
+        self.engine.submit(token, operation);
+    }
+
+    fn handle(&mut self, Request { destination, command }: Request) {
+        match command {
+            Command::Whole { new, data, len } => {
+                let (path, bytes) = (new.path.clone(), len.unwrap_or(data.len() as u64));
+                let ticket = Ticket { destination, path, about: About::Whole { bytes } };
+                let operation = Operation::WriteFile(WriteFile::new(new, data, len));
+                self.ready.push_back((ticket, operation));
+            }
+            Command::Begin { id, new } => {
+                let path = new.path.clone();
+                let file = OpenFile {
+                    destination,
+                    path: path.clone(),
+                    direct: new.direct,
+                    file: None,
+                    waiting: Vec::new(),
+                    writes_in_flight: 0,
+                    bytes: 0,
+                    end: None,
+                };
+                self.files.insert(id, file);
+                let ticket = Ticket { destination, path, about: About::Begin { id } };
+                self.ready.push_back((ticket, Operation::Create(CreateFile::new(new, None))));
+            }
+            Command::Part { id, offset, data } => {
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.waiting.push((offset, data));
+                }
+                self.advance(id);
+            }
+            Command::End { id, len } => {
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.end = Some(Ending { len });
+                }
+                self.advance(id);
+            }
+        }
+    }
+
+    /// Does what can be done next for a file of several writes.
+    fn advance(&mut self, id: FileId) {
+        let Some(state) = self.files.get_mut(&id) else { return };
+        let Some(file) = &state.file else { return };
+        for (offset, data) in state.waiting.drain(..) {
+            let bytes = data.len() as u64;
+            state.writes_in_flight += 1;
+            state.bytes += bytes;
+            let (destination, path) = (state.destination, state.path.clone());
+            let ticket = Ticket { destination, path, about: About::Part { id, bytes } };
+            let write = WriteAt::new(Arc::clone(file), offset, data, state.direct);
+            self.ready.push_back((ticket, Operation::Write(write)));
+        }
+        if state.writes_in_flight == 0
+            && let Some(Ending { len }) = state.end
+        {
+            let Some(OpenFile { destination, path, file: Some(file), bytes, .. }) =
+                self.files.remove(&id)
+            else {
+                return;
+            };
+            let padding = len.map_or(0, |len| bytes.saturating_sub(len));
+            self.shared.progress.bytes.fetch_sub(padding, Ordering::Relaxed);
+            let ticket = Ticket { destination, path, about: About::End };
+            self.ready.push_back((ticket, Operation::Finish(FinishFile::new(file, len))));
+        }
+    }
+
+    fn complete(&mut self, Completion { token, result }: Completion) {
+        let place = usize::try_from(token).ok().and_then(|at| self.tickets.get_mut(at));
+        let Some(ticket) = place.and_then(Option::take) else {
+            let reason = "a completion of nothing (a bug)".to_owned();
+            return self.shared.fail(CreateError::Stopped { reason });
+        };
+        self.free_tokens.push(token);
+        let outcome = match result {
+            Ok(outcome) => outcome,
+            Err(error) => return self.fail(&ticket, error),
+        };
+        let progress = &self.shared.progress;
+        match ticket.about {
+            About::Whole { bytes } => {
+                progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+                progress.files.fetch_add(1, Ordering::Relaxed);
+            }
+            About::End => {
+                progress.files.fetch_add(1, Ordering::Relaxed);
+            }
+            About::Begin { id } => {
+                if let (Some(state), Outcome::Created(file)) = (self.files.get_mut(&id), outcome) {
+                    state.file = Some(file);
+                }
+                self.advance(id);
+            }
+            About::Part { id, bytes } => {
+                progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+                if let Some(state) = self.files.get_mut(&id) {
+                    state.writes_in_flight -= 1;
+                }
+                self.advance(id);
+            }
+        }
+    }
+
+    /// Records the failure and lets go of everything that is not in flight.
+    fn fail(&mut self, ticket: &Ticket, OpError { step, errno }: OpError) {
+        let root = self.roots.get(ticket.destination).cloned().unwrap_or_default();
+        let path = root.join(ticket.path.to_string());
+        self.shared.fail(CreateError::File { step, path, errno });
+        self.ready.clear();
+        self.requests.clear();
+        self.files.clear();
+    }
+
+    /// Waits for completions, or for requests if there is room for them.
+    fn sleep(&mut self, done: &mut Vec<Completion>) -> Result<(), CreateError> {
+        let room = self.engine.in_flight() < self.engine.capacity();
+        if room && !self.inbox_ended && self.requests.is_empty() {
+            // Say so, then look once more: either we see the sender's batch, or the sender sees
+            // that we sleep and wakes us.
+            self.sleeping.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            self.receive();
+            if self.inbox_ended || !self.requests.is_empty() {
+                self.sleeping.store(false, Ordering::SeqCst);
+                return Ok(());
+            }
+        }
+        let idle = self.engine.in_flight() == 0;
+        let since = Instant::now();
+        self.engine.wait(done)?;
+        self.sleeping.store(false, Ordering::SeqCst);
+        if idle {
+            self.times.idle += since.elapsed();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+#![forbid(unsafe_code)]
+//! Payloads leave the segments and become files.
+//!
+//! ```text
+//!  walk thread                                    one thread per destination device
+//!  Assembler ── batches of Commands (bounded) ──▶ creator ── Operations ──▶ ring engine
+//!      │                                             ▲                          │
+//!      └ carry: what does not fill a 4096-byte       └──────── completions ─────┘
+//!        file block, into the next segment's headroom
+//! ```
+//!
+//! No payload byte is copied in user space, except the carry at a segment's border: every write
+//! is a counted reference to a segment plus a range, and the segment's memory returns to its pool
+//! when its last write has completed.
+//!
+//! * [`Destination`]: a directory below which files are created, and what its file system can do.
+//! * [`Assembler`]: cuts payloads into writes, and decides direct or buffered for each file.
+//! * [`CreatorPool`]: the creators, one for each device, each with a ring of its own.
+//!
+//! What is left to others: names and limits (layout), durability and publication (unpack). A file
+//! that is complete here is in the kernel's hands, not yet on the disk.
+
+mod assembler;
+mod creator;
+mod destination;
+mod error;
+mod pool;
+
+pub use assembler::{Assembler, NewMember};
+pub use destination::Destination;
+pub use error::CreateError;
+pub use pool::{CreateProgress, CreatorPool, CreatorTimes, PoolConfig};
+
+/// File blocks that direct writes are made of, whatever smaller unit the device takes: the block
+/// size of ext4 and XFS, so that no block is written twice.
+const FILE_BLOCK_BYTES: usize = unsnap_arena::PAGE_BYTES;
