@@ -1,0 +1,54 @@
+//! The whole pipeline into nothing: reading, decoding and walking an archive without creating
+//! files. What is missing to `ledger-tool unpack` is what the creators and the disk take.
+#![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
+
+use std::{fs::File, io::BufWriter, path::Path};
+
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use unsnap_testkit::{
+    archive::write_archive,
+    spec::{ArchiveSpec, Compression, Frames},
+};
+use unsnap_unpack::{Archive, Config, DirectMode, Unpacker};
+
+const RAW_BYTES: u64 = 256 << 20;
+
+fn archive(directory: &Path, frames: Frames, compression: Compression) -> Archive {
+    let spec =
+        ArchiveSpec { total_bytes: RAW_BYTES, frames, compression, ..ArchiveSpec::default() };
+    let path = directory.join(format!("{frames:?}-{compression:?}"));
+    write_archive(&spec, &mut BufWriter::new(File::create(&path).unwrap())).unwrap();
+    Archive::File(path)
+}
+
+fn bench(criterion: &mut Criterion) {
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut group = criterion.benchmark_group("pipeline into nothing");
+    group
+        .sample_size(10)
+        .sampling_mode(SamplingMode::Flat)
+        .throughput(Throughput::Bytes(RAW_BYTES));
+    for (name, frames, compression) in [
+        ("zstd, one frame", Frames::One, Compression::Zstd),
+        ("zstd, 32 MiB frames", Frames::AGAVE, Compression::Zstd),
+        ("zstd, Firedancer's frames", Frames::Firedancer, Compression::Zstd),
+        ("lz4", Frames::One, Compression::Lz4),
+        ("plain", Frames::One, Compression::None),
+    ] {
+        let archive = archive(scratch.path(), frames, compression);
+        for direct in [DirectMode::Off, DirectMode::Auto] {
+            group.bench_function(format!("{name}, direct {direct:?}"), |run| {
+                run.iter(|| {
+                    let mut config = Config::new(archive.clone(), "");
+                    config.dry_run = true;
+                    config.direct_io = direct;
+                    Unpacker::new(config).run().unwrap()
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

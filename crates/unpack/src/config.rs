@@ -1,0 +1,122 @@
+//! What to unpack, where to, and how.
+
+use std::path::PathBuf;
+
+pub use unsnap_decode::Tuning as DecodeTuning;
+pub use unsnap_ring::{DirectMode, FaultPlan};
+
+/// Where the archive comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Archive {
+    /// A file (or a named pipe, which is read like standard input).
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+impl Archive {
+    /// What messages call it.
+    pub fn display_name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
+        }
+    }
+}
+
+/// What the archive may contain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayoutKind {
+    /// Exactly what a validator's snapshot contains.
+    #[default]
+    Snapshot,
+    /// Files and directories under any safe relative path.
+    Any,
+}
+
+/// How files are read and written.
+#[derive(Clone, Debug, Default)]
+pub enum IoEngine {
+    /// What is fastest here: see ARCHITECTURE.md for the measurements behind the choice.
+    #[default]
+    Auto,
+    /// io_uring, or fail.
+    Uring,
+    /// Plain threads.
+    Threads,
+    /// Plain system calls with injected faults. For tests.
+    Faulty(FaultPlan),
+}
+
+/// Caps on what an archive may ask for, one group for each stage.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Of the compressed stream.
+    pub decode: unsnap_decode::Limits,
+    /// Of tar headers.
+    pub tar: unsnap_tarstream::Limits,
+    /// Of entries.
+    pub layout: unsnap_layout::Limits,
+}
+
+/// Settings for tests and benchmarks; the defaults are right.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tuning {
+    /// Sizes of segments and reads.
+    pub decode: DecodeTuning,
+    /// Files smaller than this are written through the page cache.
+    pub direct_bytes_min: Option<u64>,
+    /// Operations in flight for one device.
+    pub depth: Option<usize>,
+    /// Threads that may block in the kernel for one device.
+    pub workers: Option<usize>,
+}
+
+/// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The archive.
+    pub archive: Archive,
+    /// The directory that will hold the archive's tree. Absent or empty; its parent exists.
+    pub output: PathBuf,
+    /// Directories that take the storages, flat, instead of `<output>/accounts`. Absent or empty.
+    pub accounts: Vec<PathBuf>,
+    /// What the archive may contain.
+    pub layout: LayoutKind,
+    /// Whether to bypass the page cache.
+    pub direct_io: DirectMode,
+    /// How files are read and written.
+    pub io_engine: IoEngine,
+    /// Threads that decode; `None` for as many as there are cores.
+    pub decode_threads: Option<usize>,
+    /// Bytes of memory for reading ahead and for decoded data; `None` for what suits the threads.
+    pub memory_budget: Option<u64>,
+    /// Try reserved huge pages before transparent ones.
+    pub hugetlb: bool,
+    /// Do everything but create files.
+    pub dry_run: bool,
+    /// Caps on what the archive may ask for.
+    pub limits: Limits,
+    /// Settings for tests and benchmarks.
+    pub tuning: Tuning,
+}
+
+impl Config {
+    /// Unpack `archive` into `output`, with the defaults for everything else.
+    pub fn new(archive: Archive, output: impl Into<PathBuf>) -> Self {
+        Self {
+            archive,
+            output: output.into(),
+            accounts: Vec::new(),
+            layout: LayoutKind::default(),
+            direct_io: DirectMode::default(),
+            io_engine: IoEngine::default(),
+            decode_threads: None,
+            memory_budget: None,
+            hugetlb: false,
+            dry_run: false,
+            limits: Limits::default(),
+            tuning: Tuning::default(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How far a run is, and how to stop it.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+};
+
+use unsnap_create::CreateProgress;
+
+/// What a run is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Looking at archive and destinations.
+    Preparing,
+    /// Decoding and creating files.
+    Unpacking,
+    /// Waiting until everything is on the disk.
+    Syncing,
+    /// Giving the result its final name.
+    Publishing,
+    /// Taking back what was written, after a failure.
+    CleaningUp,
+    /// Nothing any more.
+    Done,
+}
+
+/// A handle on a run's progress. Cheap to clone; to be asked at any time from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub phase: AtomicU8,
+    /// Size of the archive; 0 while unknown.
+    pub bytes_total: AtomicU64,
+    pub bytes_read: Arc<AtomicU64>,
+    pub bytes_decoded: AtomicU64,
+    pub entries: AtomicU64,
+    pub created: Arc<CreateProgress>,
+}
+
+/// A run's progress at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Size of the archive in bytes, where it is known.
+    pub bytes_total: Option<u64>,
+    /// Compressed bytes that have been decoded.
+    pub bytes_read: u64,
+    /// Decoded bytes that the tar walk has passed.
+    pub bytes_decoded: u64,
+    /// Entries that the tar walk has passed.
+    pub entries: u64,
+    /// Files that are complete.
+    pub files: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+}
+
+impl Progress {
+    /// How far the run is now.
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = &self.shared;
+        let total = shared.bytes_total.load(Ordering::Relaxed);
+        Snapshot {
+            phase: match shared.phase.load(Ordering::Relaxed) {
+                0 => Phase::Preparing,
+                1 => Phase::Unpacking,
+                2 => Phase::Syncing,
+                3 => Phase::Publishing,
+                4 => Phase::CleaningUp,
+                _ => Phase::Done,
+            },
+            bytes_total: (total > 0).then_some(total),
+            bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+            bytes_decoded: shared.bytes_decoded.load(Ordering::Relaxed),
+            entries: shared.entries.load(Ordering::Relaxed),
+            files: shared.created.files.load(Ordering::Relaxed),
+            bytes_written: shared.created.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.shared.phase.store(phase as u8, Ordering::Relaxed);
+    }
+}
+
+/// Asks a run to stop. Cheap to clone; may be used from a signal handler's thread.
+///
+/// The run drains what is in flight, removes what it has written and returns
+/// [`Error::Cancelled`](crate::Error::Cancelled). A run that is already publishing goes on to its
+/// end, since the result is durable by then.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken {
+    shared: Arc<CancelShared>,
+}
+
+#[derive(Default)]
+struct CancelShared {
+    cancelled: AtomicBool,
+    /// Rouses the run out of whatever it waits for.
+    rouse: Mutex<Option<Rouse>>,
+}
+
+type Rouse = Box<dyn Fn() + Send>;
+
+impl CancelToken {
+    /// Asks to stop.
+    pub fn cancel(&self) {
+        self.shared.cancelled.store(true, Ordering::SeqCst);
+        if let Some(rouse) = &*self.rouse() {
+            rouse();
+        }
+    }
+
+    /// Whether somebody has asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Has `rouse` called when somebody asks to stop, at once if somebody has, until the result is
+    /// dropped.
+    pub(crate) fn rouse_by(&self, rouse: impl Fn() + Send + 'static) -> RouseGuard<'_> {
+        *self.rouse() = Some(Box::new(rouse));
+        if self.is_cancelled()
+            && let Some(rouse) = &*self.rouse()
+        {
+            rouse();
+        }
+        RouseGuard(self)
+    }
+
+    fn rouse(&self) -> MutexGuard<'_, Option<Rouse>> {
+        self.shared.rouse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While it lives, a cancellation rouses the run.
+pub(crate) struct RouseGuard<'a>(&'a CancelToken);
+
+impl Drop for RouseGuard<'_> {
+    fn drop(&mut self) {
+        *self.0.rouse() = None;
+    }
+}
+
+impl std::fmt::Debug for CancelShared {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("CancelShared")
+            .field("cancelled", &self.cancelled)
+            .finish_non_exhaustive()
+    }
+}

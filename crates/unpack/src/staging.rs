@@ -1,0 +1,503 @@
+//! Staging and publishing: nothing has its final name before it is durable.
+//!
+//! Each destination is built under a staging name on its own file system, in one of two ways:
+//!
+//! | destination | staging directory | published by |
+//! |---|---|---|
+//! | absent, or empty and replaceable | `<parent>/.<name>.unsnap-staging` | one rename over the destination |
+//! | empty, but a mount point or in a directory we may not write to | `<destination>/.unsnap-staging` | renaming each entry into the destination |
+//!
+//! The staging directory is locked (`flock`) from its creation to the end of the process, so two
+//! runs cannot share it; one that is found without a lock was left by a run that was killed, and
+//! is emptied.
+//!
+//! The order that survives a power cut: sync everything staged, rename, sync the directory that
+//! holds the new name. Every shorter variant loses the rename on ext4 and XFS. With several
+//! destinations the output directory is published last: it is what says that all are complete.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes,
+        StatxFlags, fchmod, flock, fstat, fsync, mkdirat, open, openat, renameat, renameat_with,
+        statat, statx, syncfs, unlinkat,
+    },
+    io::Errno,
+    process::geteuid,
+};
+
+use crate::Error;
+
+/// Name of a staging directory inside its destination; also the suffix of one beside it.
+const STAGING_NAME: &str = ".unsnap-staging";
+
+/// What an empty file system of its own may hold.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// Where entries are moved one by one, this one is moved last: a snapshot without it is none.
+const LAST_ENTRY: &[u8] = b"version";
+
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Destinations under construction. Dropping it takes everything back.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    places: Vec<Place>,
+    committed: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    /// The destination, as messages call it.
+    path: PathBuf,
+    /// The directory that holds the staging directory.
+    holder: OwnedFd,
+    staging_name: CString,
+    /// The staging directory itself, locked.
+    staging: OwnedFd,
+    publication: Publication,
+}
+
+#[derive(Debug)]
+enum Publication {
+    /// Rename the staging directory to this name in the holder.
+    Rename { name: CString, replaces_empty: bool },
+    /// Rename each entry into the holder, which is the destination.
+    MoveEntries { moved: Vec<CString> },
+}
+
+impl Staging {
+    /// Makes a staging directory for each destination. The first is the output directory.
+    pub fn prepare(paths: &[PathBuf]) -> Result<Self, Error> {
+        let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
+        for path in paths {
+            let path = resolve(path)?;
+            if let Some(other) =
+                resolved.iter().find(|other| path.starts_with(other) || other.starts_with(&path))
+            {
+                let reason =
+                    format!("destinations {} and {} overlap", other.display(), path.display());
+                let hint = Some("give directories that do not contain one another".to_owned());
+                return Err(Error::Request { reason, hint });
+            }
+            resolved.push(path);
+        }
+        // Grown one by one, so that a failure takes back those that were made before.
+        let mut staging = Self { places: Vec::new(), committed: false };
+        for path in resolved {
+            staging.places.push(Place::prepare(path)?);
+        }
+        Ok(staging)
+    }
+
+    /// An open handle on each staging directory, with the name messages should use.
+    pub fn directories(&self) -> Result<Vec<(OwnedFd, PathBuf)>, Error> {
+        self.places
+            .iter()
+            .map(|place| {
+                let directory = place.staging.try_clone();
+                let directory = directory.map_err(|error| {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    place.error("open", errno)
+                })?;
+                Ok((directory, place.path.clone()))
+            })
+            .collect()
+    }
+
+    /// Waits until everything staged is on the disk: one `syncfs` for each file system. It
+    /// reports every write-back error since the staging directory was opened (Linux 5.8), so a
+    /// success speaks for every file. A failure is final.
+    pub fn sync(&self) -> Result<(), Error> {
+        let mut synced = Vec::new();
+        for place in &self.places {
+            let device =
+                fstat(&place.staging).map_err(|errno| place.error("look at", errno))?.st_dev;
+            if !synced.contains(&device) {
+                syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
+                synced.push(device);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives every destination its final name, durably. Everything must have been synced.
+    pub fn publish(&mut self) -> Result<(), Error> {
+        // The output directory, which is the first, goes last.
+        for index in (0..self.places.len()).rev() {
+            if let Err(error) = self.places[index].publish() {
+                for place in &mut self.places[index..] {
+                    place.withdraw();
+                }
+                return Err(error);
+            }
+        }
+        self.committed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        for place in &self.places {
+            if let Err(error) = place.remove() {
+                tracing::warn!(%error, "staged files are left behind; the next run removes them");
+            }
+        }
+    }
+}
+
+impl Place {
+    fn prepare(path: PathBuf) -> Result<Self, Error> {
+        let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let existing = match open(&path, flags, Mode::empty()) {
+            Ok(directory) => Some((check_empty(&directory, &path)?, directory)),
+            Err(Errno::NOENT) => None,
+            Err(Errno::NOTDIR) => {
+                return Err(Error::NotClean { path, reason: "exists and is not a directory" });
+            }
+            Err(errno) => return Err(at("open", errno)),
+        };
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            // The root directory: a mount point without a parent.
+            let Some((_, destination)) = existing else { return Err(at("open", Errno::NOENT)) };
+            return Self::inside(path, destination);
+        };
+        let holder = match open(parent, flags, Mode::empty()) {
+            Ok(holder) => holder,
+            Err(Errno::NOENT) => {
+                return Err(Error::Request {
+                    reason: format!("directory {} does not exist", parent.display()),
+                    hint: Some(format!("make it first: mkdir -p {}", parent.display())),
+                });
+            }
+            Err(errno) => {
+                return Err(Error::Staging { step: "open", path: parent.to_owned(), errno });
+            }
+        };
+        match existing {
+            // Such a directory cannot be replaced by a rename.
+            Some((contents, destination))
+                if contents == Contents::Harmless
+                    || is_mount_point(&holder, &destination)
+                        .map_err(|errno| at("look at", errno))? =>
+            {
+                Self::inside(path, destination)
+            }
+            Some((_, destination)) => match Self::beside(path.clone(), holder, name, true) {
+                Err(Error::Staging {
+                    errno: Errno::ACCESS | Errno::ROFS | Errno::PERM, ..
+                }) => Self::inside(path, destination),
+                result => result,
+            },
+            None => Self::beside(path.clone(), holder, name, false),
+        }
+    }
+
+    fn beside(
+        path: PathBuf,
+        holder: OwnedFd,
+        name: &OsStr,
+        replaces_empty: bool,
+    ) -> Result<Self, Error> {
+        let name = c_string(name, &path)?;
+        let staging_name = [b".", name.as_bytes(), STAGING_NAME.as_bytes()].concat();
+        let staging_name = c_string(OsStr::from_bytes(&staging_name), &path)?;
+        let staging = make_staging(&holder, &staging_name, &path)?;
+        let publication = Publication::Rename { name, replaces_empty };
+        Ok(Self { path, holder, staging_name, staging, publication })
+    }
+
+    fn inside(path: PathBuf, destination: OwnedFd) -> Result<Self, Error> {
+        let staging_name = c_string(OsStr::new(STAGING_NAME), &path)?;
+        let staging = make_staging(&destination, &staging_name, &path)?;
+        let publication = Publication::MoveEntries { moved: Vec::new() };
+        Ok(Self { path, holder: destination, staging_name, staging, publication })
+    }
+
+    fn error(&self, step: &'static str, errno: Errno) -> Error {
+        Error::Staging { step, path: self.path.clone(), errno }
+    }
+
+    fn publish(&mut self) -> Result<(), Error> {
+        let at = |step, errno| Error::Staging { step, path: self.path.clone(), errno };
+        match &mut self.publication {
+            Publication::Rename { name, replaces_empty: true } => {
+                // Replaces an empty directory and nothing else.
+                renameat(&self.holder, &self.staging_name, &self.holder, &*name)
+            }
+            Publication::Rename { name, replaces_empty: false } => {
+                rename_to_new(&self.holder, &self.staging_name, &self.holder, name)
+            }
+            Publication::MoveEntries { moved } => {
+                let mut entries = names(&self.staging).map_err(|errno| at("read", errno))?;
+                // What tells that the rest is there comes last.
+                entries.sort_by_key(|(name, _)| name.to_bytes() == LAST_ENTRY);
+                entries
+                    .into_iter()
+                    .try_for_each(|(name, _)| {
+                        rename_to_new(&self.staging, &name, &self.holder, &name)?;
+                        moved.push(name);
+                        Ok(())
+                    })
+                    .and_then(|()| unlinkat(&self.holder, &self.staging_name, AtFlags::REMOVEDIR))
+            }
+        }
+        .map_err(|errno| match errno {
+            Errno::NOTEMPTY | Errno::EXIST => Error::NotClean {
+                path: self.path.clone(),
+                reason: "was filled by somebody else in the meantime",
+            },
+            errno => at("publish", errno),
+        })?;
+        fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))
+    }
+
+    /// Takes a publication back, as far as it went. What remains is staged, and removed by `remove`.
+    fn withdraw(&mut self) {
+        let result = match &mut self.publication {
+            Publication::Rename { name, replaces_empty } => {
+                // If nothing was renamed, there is nothing to rename back.
+                match statat(&self.holder, &self.staging_name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(_) => Ok(()),
+                    Err(_) => renameat(&self.holder, &*name, &self.holder, &self.staging_name)
+                        .and_then(|()| {
+                            let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+                            if *replaces_empty {
+                                mkdirat(&self.holder, &*name, mode)
+                            } else {
+                                Ok(())
+                            }
+                        }),
+                }
+            }
+            Publication::MoveEntries { moved } => {
+                // The last first, so that what says that all is there goes before the rest.
+                // The staging directory is gone if everything had been moved.
+                match mkdirat(&self.holder, &self.staging_name, Mode::from_raw_mode(DIRECTORY_MODE))
+                {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => {
+                        tracing::error!(%errno, "cannot make the staging directory again");
+                    }
+                }
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                openat(&self.holder, &self.staging_name, flags, Mode::empty()).and_then(|staging| {
+                    let back = moved
+                        .drain(..)
+                        .rev()
+                        .map(|name| renameat(&self.holder, &name, &staging, &name));
+                    // Every one is tried, whatever becomes of the others.
+                    back.fold(Ok(()), Result::and)
+                })
+            }
+        };
+        let result = result.and_then(|()| fsync(&self.holder));
+        if let Err(errno) = result {
+            tracing::error!(%errno, path = %self.path.display(), "cannot take back a publication");
+        }
+    }
+
+    /// Removes the staging directory and all in it.
+    fn remove(&self) -> Result<(), Error> {
+        // The handle may be of a directory that a withdrawn publication has replaced.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let staging = openat(&self.holder, &self.staging_name, flags, Mode::empty());
+        let staging =
+            staging.map_err(|errno| self.error("open the staging directory of", errno))?;
+        empty(&staging).map_err(|errno| self.error("remove staged files of", errno))?;
+        unlinkat(&self.holder, &self.staging_name, AtFlags::REMOVEDIR)
+            .map_err(|errno| self.error("remove the staging directory of", errno))
+    }
+}
+
+/// Makes and locks a staging directory, or takes over one that a killed run has left.
+fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, Error> {
+    let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
+    let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+    loop {
+        let left_over = match mkdirat(holder, name, mode) {
+            Ok(()) => false,
+            Err(Errno::EXIST) => true,
+            Err(errno) => return Err(at("create the staging directory of", errno)),
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let staging = match openat(holder, name, flags, Mode::empty()) {
+            Ok(staging) => staging,
+            // Its owner has just published or removed it.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(at("open the staging directory of", errno)),
+        };
+        match flock(&staging, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.to_owned() }),
+            Err(errno) => return Err(at("lock the staging directory of", errno)),
+        }
+        // Between open and lock its owner may have renamed or removed it.
+        let (ours, named) = (fstat(&staging), statat(holder, name, AtFlags::SYMLINK_NOFOLLOW));
+        match (ours, named) {
+            (Ok(ours), Ok(named)) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {
+                // In a directory that others may write to, it could be a trap.
+                if ours.st_uid != geteuid().as_raw() {
+                    let reason = "has a staging directory of another user beside or in it";
+                    return Err(Error::NotClean { path: path.to_owned(), reason });
+                }
+            }
+            _ => continue,
+        }
+        if left_over {
+            tracing::info!(path = %path.display(), "removing what an interrupted run has left");
+            empty(&staging).map_err(|errno| at("remove an interrupted run's files of", errno))?;
+        }
+        // Whatever the umask or a default ACL made of it.
+        fchmod(&staging, mode).map_err(|errno| at("set the mode of", errno))?;
+        return Ok(staging);
+    }
+}
+
+/// Removes everything in a directory, however deep, with two descriptors: subdirectories are
+/// first moved up into it.
+fn empty(root: &OwnedFd) -> Result<(), Errno> {
+    let mut moved = 0_u64;
+    loop {
+        let entries = names(root)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for (name, kind) in entries {
+            if kind != FileType::Directory {
+                unlinkat(root, &name, AtFlags::empty())?;
+                continue;
+            }
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let inner = openat(root, &name, flags, Mode::empty())?;
+            for (inner_name, kind) in names(&inner)? {
+                if kind != FileType::Directory {
+                    unlinkat(&inner, &inner_name, AtFlags::empty())?;
+                    continue;
+                }
+                loop {
+                    let up = format!(".unsnap-removed-{moved}");
+                    moved += 1;
+                    let up = CString::new(up).map_err(|_| Errno::INVAL)?;
+                    match rename_to_new(&inner, &inner_name, root, &up) {
+                        Err(Errno::EXIST) => {}
+                        result => break result?,
+                    }
+                }
+            }
+            unlinkat(root, &name, AtFlags::REMOVEDIR)?;
+        }
+    }
+}
+
+/// Names and kinds of a directory's entries.
+fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            kind => kind,
+        };
+        names.push((name.to_owned(), kind));
+    }
+    Ok(names)
+}
+
+/// What a destination that may be used holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    Nothing,
+    /// What a fresh file system or an interrupted run leaves.
+    Harmless,
+}
+
+fn check_empty(directory: &OwnedFd, path: &Path) -> Result<Contents, Error> {
+    let entries = names(directory).map_err(|errno| Error::Staging {
+        step: "read",
+        path: path.to_owned(),
+        errno,
+    })?;
+    let harmless = [LOST_AND_FOUND, STAGING_NAME.as_bytes()];
+    if entries.is_empty() {
+        Ok(Contents::Nothing)
+    } else if entries.iter().all(|(name, _)| harmless.contains(&name.to_bytes())) {
+        Ok(Contents::Harmless)
+    } else {
+        Err(Error::NotClean { path: path.to_owned(), reason: "is not empty" })
+    }
+}
+
+/// Whether a directory is where something is mounted, be it a part of the same file system (a bind
+/// mount, as containers have them).
+fn is_mount_point(parent: &OwnedFd, directory: &OwnedFd) -> Result<bool, Errno> {
+    if let Ok(answer) = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+        && answer.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+    {
+        return Ok(answer.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // Before Linux 5.8.
+    Ok(fstat(parent)?.st_dev != fstat(directory)?.st_dev)
+}
+
+/// Renames, unless the new name is taken; where the file system knows no such rename, after
+/// looking.
+fn rename_to_new(from: &OwnedFd, name: &CStr, to: &OwnedFd, new_name: &CStr) -> Result<(), Errno> {
+    match renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => match statat(to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(from, name, to, new_name),
+            Err(errno) => Err(errno),
+        },
+        result => result,
+    }
+}
+
+/// The path without links, so that staging happens where the destination really is.
+fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    let at = |error: &std::io::Error| {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::INVAL);
+        Error::Staging { step: "resolve", path: path.to_owned(), errno }
+    };
+    match path.canonicalize() {
+        Ok(path) => return Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(at(&error)),
+    }
+    if path.symlink_metadata().is_ok() {
+        return Err(Error::NotClean { path: path.to_owned(), reason: "is a dangling link" });
+    }
+    let absolute = std::path::absolute(path).map_err(|error| at(&error))?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Ok(absolute);
+    };
+    // A parent that does not exist either is reported when it is opened.
+    Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
+}
+
+fn c_string(name: &OsStr, path: &Path) -> Result<CString, Error> {
+    CString::new(name.as_bytes()).map_err(|_| Error::Request {
+        reason: format!("{} is not a path", path.display()),
+        hint: None,
+    })
+}
