@@ -1,0 +1,244 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Unpacks and examines a validator's snapshot archives
+///
+/// Exit codes: 0 done; 1 bad archive; 2 usage; 3 environment (disk full, I/O error, a limit);
+/// 4 destination not clean or locked; 130 interrupted, 143 terminated. Unless the exit code is 0,
+/// the destination is as it was.
+#[derive(Debug, Parser)]
+#[command(name = "ledger-tool", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Unpack an archive into a durable directory
+    ///
+    /// The files appear under their final name only when every one of them is complete and on the
+    /// disk. After any failure or interruption the destination is as it was.
+    #[command(after_long_help = UNPACK_EXAMPLES)]
+    Unpack(UnpackArgs),
+    /// List an archive's entries
+    ///
+    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
+    #[command(after_long_help = LIST_EXAMPLES)]
+    List(ListArgs),
+}
+
+const UNPACK_EXAMPLES: &str = "\
+Examples:
+  Unpack a snapshot:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked
+
+  Put the account files on a disk of their own:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked --accounts /mnt/accounts/run
+
+  Unpack while downloading:
+    curl --fail --silent <URL> | ledger-tool unpack - --output /mnt/ledger/unpacked
+
+  Only check that an archive is whole:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  Names and sizes:
+    ledger-tool list snapshot-39-<HASH>.tar.zst
+
+  The ten largest account files:
+    ledger-tool list snapshot-39-<HASH>.tar.zst --format json-lines | jq -r '[.size, .path] | @tsv' | sort -n | tail";
+
+#[derive(Debug, Args)]
+pub struct UnpackArgs {
+    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    pub archive: PathBuf,
+
+    /// Directory that will hold the archive's tree; absent or empty, its parent must exist
+    #[arg(long, short, value_name = "DIR", required_unless_present = "dry_run")]
+    pub output: Option<PathBuf>,
+
+    /// Directories that take the account files instead of accounts/ in the output, spread by size
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub accounts: Vec<PathBuf>,
+
+    /// What the archive may contain
+    #[arg(long, value_enum, default_value = "snapshot")]
+    pub layout: Layout,
+
+    /// Do everything but create files: a full structural check
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// How to print the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    pub archive: PathBuf,
+
+    /// How to print the entries on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ListFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+/// How to read, decode and write.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to do it")]
+pub struct IoArgs {
+    /// Bypass the page cache when reading the archive and writing large files: where possible, or
+    /// fail, or never
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        default_missing_value = "on",
+        num_args = 0..=1,
+        require_equals = true
+    )]
+    pub use_direct_io: DirectIo,
+
+    /// What carries out reads and writes
+    #[arg(long, value_enum, value_name = "ENGINE", default_value = "auto")]
+    pub io_engine: Engine,
+
+    /// Threads that decode [default: as many as there are cores, at most 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub decode_threads: Option<u16>,
+
+    /// Memory for reading ahead and for decoded data, such as 512MiB
+    /// [default: 128 MiB and 64 MiB for each decoding thread]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub memory_budget: Option<u64>,
+
+    /// Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones
+    #[arg(long)]
+    pub hugetlb: bool,
+
+    /// Limits on what an archive may claim, from a file like config/ledger-tool.toml
+    #[arg(long, value_name = "FILE", env = "UNSNAP_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// What to tell, and how.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to tell")]
+pub struct OutputArgs {
+    /// No progress and no report; given twice, no warnings either
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    pub quiet: u8,
+
+    /// Log what is done; given twice, in detail
+    #[arg(long, short, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+
+    /// No progress
+    #[arg(long)]
+    pub no_progress: bool,
+
+    /// Colours
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Layout {
+    /// Exactly what a validator's snapshot contains
+    Snapshot,
+    /// Files and directories under any safe relative path
+    Any,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DirectIo {
+    Auto,
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// What is fastest here
+    Auto,
+    /// io_uring
+    Uring,
+    /// Plain threads
+    Threads,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ListFormat {
+    Text,
+    /// One array
+    Json,
+    /// One object a line
+    JsonLines,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Command {
+    pub fn output_control(&self) -> &OutputArgs {
+        match self {
+            Self::Unpack(args) => &args.output_control,
+            Self::List(args) => &args.output_control,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn direct_io_without_a_value_means_on() {
+        let parse = |flags: &[&str]| {
+            let words = ["ledger-tool", "unpack", "a", "--output", "b"].iter().chain(flags);
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Unpack(args) => args.io.use_direct_io,
+                Command::List(_) => unreachable!(),
+            }
+        };
+        assert_eq!(parse(&[]), DirectIo::Auto);
+        assert_eq!(parse(&["--use-direct-io"]), DirectIo::On);
+        assert_eq!(parse(&["--use-direct-io=off"]), DirectIo::Off);
+    }
+}

@@ -1,0 +1,113 @@
+//! `ledger-tool list`
+
+use std::{
+    io::{self, BufWriter, Write},
+    ops::ControlFlow,
+};
+
+use serde::Serialize;
+use unsnap_unpack::{Member, MemberKind, Unpacker, printable};
+
+use crate::{
+    cli::{ListArgs, ListFormat},
+    settings, signals,
+};
+
+/// An entry, as JSON shows it.
+#[derive(Serialize)]
+struct Entry<'a> {
+    path: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size: u64,
+    /// Where its header begins in the decoded stream.
+    header_offset: u64,
+    /// Where its content begins in the decoded stream.
+    payload_offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<&'a str>,
+}
+
+pub fn run(args: &ListArgs) -> anyhow::Result<()> {
+    let unpacker = Unpacker::new(settings::reading(&args.archive, &args.io)?);
+    signals::cancel_on_signals(unpacker.cancel_token())?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut written = Ok(());
+    let mut first = true;
+    let format = args.format;
+    let listed = unpacker.list(|member| {
+        written = write_member(&mut out, format, member, std::mem::take(&mut first));
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    written?;
+    if format == ListFormat::Json && listed.is_ok() {
+        out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;
+    }
+    // What was found before an error is shown before the error.
+    out.flush()?;
+    listed?;
+    Ok(())
+}
+
+fn write_member(
+    out: &mut impl Write,
+    format: ListFormat,
+    member: &Member<'_>,
+    first: bool,
+) -> anyhow::Result<()> {
+    let (path, link) = (printable(member.path), printable(member.link));
+    let link = (!link.is_empty()).then_some(link.as_str());
+    let entry = Entry {
+        path: &path,
+        kind: kind(member.kind),
+        size: member.size,
+        header_offset: member.header_offset,
+        payload_offset: member.payload_offset,
+        link,
+    };
+    match format {
+        ListFormat::Text => {
+            let arrow = link.map_or_else(String::new, |link| format!(" -> {link}"));
+            let letter = letter(member.kind);
+            writeln!(out, "{letter} {:>14} {path}{arrow}", member.size)?;
+        }
+        ListFormat::Json => {
+            out.write_all(if first { b"[\n  " } else { b",\n  " })?;
+            serde_json::to_writer(&mut *out, &entry).map_err(io::Error::from)?;
+        }
+        ListFormat::JsonLines => {
+            serde_json::to_writer(&mut *out, &entry).map_err(io::Error::from)?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}
+
+fn kind(kind: MemberKind) -> &'static str {
+    match kind {
+        MemberKind::Regular => "file",
+        MemberKind::Directory => "directory",
+        MemberKind::HardLink => "hard_link",
+        MemberKind::SymbolicLink => "symbolic_link",
+        MemberKind::CharDevice => "char_device",
+        MemberKind::BlockDevice => "block_device",
+        MemberKind::Fifo => "fifo",
+        MemberKind::Sparse => "sparse_file",
+        MemberKind::Other(_) => "other",
+    }
+}
+
+/// As `ls -l` shows it.
+fn letter(kind: MemberKind) -> char {
+    match kind {
+        MemberKind::Regular => '-',
+        MemberKind::Directory => 'd',
+        MemberKind::HardLink => 'h',
+        MemberKind::SymbolicLink => 'l',
+        MemberKind::CharDevice => 'c',
+        MemberKind::BlockDevice => 'b',
+        MemberKind::Fifo => 'p',
+        MemberKind::Sparse => 's',
+        MemberKind::Other(_) => '?',
+    }
+}

@@ -1,0 +1,44 @@
+#![forbid(unsafe_code)]
+//! `ledger-tool`: unpacks and examines a validator's snapshot archives.
+//!
+//! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees
+//! clap. Only [`printer`] writes to the terminal.
+
+mod cli;
+mod exit;
+mod list;
+mod printer;
+mod progress;
+mod settings;
+mod signals;
+mod unpack;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::Exit,
+    printer::Printer,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let printer = Printer::new(&cli.command);
+    printer::start_log(&cli.command);
+    let result = match &cli.command {
+        Command::Unpack(args) => unpack::run(args, &printer),
+        Command::List(args) => list::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let exit = Exit::of(&error);
+            if exit != Exit::BrokenPipe {
+                printer.error(&error);
+            }
+            exit.leave()
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The only place that writes to the terminal. Standard output is data, standard error is for
+//! people.
+#![allow(clippy::print_stderr)]
+
+use std::io::{self, IsTerminal, Write};
+
+use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
+
+use crate::cli::{Color, Command, OutputArgs};
+
+/// Decides what is told, and in which colours.
+pub struct Printer {
+    quiet: u8,
+    progress: bool,
+    color: bool,
+}
+
+impl Printer {
+    pub fn new(command: &Command) -> Self {
+        let OutputArgs { quiet, no_progress, color, .. } = *command.output_control();
+        Self { quiet, progress: quiet == 0 && !no_progress, color: colored(color) }
+    }
+
+    /// Whether to show progress, and whether as a line that is redrawn.
+    pub fn progress(&self) -> Option<ProgressStyle> {
+        let style =
+            if io::stderr().is_terminal() { ProgressStyle::Line } else { ProgressStyle::Log };
+        self.progress.then_some(style)
+    }
+
+    /// Whether a report for people is wanted.
+    pub fn wants_summary(&self) -> bool {
+        self.quiet == 0
+    }
+
+    /// What went wrong, with its causes, and the remedy if there is one.
+    pub fn error(&self, error: &anyhow::Error) {
+        eprintln!("{}: {}", self.paint("error", "31;1"), message(error));
+        let hint =
+            error.downcast_ref::<unsnap_unpack::Error>().and_then(unsnap_unpack::Error::hint);
+        if let Some(hint) = hint {
+            eprintln!("{}: {hint}", self.paint("hint", "36;1"));
+        }
+    }
+
+    fn paint(&self, word: &str, code: &str) -> String {
+        if self.color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
+    }
+}
+
+/// An error and its causes, but for those that it quotes already.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |message, cause| {
+        if message.contains(&cause) { message } else { format!("{message}: {cause}") }
+    })
+}
+
+/// Data, for programs or people, on standard output.
+pub fn data(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// A line for a log, on standard error.
+pub fn log_line(text: &str) {
+    eprintln!("{text}");
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressStyle {
+    /// One line, redrawn: for a terminal.
+    Line,
+    /// A line now and then: for a log.
+    Log,
+}
+
+fn colored(color: Color) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            !refused && io::stderr().is_terminal()
+        }
+    }
+}
+
+/// Sends the library's log to standard error: warnings, or more with `--verbose`. `RUST_LOG` has
+/// the last word.
+pub fn start_log(command: &Command) {
+    let OutputArgs { quiet, verbose, color, .. } = *command.output_control();
+    let level = match (quiet, verbose) {
+        (2.., _) => "error",
+        (_, 0) => "warn",
+        (_, 1) => "info",
+        (_, 2) => "debug",
+        (_, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(colored(color))
+        .with_span_events(FmtSpan::NONE)
+        .with_target(verbose > 1)
+        .init();
+}

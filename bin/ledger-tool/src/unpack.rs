@@ -1,0 +1,83 @@
+//! `ledger-tool unpack`
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use unsnap_unpack::{Report, Unpacker};
+
+use crate::{
+    cli::{ReportFormat, UnpackArgs},
+    printer::{Printer, data},
+    progress::Display,
+    settings, signals,
+};
+
+pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
+    let config = settings::unpacking(args)?;
+    let unpacker = Unpacker::new(config);
+    signals::cancel_on_signals(unpacker.cancel_token())?;
+    let display = Display::start(printer, unpacker.progress());
+    let result = unpacker.run();
+    drop(display);
+    let report = result?;
+    match args.format {
+        ReportFormat::Json => {
+            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
+            data(&format!("{json}\n"))?;
+        }
+        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
+        ReportFormat::Text => {}
+    }
+    Ok(())
+}
+
+/// The report for people.
+fn summary(report: &Report) -> String {
+    let what = match (report.kind, report.slot) {
+        ("unknown", Some(slot)) => format!("snapshot of slot {slot}"),
+        (_, None) => "archive".to_owned(),
+        (kind, Some(slot)) => format!("{kind} snapshot of slot {slot}"),
+    };
+    let verb = if report.dry_run { "checked" } else { "unpacked" };
+    let mut text = format!(
+        "{verb} {what}: {} files, {} from {} of {}, in {}\n",
+        HumanCount(report.files),
+        BinaryBytes(if report.dry_run { report.bytes_decoded } else { report.bytes_written }),
+        BinaryBytes(report.bytes_read),
+        report.compression,
+        seconds(report.elapsed_ms),
+    );
+    if !report.dry_run {
+        let _ = writeln!(text, "  durable: {} of that were spent syncing", seconds(report.sync_ms));
+    }
+    let rate = report.bytes_decoded.saturating_mul(1000) / report.elapsed_ms.max(1);
+    let _ = writeln!(
+        text,
+        "  {}/s decoded; limited by: {}; peak memory {}",
+        BinaryBytes(rate),
+        report.limited_by,
+        BinaryBytes(report.peak_rss_bytes)
+    );
+    let yes = |yes| if yes { "yes" } else { "no" };
+    let _ = writeln!(
+        text,
+        "  decoding: {}, {} thread(s), {} frame(s); I/O: {}; direct: read {}, write {}; huge pages: {}; registered buffers: {}",
+        report.decode_engine,
+        report.decode_threads,
+        HumanCount(report.frames),
+        report.io_engine,
+        yes(report.direct_read),
+        yes(report.direct_write),
+        report.huge_pages,
+        yes(report.registered_buffers),
+    );
+    for fallback in &report.fallbacks {
+        let _ = writeln!(text, "  fallback: {fallback}");
+    }
+    text
+}
+
+fn seconds(ms: u64) -> String {
+    format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
+}
