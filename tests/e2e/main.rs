@@ -1,0 +1,26 @@
+//! End-to-end tests: what must hold of unsnap as a whole.
+//!
+//! | module | proves |
+//! |---|---|
+//! | [`identity`] | what comes out is what went in, whatever the engine, the shape and the sizes |
+//! | [`report`] | what is told, on which stream, with which exit code |
+//! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
+//! | [`destinations`] | where files may go, and what keeps two runs apart |
+//! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`memory`] | memory stays within the budget, whatever the archive's size |
+//! | [`repository`] | what the documents and files of the repository say about each other is true |
+//!
+//! The library is used in this process wherever isolation is not needed; the rest runs the program,
+//! which [`support`] has cargo build once. References are made by testkit, which shares no code with
+//! the unpacker. Some tests need root, a tool or a kernel feature; without it they say so on
+//! standard error and pass.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod destinations;
+mod faults;
+mod identity;
+mod memory;
+mod refusals;
+mod report;
+mod repository;
+mod support;

@@ -1,0 +1,91 @@
+//! The repository itself: what its documents and files say about each other is true.
+
+use std::{fs, path::PathBuf, process::Command};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The crates of the root manifest, in its order.
+fn crates() -> Vec<String> {
+    read("Cargo.toml")
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("\"crates/")?.strip_suffix("\","))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_map_of_the_crates_is_complete_and_in_order() {
+    let mapped: Vec<String> = read("crates/README.md")
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| [")?.split_once(']')?.0.to_owned()))
+        .collect();
+    assert_eq!(mapped, crates());
+}
+
+#[test]
+fn a_crate_depends_only_on_crates_above_it() {
+    let crates = crates();
+    for (index, name) in crates.iter().enumerate() {
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let (dependencies, _) =
+            manifest.split_once("[dev-dependencies]").unwrap_or((&manifest, ""));
+        for below in &crates[index + 1..] {
+            let dependency = format!("unsnap-{below}");
+            assert!(!dependencies.contains(&dependency), "{name} depends on {below} below it");
+        }
+    }
+}
+
+#[test]
+fn only_the_named_crates_contain_unsafe_code() {
+    for name in crates() {
+        let library = read(&format!("crates/{name}/src/lib.rs"));
+        let forbidden = library.contains("#![forbid(unsafe_code)]");
+        assert_eq!(forbidden, !["arena", "ring", "decode"].contains(&name.as_str()), "{name}");
+    }
+    let decode = read("crates/decode/src/lib.rs");
+    assert!(decode.contains("#![deny(unsafe_code)]"));
+    assert_eq!(decode.matches("#[allow(unsafe_code)]").count(), 1, "block.rs alone");
+}
+
+#[test]
+fn the_readme_names_the_archive_that_is_there_and_the_test_command_of_ci() {
+    let readme = read("README.md");
+    let archive = readme
+        .split_whitespace()
+        .find(|word| word.starts_with("tests/data/") && word.ends_with(".tar.zst"))
+        .expect("the README unpacks an archive");
+    assert!(root().join(archive).is_file(), "{archive}");
+    assert!(readme.contains("cargo test --workspace"));
+    assert!(read(".ci/run").contains("cargo test --workspace"));
+}
+
+#[test]
+fn the_systemd_unit_is_accepted_and_hardened() {
+    let unit = read("deploy/systemd/unsnap-unpack.service");
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // The binary is not installed where the unit expects it; any other will do.
+    let path = scratch.path().join("unsnap-unpack.service");
+    fs::write(&path, unit.replace("/usr/local/bin/ledger-tool", "/bin/true")).unwrap();
+    for arguments in [&["verify"][..], &["security", "--offline=yes", "--threshold=10"]] {
+        let output = match Command::new("systemd-analyze").args(arguments).arg(&path).output() {
+            Ok(output) => output,
+            Err(error) => {
+                println!("skipped: systemd-analyze cannot be run: {error}");
+                return;
+            }
+        };
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("Unknown") || said.contains("unrecognized option") {
+            println!("skipped: this systemd-analyze is too old: {said}");
+            return;
+        }
+        assert!(output.status.success(), "systemd-analyze {arguments:?}: {said}");
+    }
+}
