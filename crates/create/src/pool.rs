@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering, fence},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crossbeam::channel::{Sender, bounded};
@@ -100,6 +100,7 @@ pub struct CreatorPool {
     /// Destination index → member index.
     route: Vec<usize>,
     shared: Arc<Shared>,
+    waited: Duration,
 }
 
 struct Member {
@@ -124,7 +125,8 @@ impl CreatorPool {
             destinations.iter().map(|place| place.path().to_owned()).collect();
         let shared = Arc::new(Shared { progress, ..Shared::default() });
         let open_files_max = (open_files_max() / devices.len().max(1)).max(2);
-        let mut pool = Self { members: Vec::new(), route: Vec::new(), shared };
+        let mut pool =
+            Self { members: Vec::new(), route: Vec::new(), shared, waited: Duration::ZERO };
         let mut attach = None;
         for &device in &devices {
             let depth = config.depth.unwrap_or_else(|| queue_depth(device));
@@ -184,13 +186,20 @@ impl CreatorPool {
                 continue;
             }
             let batch = std::mem::replace(&mut member.batch, Vec::with_capacity(BATCH_COMMANDS));
+            let since = Instant::now();
             let sent = member.inbox.as_ref().is_some_and(|inbox| inbox.send(batch).is_ok());
+            self.waited += since.elapsed();
             if !sent {
                 return Err(self.error());
             }
             member.wake();
         }
         Ok(())
+    }
+
+    /// Time that whoever feeds the creators has waited for them to take more.
+    pub fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// Waits until every file is complete.

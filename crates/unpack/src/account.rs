@@ -33,6 +33,8 @@ pub(crate) struct Account<'a> {
 #[derive(Default)]
 pub(crate) struct Created {
     pub times: Vec<CreatorTimes>,
+    /// Time that the walk has waited for the creators.
+    pub waited: Duration,
     pub directories: u64,
     pub direct: bool,
     pub fallbacks: Vec<String>,

@@ -118,7 +118,7 @@ pub(crate) fn run(
     let times = Times {
         total: started.elapsed(),
         walked_at,
-        walk_waited,
+        walk_waited: walk_waited + created.waited,
         source_waited: decode_times.first().map_or(Duration::ZERO, |times| times.waited_for_input),
         decode: decode_times,
         create: created.times.clone(),
@@ -291,9 +291,11 @@ fn start_creating(
 
 fn finish_creating(files: Files) -> Result<Created, Error> {
     let (destinations, creators) = files.assembler.finish();
+    let (waited, since) = (creators.waited(), Instant::now());
     let times = creators.finish()?;
     Ok(Created {
         times,
+        waited: waited + since.elapsed(),
         directories: destinations.iter().map(Destination::directories_made).sum(),
         direct: destinations.iter().all(|place| place.direct().is_some()),
         fallbacks: destinations
