@@ -382,6 +382,17 @@ fn standard_input_is_an_archive_too() {
 }
 
 #[test]
+fn direct_io_that_a_stream_cannot_have_is_named() {
+    let mut tool = ledger_tool();
+    tool.args(["unpack", "-", "--dry-run", "--format", "json", "--use-direct-io"]);
+    let report = run(tool.stdin(File::open(genuine_full()).unwrap())).assert_code(0).json();
+    assert_eq!(report["direct_read"], false);
+    let fallbacks = report["fallbacks"].as_array().unwrap();
+    let named = |fallback: &serde_json::Value| fallback.as_str().unwrap().contains("stream");
+    assert!(fallbacks.iter().any(named), "{fallbacks:?}");
+}
+
+#[test]
 fn a_named_pipe_is_read_like_standard_input() {
     if !has_tool("mkfifo", "--version") {
         return;

@@ -164,14 +164,9 @@ impl Assembler {
         &self.carry.bytes[..len]
     }
 
-    /// Waits for all files to be complete. Also gives the destinations back.
+    /// Gives back what it was made from: the creators are still to be awaited.
     pub fn finish(self) -> (Vec<Destination>, CreatorPool) {
         (self.destinations, self.creators)
-    }
-
-    /// The destinations, for questions.
-    pub fn destinations(&self) -> &[Destination] {
-        &self.destinations
     }
 
     fn is_direct(&self, current: &Current) -> bool {

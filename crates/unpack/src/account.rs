@@ -19,7 +19,7 @@ pub(crate) struct Account<'a> {
     pub memory: &'a Memory,
     /// By the archive's file name.
     pub name: Option<ArchiveName>,
-    pub io_engine: String,
+    pub io_engine: &'static str,
     pub threads: usize,
     pub summary: Summary,
     pub met: Met,

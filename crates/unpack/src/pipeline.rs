@@ -9,7 +9,7 @@ use std::{
 use unsnap_create::{Assembler, CreateError, CreatorPool, Destination, PoolConfig};
 use unsnap_decode::Decoded;
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
-use unsnap_ring::{EngineKind, probe_uring};
+use unsnap_ring::{DirectMode, EngineKind, probe_uring};
 use unsnap_source::{SequentialFileReader, Source, StreamReader};
 use unsnap_tarstream::Walker;
 
@@ -33,8 +33,8 @@ pub(crate) fn run(
     let started = Instant::now();
     progress.enter(Phase::Preparing);
     let name = config.archive.display_name();
-    let engines = Engines::choose(&config.io_engine)?;
-    let mut fallbacks: Vec<String> = engines.fallback.iter().cloned().collect();
+    let (engine, fallback) = choose_engine(&config.io_engine)?;
+    let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
     // Where the files will go. Dropped on any error, it takes everything back.
     let mut staging =
@@ -42,16 +42,19 @@ pub(crate) fn run(
 
     // Memory, all of it, divided by what the archive begins with.
     let input = Input::open(&config.archive, cancel)?;
+    if config.direct_io == DirectMode::On && matches!(input, Input::Stream { .. }) {
+        fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
+    }
     let threads = decode_threads(config);
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
     // Source and decode: compressed spans become segments, on threads of their own.
-    let mut decoded = start_decoding(config, input, &memory, &engines.read, threads, progress)?;
+    let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
 
     // Create: the creators, one for each device, and the assembler that feeds them.
     let files = match &staging {
-        Some(staging) => start_creating(config, staging, &memory, &engines.create, progress),
+        Some(staging) => start_creating(config, staging, &memory, &engine, progress),
         None => Ok(None),
     };
 
@@ -127,7 +130,7 @@ pub(crate) fn run(
         config,
         memory: &memory,
         name: archive_name(&config.archive),
-        io_engine: engines.name(),
+        io_engine: engine.name(),
         threads,
         summary,
         met,
@@ -147,12 +150,12 @@ pub(crate) fn list(
     mut visit: impl FnMut(&unsnap_tarstream::Member<'_>) -> std::ops::ControlFlow<()>,
 ) -> Result<(), Error> {
     let name = config.archive.display_name();
-    let engines = Engines::choose(&config.io_engine)?;
+    let (engine, _) = choose_engine(&config.io_engine)?;
     let input = Input::open(&config.archive, cancel)?;
     let threads = decode_threads(config);
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
-    let mut decoded = start_decoding(config, input, &memory, &engines.read, threads, progress)?;
+    let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
     let mut walker = Walker::new(config.limits.tar);
     let mut walk = || -> Result<(), Error> {
         let mut at = unsnap_decode::Position::default();
@@ -182,37 +185,17 @@ pub(crate) fn list(
     result
 }
 
-/// Which engine does what.
-struct Engines {
-    read: EngineKind,
-    create: EngineKind,
-    fallback: Option<String>,
-}
-
-impl Engines {
-    fn choose(wanted: &IoEngine) -> Result<Self, Error> {
-        let both = |kind: EngineKind| Self { read: kind.clone(), create: kind, fallback: None };
-        Ok(match wanted {
-            IoEngine::Threads => both(EngineKind::Threads),
-            IoEngine::Faulty(plan) => both(EngineKind::Faulty(plan.clone())),
-            IoEngine::Uring => {
-                probe_uring()?;
-                both(EngineKind::Uring)
-            }
-            IoEngine::Auto => match probe_uring() {
-                Ok(()) => both(EngineKind::Uring),
-                Err(refused) => Self {
-                    fallback: Some(format!("plain threads: {refused}")),
-                    ..both(EngineKind::Threads)
-                },
-            },
-        })
-    }
-
-    fn name(&self) -> String {
-        let (read, create) = (self.read.name(), self.create.name());
-        if read == create { read.to_owned() } else { format!("{read}+{create}") }
-    }
+/// The engine for reading and creating; and in words what was wanted instead, if that was refused.
+fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), Error> {
+    Ok(match (wanted, probe_uring()) {
+        (IoEngine::Threads, _) => (EngineKind::Threads, None),
+        (IoEngine::Faulty(plan), _) => (EngineKind::Faulty(plan.clone()), None),
+        (IoEngine::Auto | IoEngine::Uring, Ok(())) => (EngineKind::Uring, None),
+        (IoEngine::Uring, Err(refused)) => return Err(refused.into()),
+        (IoEngine::Auto, Err(refused)) => {
+            (EngineKind::Threads, Some(format!("plain threads: {refused}")))
+        }
+    })
 }
 
 fn destination_paths(config: &Config) -> Vec<std::path::PathBuf> {

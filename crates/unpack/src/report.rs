@@ -43,8 +43,8 @@ pub struct Report {
     pub decode_engine: &'static str,
     /// Threads that decoded.
     pub decode_threads: usize,
-    /// "uring", "threads", or both when reading and creating differ ("uring+threads").
-    pub io_engine: String,
+    /// "uring" or "threads".
+    pub io_engine: &'static str,
     /// Whether the archive was read by direct I/O.
     pub direct_read: bool,
     /// Whether large files were written by direct I/O, on every destination.

@@ -45,6 +45,10 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 /// Where entries are moved one by one, this one is moved last: a snapshot without it is none.
 const LAST_ENTRY: &[u8] = b"version";
 
+/// How often a staging directory may vanish under our hands, because other runs end just then.
+/// A guess.
+const STAGING_ATTEMPTS_MAX: u32 = 100;
+
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// Destinations under construction. Dropping it takes everything back.
@@ -327,7 +331,7 @@ impl Place {
 fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, Error> {
     let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
     let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-    loop {
+    for _ in 0..STAGING_ATTEMPTS_MAX {
         let left_over = match mkdirat(holder, name, mode) {
             Ok(()) => false,
             Err(Errno::EXIST) => true,
@@ -365,6 +369,7 @@ fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, E
         fchmod(&staging, mode).map_err(|errno| at("set the mode of", errno))?;
         return Ok(staging);
     }
+    Err(Error::Locked { path: path.to_owned() })
 }
 
 /// Removes everything in a directory, however deep, with two descriptors: subdirectories are
