@@ -16,7 +16,8 @@ pub struct DirectIo {
 /// Whether to bypass the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectMode {
-    /// Where the file system allows it, silently falling back where not.
+    /// Where the file system allows it, silently falling back where not. What is to be read and is
+    /// in the page cache already is read from there.
     #[default]
     Auto,
     /// Or fail.

@@ -1,6 +1,6 @@
 //! The interface of the engines, and the choice between them.
 
-use std::{io, os::fd::RawFd, sync::Arc};
+use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
 
 use rustix::io::Errno;
 use unsnap_arena::ArenaRanges;
@@ -59,10 +59,24 @@ pub trait Engine: Send {
         false
     }
 
+    /// Where the time of its own threads has gone so far; a ring has none.
+    fn workers(&self) -> Vec<WorkerTimes> {
+        Vec::new()
+    }
+
     /// The ring that another may be attached to.
     fn ring_fd(&self) -> Option<RawFd> {
         None
     }
+}
+
+/// Where the time of an engine's worker thread has gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkerTimes {
+    /// Since its start.
+    pub total: Duration,
+    /// In system calls, for operations that have ended.
+    pub busy: Duration,
 }
 
 /// Wakes an engine's owner. Cheap to clone.

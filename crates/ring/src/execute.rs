@@ -33,7 +33,7 @@ pub(crate) fn execute(step: Step<'_>) -> Result<StepDone, Errno> {
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map(|()| StepDone::Nothing)
         }
         Step::SetLen { file, len } => rustix::fs::ftruncate(file, len).map(|()| StepDone::Nothing),
-        Step::Read { file, offset, buffer } => {
+        Step::Read { file, offset, buffer, .. } => {
             rustix::io::pread(file, buffer, offset).map(StepDone::Count)
         }
         Step::Write { file, offset, buffer } => {

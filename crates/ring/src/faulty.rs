@@ -137,9 +137,9 @@ fn shorten(step: Step<'_>, keep: u64) -> Step<'_> {
         if sectors == 0 { len } else { 4096 * (1 + usize::try_from(keep % sectors).unwrap_or(0)) }
     };
     match step {
-        Step::Read { file, offset, buffer } => {
+        Step::Read { file, offset, buffer, copies } => {
             let len = cut(buffer.len());
-            Step::Read { file, offset, buffer: &mut buffer[..len] }
+            Step::Read { file, offset, buffer: &mut buffer[..len], copies }
         }
         Step::Write { file, offset, buffer } => {
             let len = cut(buffer.len());

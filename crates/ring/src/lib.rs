@@ -32,16 +32,19 @@ mod engine;
 mod execute;
 mod faulty;
 mod operation;
+mod residency;
 mod threads;
 mod uring;
 
 pub use depth::queue_depth;
 pub use direct::{DirectIo, DirectMode, DirectSupport, direct_support};
 pub use engine::{
-    Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, probe_uring,
+    Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, WorkerTimes,
+    probe_uring,
 };
 pub use faulty::FaultPlan;
 pub use operation::{
     CreateFile, FinishFile, NewFile, OpError, Operation, Outcome, ReadAt, RelativePath,
     RelativePathError, WriteAt, WriteFile,
 };
+pub use residency::is_cached;

@@ -259,6 +259,8 @@ pub(crate) enum Step<'op> {
         file: BorrowedFd<'op>,
         offset: u64,
         buffer: &'op mut [u8],
+        /// Through the page cache, out of which the processor copies.
+        copies: bool,
     },
     Write {
         file: BorrowedFd<'op>,
@@ -368,6 +370,7 @@ impl Operation {
                     file: read.file.as_fd(),
                     offset: read.offset + cursor as u64,
                     buffer: &mut read.block[cursor..],
+                    copies: read.align == 1,
                 }
             }
             Self::Write(write) => write.step(),

@@ -3,12 +3,19 @@
 //! It is complete, not a makeshift: containers and hardened kernels refuse io_uring, and for files
 //! of a few KiB it is the faster engine anyway.
 
-use std::thread::{self, JoinHandle};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::{
-    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker},
+    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker, WorkerTimes},
     execute::execute,
     operation::{InFlight, Operation},
 };
@@ -18,9 +25,16 @@ pub(crate) struct Threads {
     work: Option<Sender<InFlight>>,
     messages: Receiver<Message>,
     wake: Sender<Message>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Vec<Worker>,
     capacity: usize,
     in_flight: usize,
+}
+
+struct Worker {
+    thread: JoinHandle<()>,
+    started: Instant,
+    /// Nanoseconds spent on operations.
+    busy: Arc<AtomicU64>,
 }
 
 enum Message {
@@ -45,11 +59,13 @@ impl Threads {
         };
         for index in 0..config.workers.clamp(1, capacity) {
             let (jobs, report) = (jobs.clone(), report.clone());
-            let worker = thread::Builder::new()
+            let busy = Arc::new(AtomicU64::new(0));
+            let clock = Arc::clone(&busy);
+            let thread = thread::Builder::new()
                 .name(format!("unsnap-io-{index}"))
-                .spawn(move || work_off(&jobs, &report))
+                .spawn(move || work_off(&jobs, &report, &clock))
                 .map_err(|source| EngineError::Spawn { source })?;
-            engine.workers.push(worker);
+            engine.workers.push(Worker { thread, started: Instant::now(), busy });
         }
         Ok(engine)
     }
@@ -67,9 +83,10 @@ impl Threads {
     }
 }
 
-fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>) {
+fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU64) {
     let alarm = Alarm(report);
     for mut job in jobs {
+        let since = Instant::now();
         let result = loop {
             let result = execute(job.step());
             if let Some(result) = job.complete(result) {
@@ -79,6 +96,8 @@ fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>) {
         let token = job.token;
         // What the operation held is released before anybody learns that it has ended.
         drop(job);
+        let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        busy.fetch_add(nanos, Ordering::Relaxed);
         if report.send(Message::Done(Completion { token, result })).is_err() {
             break;
         }
@@ -127,10 +146,18 @@ impl Engine for Threads {
         Ok(())
     }
 
+    fn workers(&self) -> Vec<WorkerTimes> {
+        let times = |worker: &Worker| WorkerTimes {
+            total: worker.started.elapsed(),
+            busy: Duration::from_nanos(worker.busy.load(Ordering::Relaxed)),
+        };
+        self.workers.iter().map(times).collect()
+    }
+
     fn waker(&self) -> Waker {
         let wake = self.wake.clone();
         // A full channel means that the owner has messages to wake up for.
-        Waker(std::sync::Arc::new(move || drop(wake.try_send(Message::Wake))))
+        Waker(Arc::new(move || drop(wake.try_send(Message::Wake))))
     }
 
     fn kind(&self) -> EngineKind {
@@ -145,7 +172,7 @@ impl Drop for Threads {
         self.work = None;
         self.messages = crossbeam::channel::never();
         for worker in self.workers.drain(..) {
-            let _ = worker.join();
+            let _ = worker.thread.join();
         }
     }
 }

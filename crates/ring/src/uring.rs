@@ -142,9 +142,10 @@ impl Uring {
             let job = slot.job.as_mut()?;
             let force_async = job.force_async;
             let step = job.step();
-            // Extending direct writes are synchronous in ext4 and XFS: left to the submitting
-            // call they would stall every other operation (measured by the prototype).
-            let stalls = matches!(step, Step::Write { .. });
+            // Extending direct writes are synchronous in ext4 and XFS, and a read that finds its
+            // bytes in the page cache copies them: left to the submitting call they would stall
+            // every other operation and whoever waits for the submitter.
+            let stalls = matches!(step, Step::Write { .. } | Step::Read { copies: true, .. });
             let entry = match step {
                 Step::SetLen { file, len } if self.truncates => {
                     opcode::Ftruncate::new(types::Fd(file.as_raw_fd()), len).build()
@@ -157,7 +158,7 @@ impl Uring {
                     }
                 }
                 Step::Open { new } => open_entry(new, &mut slot.how),
-                Step::Read { file, offset, buffer } => {
+                Step::Read { file, offset, buffer, .. } => {
                     let fd = types::Fd(file.as_raw_fd());
                     let (start, len) = (buffer.as_mut_ptr(), transfer_len(buffer.len()));
                     match piece_of(self.registered, self.arena.as_ref(), start, len) {

@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use unsnap_arena::Slice;
+use unsnap_ring::WorkerTimes;
 
 mod error;
 mod reader;
@@ -41,6 +42,10 @@ pub struct SourceTraits {
     pub registered_buffers: bool,
     /// The engine's name; `None` for a stream, which has none.
     pub engine: Option<&'static str>,
+    /// Bytes that were read out of the page cache, because they were there.
+    pub cached_bytes: u64,
+    /// Where the time of the engine's own threads has gone.
+    pub workers: Vec<WorkerTimes>,
     /// What was wanted and could not be had, in words.
     pub fallbacks: Vec<String>,
 }
@@ -62,6 +67,11 @@ pub trait Source: Send {
     /// Time spent so far in waiting for bytes to arrive.
     fn waited(&self) -> Duration;
 
-    /// What the source turned out to be able to do. Complete once reading has begun.
+    /// Time spent so far in waiting for memory to read into, which those who decode return.
+    fn waited_for_memory(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// What the source turned out to be able to do, and has done so far.
     fn traits(&self) -> SourceTraits;
 }

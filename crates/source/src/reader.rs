@@ -16,7 +16,7 @@ use rustix::{
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
     Completion, DirectIo, DirectMode, DirectSupport, Engine, EngineConfig, EngineKind, Operation,
-    Outcome, ReadAt, direct_support, queue_depth,
+    Outcome, ReadAt, direct_support, is_cached, queue_depth,
 };
 
 use crate::{Source, SourceError, SourceTraits, Span};
@@ -29,7 +29,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// half of the pool, and a piece of the chunk at either end of that half, while it waits for more.
 const CHUNKS_MIN: usize = 8;
 
-/// Reads block only on a cold file read through the page cache.
+/// Reads through the page cache keep a worker each: for the copy, or until the disk has delivered.
 const READ_WORKERS: usize = 4;
 
 /// How a [`SequentialFileReader`] is to read.
@@ -52,7 +52,7 @@ impl ReaderBuilder {
         self
     }
 
-    /// Whether to bypass the page cache. Default: auto.
+    /// Whether to bypass the page cache. Default: auto, which reads from there what is there.
     #[must_use]
     pub fn direct(mut self, direct: DirectMode) -> Self {
         self.direct = direct;
@@ -111,6 +111,8 @@ impl ReaderBuilder {
             path: path.to_owned(),
             file: Arc::new(opened.file),
             direct: opened.direct,
+            cached: opened.cached.map(Arc::new),
+            cached_bytes: 0,
             fallbacks: opened.fallbacks,
             size: opened.size,
             limit: self.limit,
@@ -125,6 +127,7 @@ impl ReaderBuilder {
             first_token: 0,
             done: Vec::with_capacity(depth),
             waited: Duration::ZERO,
+            waited_for_memory: Duration::ZERO,
             current: None,
         })
     }
@@ -141,6 +144,11 @@ pub struct SequentialFileReader {
     path: PathBuf,
     file: Arc<OwnedFd>,
     direct: Option<DirectIo>,
+    /// The same file without direct I/O: for chunks that are in the page cache, where a copy is
+    /// faster than a disk and leaves the disk to others. `None` when that is not wanted or cannot
+    /// be known.
+    cached: Option<Arc<OwnedFd>>,
+    cached_bytes: u64,
     fallbacks: Vec<String>,
     size: u64,
     limit: u64,
@@ -159,6 +167,7 @@ pub struct SequentialFileReader {
     first_token: u64,
     done: Vec<Completion>,
     waited: Duration,
+    waited_for_memory: Duration,
     /// For `Read` and `BufRead`: the span being consumed.
     current: Option<Slice>,
 }
@@ -198,7 +207,7 @@ impl SequentialFileReader {
                 None if self.window.is_empty() => {
                     let (block, waited) =
                         self.pool.allocate(self.chunk_bytes).map_err(|_| SourceError::Cancelled)?;
-                    self.waited += waited;
+                    self.waited_for_memory += waited;
                     block
                 }
                 None => break,
@@ -206,8 +215,8 @@ impl SequentialFileReader {
             let left = self.end - self.submitted;
             let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
             let token = self.first_token + self.window.len() as u64;
-            let file = Arc::clone(&self.file);
-            let read = ReadAt::new(file, self.submitted, block, wanted, self.direct);
+            let (file, direct) = self.best_way(wanted);
+            let read = ReadAt::new(file, self.submitted, block, wanted, direct);
             self.engine.submit(token, Operation::Read(read));
             self.window.push_back(Chunk::Awaited);
             self.submitted += wanted as u64;
@@ -217,6 +226,21 @@ impl SequentialFileReader {
             self.take_completions();
         }
         Ok(())
+    }
+
+    /// How to read the next `wanted` bytes: out of the page cache if all of them are there.
+    fn best_way(&mut self, wanted: usize) -> (Arc<OwnedFd>, Option<DirectIo>) {
+        if let Some(cached) = &self.cached {
+            match is_cached(cached, self.submitted, wanted as u64) {
+                Some(true) => {
+                    self.cached_bytes += wanted as u64;
+                    return (Arc::clone(cached), None);
+                }
+                Some(false) => {}
+                None => self.cached = None,
+            }
+        }
+        (Arc::clone(&self.file), self.direct)
     }
 
     fn take_completions(&mut self) {
@@ -295,11 +319,17 @@ impl Source for SequentialFileReader {
         self.waited
     }
 
+    fn waited_for_memory(&self) -> Duration {
+        self.waited_for_memory
+    }
+
     fn traits(&self) -> SourceTraits {
         SourceTraits {
             direct: self.direct.is_some(),
             registered_buffers: self.engine.registered_buffers(),
             engine: Some(self.engine.kind().name()),
+            cached_bytes: self.cached_bytes,
+            workers: self.engine.workers(),
             fallbacks: self.fallbacks.clone(),
         }
     }
@@ -341,6 +371,7 @@ struct Opened {
     size: u64,
     device: u64,
     direct: Option<DirectIo>,
+    cached: Option<OwnedFd>,
     fallbacks: Vec<String>,
 }
 
@@ -358,8 +389,13 @@ fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened
     let mut fallbacks = Vec::new();
     if mode != DirectMode::Off {
         match open_direct(path, &file, chunk_bytes) {
-            Ok((file, direct)) => {
-                return Ok(Opened { file, size, device, direct: Some(direct), fallbacks });
+            Ok((direct_file, direct)) => {
+                // No read-ahead beyond what is there: the rest is read directly.
+                let cached = (mode == DirectMode::Auto).then_some(file).inspect(|file| {
+                    let _ = rustix::fs::fadvise(file, 0, None, Advice::Random);
+                });
+                let (file, direct) = (direct_file, Some(direct));
+                return Ok(Opened { file, size, device, direct, cached, fallbacks });
             }
             Err(reason) if mode == DirectMode::On => {
                 return Err(SourceError::DirectRefused { path: path.to_owned(), reason });
@@ -369,7 +405,7 @@ fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened
     }
     // Only advice: a kernel that ignores it reads ahead less.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-    Ok(Opened { file, size, device, direct: None, fallbacks })
+    Ok(Opened { file, size, device, direct: None, cached: None, fallbacks })
 }
 
 /// The file opened again for direct I/O, or the reason why it cannot be.

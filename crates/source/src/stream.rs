@@ -31,6 +31,7 @@ pub struct StreamReader {
     offset: u64,
     ended: bool,
     waited: Duration,
+    waited_for_memory: Duration,
 }
 
 impl StreamReader {
@@ -39,8 +40,17 @@ impl StreamReader {
         // Bytes gathered before they are handed on, as for files.
         let chunk_bytes = default_chunk_bytes(pool.bytes());
         let name = name.into();
-        let (head, waited) = (Vec::new(), Duration::ZERO);
-        Self { file, name, pool, chunk_bytes, head, offset: 0, ended: false, waited }
+        Self {
+            file,
+            name,
+            pool,
+            chunk_bytes,
+            head: Vec::new(),
+            offset: 0,
+            ended: false,
+            waited: Duration::ZERO,
+            waited_for_memory: Duration::ZERO,
+        }
     }
 
     /// Puts bytes that were read by [`read_head`] back in front of the stream.
@@ -74,7 +84,7 @@ impl Source for StreamReader {
         }
         let (mut block, waited) =
             self.pool.allocate(self.chunk_bytes).map_err(|_| SourceError::Cancelled)?;
-        self.waited += waited;
+        self.waited_for_memory += waited;
         let started = Instant::now();
         let mut filled = self.head.len().min(self.chunk_bytes);
         block[..filled].copy_from_slice(&self.head[..filled]);
@@ -106,6 +116,10 @@ impl Source for StreamReader {
 
     fn waited(&self) -> Duration {
         self.waited
+    }
+
+    fn waited_for_memory(&self) -> Duration {
+        self.waited_for_memory
     }
 
     fn traits(&self) -> SourceTraits {

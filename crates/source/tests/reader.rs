@@ -6,14 +6,14 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, Read, Write},
     path::{Path, PathBuf},
-    sync::mpsc,
+    sync::{LazyLock, mpsc},
     thread,
     time::Duration,
 };
 
 use rustix::io::Errno;
 use unsnap_arena::{Arena, ArenaRanges, Pool};
-use unsnap_ring::{DirectMode, EngineKind, FaultPlan, probe_uring};
+use unsnap_ring::{DirectMode, EngineKind, FaultPlan, is_cached, probe_uring};
 use unsnap_source::{SequentialFileReader, Source, SourceError};
 use unsnap_testkit::{
     random::Random,
@@ -67,6 +67,24 @@ fn random_bytes(len: usize) -> Vec<u8> {
 fn pool(bytes: usize) -> (Pool, ArenaRanges) {
     let mut arena = Arena::builder().bytes(bytes).populate(false).build().unwrap();
     (arena.pool(bytes).unwrap(), arena.ranges())
+}
+
+/// The modes there are here. Files written by a test are in the page cache, and `Auto` reads them
+/// from there, so `On` is needed as well.
+fn direct_modes() -> &'static [DirectMode] {
+    static MODES: LazyLock<&[DirectMode]> = LazyLock::new(|| {
+        let scratch = Scratch::new();
+        let path = scratch.file(&[0; PAGE]);
+        let strict = Reading { direct: DirectMode::On, ..Reading::new(EngineKind::Threads, PAGE) };
+        match strict.open(&path) {
+            Ok(_) => &[DirectMode::Auto, DirectMode::On, DirectMode::Off],
+            Err(refused) => {
+                eprintln!("skipped for direct I/O: {refused}");
+                &[DirectMode::Auto, DirectMode::Off]
+            }
+        }
+    });
+    *MODES
 }
 
 /// How a file is read in a test.
@@ -159,7 +177,7 @@ fn files_of_every_length_come_back() {
                 let bytes = random_bytes(len);
                 let path = scratch.file(&bytes);
                 for engine in engines() {
-                    for direct in [DirectMode::Auto, DirectMode::Off] {
+                    for &direct in direct_modes() {
                         for (pool_chunks, depth) in [(1, 1), (1, 16), (3, 2), (20, 16)] {
                             let reading = Reading::new(engine.clone(), chunk);
                             let reading = Reading { direct, pool_chunks, depth, ..reading };
@@ -182,7 +200,7 @@ fn never_a_byte_past_the_limit() {
     let near = [0, chunk, 3 * chunk, len].into_iter().flat_map(|at| at.saturating_sub(1)..at + 2);
     for limit in near.chain([511, 512, 513, PAGE - 1, PAGE, PAGE + 1, 3 * len]) {
         for engine in engines() {
-            for direct in [DirectMode::Auto, DirectMode::Off] {
+            for &direct in direct_modes() {
                 let reading = Reading::new(engine.clone(), chunk);
                 let reading = Reading { direct, limit: limit as u64, ..reading };
                 assert_reads(&reading, &path, &bytes[..limit.min(len)]);
@@ -243,7 +261,7 @@ fn a_file_that_shrank_is_told_by_its_true_end() {
         let chunk = 2 * PAGE;
         let bytes = random_bytes(8 * chunk + 5);
         for engine in engines() {
-            for direct in [DirectMode::Auto, DirectMode::Off] {
+            for &direct in direct_modes() {
                 for end in [0, 1, 4 * chunk - 1, 4 * chunk, 4 * chunk + 700, 8 * chunk + 4] {
                     let path = scratch.file(&bytes);
                     let reading =
@@ -270,7 +288,7 @@ fn a_file_that_grew_is_no_whole_archive() {
     for len in [0, 5, 2 * PAGE, 2 * PAGE + 5] {
         let bytes = random_bytes(len);
         for engine in engines() {
-            for direct in [DirectMode::Auto, DirectMode::Off] {
+            for &direct in direct_modes() {
                 let path = scratch.file(&bytes);
                 let reading = Reading { direct, ..Reading::new(engine.clone(), PAGE) };
                 let mut whole = reading.open(&path).unwrap();
@@ -368,6 +386,44 @@ fn direct_io_that_is_refused_is_an_error_or_a_remark() {
     assert_eq!(traits.fallbacks.len(), 1, "{:?}", traits.fallbacks);
     let off = Reading { direct: DirectMode::Off, ..reading }.open(path).unwrap().traits();
     assert!(!off.direct && off.fallbacks.is_empty(), "nothing was wanted");
+}
+
+#[test]
+fn every_chunk_is_read_from_where_it_is() {
+    if !direct_modes().contains(&DirectMode::On) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let chunk = 16 * PAGE;
+    let bytes = random_bytes(9 * chunk + 5);
+    let path = scratch.file(&bytes);
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    let mut from_both = false;
+    for evicted in [3..5, 0..1, 8..10] {
+        let (start, count) = (evicted.start * chunk, evicted.len() * chunk);
+        let len = Some(std::num::NonZeroU64::new(count as u64).unwrap());
+        rustix::fs::fadvise(&file, start as u64, len, rustix::fs::Advice::DontNeed).unwrap();
+        for engine in engines() {
+            // What the kernel says beforehand: it may keep, or evict, more than it was told.
+            let cached = (0..bytes.len()).step_by(chunk).filter_map(|at| {
+                let wanted = chunk.min(bytes.len() - at) as u64;
+                is_cached(&file, at as u64, wanted)?.then_some(wanted)
+            });
+            let cached: u64 = cached.sum();
+            from_both |= (1..bytes.len() as u64).contains(&cached);
+            let reading = Reading::new(engine, chunk);
+            let mut reader = reading.open(&path).unwrap();
+            let (read, result) = drain(&mut reader);
+            result.unwrap();
+            assert!(read == bytes, "{evicted:?} {reading:?}");
+            assert_eq!(reader.traits().cached_bytes, cached, "{evicted:?} {reading:?}");
+            assert!(reader.traits().direct);
+        }
+    }
+    if !from_both {
+        eprintln!("skipped: here the page cache holds all of a file or nothing");
+    }
 }
 
 #[test]
