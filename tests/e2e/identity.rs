@@ -37,14 +37,15 @@ fn engines() -> Vec<(&'static str, IoEngine)> {
     engines
 }
 
-/// Direct and buffered, if direct I/O is to be had where the tests work.
+/// The modes, as far as direct I/O is to be had where the tests work. `Auto` may use both ways in
+/// one run.
 fn direct_modes(site: &Site) -> Vec<DirectMode> {
     let mut config = small(&genuine_full(), &site.output());
     config.direct_io = DirectMode::On;
     let works = unpack(&config);
     site.reset(false);
     match works {
-        Ok(_) => vec![DirectMode::On, DirectMode::Off],
+        Ok(_) => vec![DirectMode::On, DirectMode::Auto, DirectMode::Off],
         Err(error) => {
             skip(format_args!("direct I/O: {error}"));
             vec![DirectMode::Auto, DirectMode::Off]

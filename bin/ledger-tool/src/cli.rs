@@ -105,8 +105,7 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to do it")]
 pub struct IoArgs {
-    /// Bypass the page cache when reading the archive and writing large files: where possible, or
-    /// fail, or never
+    /// Bypass the page cache when reading the archive and writing large files
     #[arg(
         long,
         value_enum,
@@ -171,16 +170,19 @@ pub enum Layout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DirectIo {
+    /// Where possible, except for parts of the archive that are in the page cache already
     Auto,
+    /// Always where it is a gain, or fail
     On,
+    /// Never
     Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
-    /// What is fastest here
+    /// io_uring where the kernel has it, and plain threads for small files
     Auto,
-    /// io_uring
+    /// io_uring, or fail
     Uring,
     /// Plain threads
     Threads,

@@ -69,6 +69,7 @@ fn bench(criterion: &mut Criterion) {
             for direct in [DirectMode::Off, DirectMode::Auto] {
                 let config = PoolConfig {
                     engine: engine.clone(),
+                    cached_engine: Some(engine.clone()),
                     register: Some(arena.ranges()),
                     depth: None,
                     workers: None,

@@ -1,4 +1,4 @@
-//! A creator: one thread, one engine, the files of one device.
+//! A creator: one thread, one engine, files of one device.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -75,9 +75,9 @@ struct Ticket {
 }
 
 enum About {
-    Whole { bytes: u64 },
+    Whole { bytes: u64, cached: bool },
     Begin { id: FileId },
-    Part { id: FileId, bytes: u64 },
+    Part { id: FileId, bytes: u64, cached: bool },
     End,
 }
 
@@ -146,7 +146,9 @@ impl Creator {
             }
         }
         self.check_nothing_is_left();
+        self.times.engine = self.engine.kind().name();
         self.times.registered_buffers = self.engine.registered_buffers();
+        self.times.workers = self.engine.workers();
         self.times.total = started.elapsed();
         self.times
     }
@@ -208,7 +210,8 @@ impl Creator {
         match command {
             Command::Whole { new, data, len } => {
                 let (path, bytes) = (new.path.clone(), len.unwrap_or(data.len() as u64));
-                let ticket = Ticket { destination, path, about: About::Whole { bytes } };
+                let cached = new.direct.is_none();
+                let ticket = Ticket { destination, path, about: About::Whole { bytes, cached } };
                 let operation = Operation::WriteFile(WriteFile::new(new, data, len));
                 self.ready.push_back((ticket, operation));
             }
@@ -252,7 +255,8 @@ impl Creator {
             state.writes_in_flight += 1;
             state.bytes += bytes;
             let (destination, path) = (state.destination, state.path.clone());
-            let ticket = Ticket { destination, path, about: About::Part { id, bytes } };
+            let cached = state.direct.is_none();
+            let ticket = Ticket { destination, path, about: About::Part { id, bytes, cached } };
             let write = WriteAt::new(Arc::clone(file), offset, data, state.direct);
             self.ready.push_back((ticket, Operation::Write(write)));
         }
@@ -284,8 +288,8 @@ impl Creator {
         };
         let progress = &self.shared.progress;
         match ticket.about {
-            About::Whole { bytes } => {
-                progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+            About::Whole { bytes, cached } => {
+                progress.wrote(bytes, cached);
                 progress.files.fetch_add(1, Ordering::Relaxed);
             }
             About::End => {
@@ -297,8 +301,8 @@ impl Creator {
                 }
                 self.advance(id);
             }
-            About::Part { id, bytes } => {
-                progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+            About::Part { id, bytes, cached } => {
+                progress.wrote(bytes, cached);
                 if let Some(state) = self.files.get_mut(&id) {
                     state.writes_in_flight -= 1;
                 }
@@ -335,8 +339,11 @@ impl Creator {
         let since = Instant::now();
         self.engine.wait(done)?;
         self.sleeping.store(false, Ordering::SeqCst);
+        let waited = since.elapsed();
         if idle {
-            self.times.idle += since.elapsed();
+            self.times.waited_for_input += waited;
+        } else {
+            self.times.waited_for_io += waited;
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //! Payloads leave the segments and become files.
 //!
 //! ```text
-//!  walk thread                                    one thread per destination device
+//!  walk thread                            for each destination device two threads: one for
+//!                                         direct files, one for files in the page cache
 //!  Assembler ── batches of Commands (bounded) ──▶ creator ── Operations ──▶ ring engine
 //!      │                                             ▲                          │
 //!      └ carry: what does not fill a 4096-byte       └──────── completions ─────┘
@@ -15,7 +16,7 @@
 //!
 //! * [`Destination`]: a directory below which files are created, and what its file system can do.
 //! * [`Assembler`]: cuts payloads into writes, and decides direct or buffered for each file.
-//! * [`CreatorPool`]: the creators, one for each device, each with a ring of its own.
+//! * [`CreatorPool`]: the creators of each device, each with an engine of its own.
 //!
 //! What is left to others: names and limits (layout), durability and publication (unpack). A file
 //! that is complete here is in the kernel's hands, not yet on the disk.

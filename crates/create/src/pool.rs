@@ -1,6 +1,8 @@
-//! The pool of creators: one for each destination device.
+//! The pool of creators: for each destination device one for files that are written directly and one
+//! for files that go through the page cache.
 
 use std::{
+    os::fd::RawFd,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -12,7 +14,7 @@ use std::{
 
 use crossbeam::channel::{Sender, bounded};
 use unsnap_arena::ArenaRanges;
-use unsnap_ring::{EngineConfig, EngineKind, Waker, queue_depth};
+use unsnap_ring::{EngineConfig, EngineKind, Waker, WorkerTimes};
 
 use crate::{
     CreateError, Destination,
@@ -29,21 +31,39 @@ const BATCHES_MAX: usize = 64;
 /// directories, whatever the embedding program has open.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// Threads that may block in the kernel for one creator: worker threads or io-wq workers.
-/// Measured by the prototype (WRITE-PATH): no clear effect above 2 on large files, and more only
-/// contend for the directory's lock on small ones.
-const WORKERS: usize = 4;
+/// What a creator asks of its engine.
+#[derive(Clone, Copy)]
+struct Concurrency {
+    /// Threads that may block in the kernel: worker threads or io-wq workers.
+    workers: usize,
+    /// Operations in flight at most.
+    depth: usize,
+}
+
+/// Files that are written directly. An extending direct write keeps its worker until the device is
+/// done: 8 workers took 0.9 of the time of 4, and 16 no less. More than two operations for each of
+/// them only make kernel workers fight for the directory: 16 in flight took 0.87 of the time of 128
+/// and half of the CPU (6 GB in 8,278 files, ext4 on 2 cores, BENCHMARKS.md).
+const DIRECT: Concurrency = Concurrency { workers: 8, depth: 16 };
+
+/// Files that go through the page cache. Creating them is work for the processor under the
+/// directory's lock: 2, 3 and 4 workers are equally fast (200,000 files of 8 KiB), and more of them
+/// burn processor time by spinning where large files are created beside them.
+const CACHED: Concurrency = Concurrency { workers: 2, depth: 32 };
 
 /// What a pool is made from.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// The engine of every creator.
+    /// The engine of the creators of files that are written directly.
     pub engine: EngineKind,
+    /// The engine of the creators of files that go through the page cache. `None`: they share the
+    /// creator of the others.
+    pub cached_engine: Option<EngineKind>,
     /// Memory to register with the rings.
     pub register: Option<ArenaRanges>,
-    /// Operations in flight for one device; `None` asks the device.
+    /// Operations in flight for one creator; `None` for the default.
     pub depth: Option<usize>,
-    /// Threads that may block in the kernel for one device; `None` for the default.
+    /// Threads that may block in the kernel for one creator; `None` for the default.
     pub workers: Option<usize>,
 }
 
@@ -54,17 +74,34 @@ pub struct CreateProgress {
     pub files: AtomicU64,
     /// Bytes written, padding not counted.
     pub bytes: AtomicU64,
+    /// Of which through the page cache.
+    pub cached_bytes: AtomicU64,
+}
+
+impl CreateProgress {
+    pub(crate) fn wrote(&self, bytes: u64, cached: bool) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if cached {
+            self.cached_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Where a creator's time went.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CreatorTimes {
     /// From its start to its end.
     pub total: Duration,
     /// Nothing in flight and nothing to do: waiting for payloads.
-    pub idle: Duration,
+    pub waited_for_input: Duration,
+    /// Waiting for the kernel to carry out what is in flight.
+    pub waited_for_io: Duration,
+    /// Name of its engine.
+    pub engine: &'static str,
     /// Whether its engine had the buffers registered.
     pub registered_buffers: bool,
+    /// Where the time of the engine's own threads has gone.
+    pub workers: Vec<WorkerTimes>,
 }
 
 /// What the walk thread and the creators share.
@@ -92,15 +129,27 @@ impl Shared {
     }
 }
 
-/// The creators of all destinations.
+/// The creators of all destinations: for each device one, or two where files that go through the
+/// page cache have one of their own.
 ///
 /// Dropping the pool gives up: what is in flight is awaited, what is queued is dropped.
 pub struct CreatorPool {
     members: Vec<Member>,
-    /// Destination index → member index.
-    route: Vec<usize>,
+    /// Destination index → its creators.
+    routes: Vec<Route>,
     shared: Arc<Shared>,
+    /// What messages call the destinations.
+    roots: Arc<[PathBuf]>,
+    /// A ring that later ones are attached to.
+    attach: Option<RawFd>,
     waited: Duration,
+}
+
+/// Indices of the creators of a destination.
+#[derive(Clone, Copy)]
+struct Route {
+    direct: usize,
+    cached: usize,
 }
 
 struct Member {
@@ -112,7 +161,7 @@ struct Member {
 }
 
 impl CreatorPool {
-    /// Starts one creator for each device among the destinations.
+    /// Starts the creators of each device among the destinations.
     pub fn start(
         destinations: &[Destination],
         config: &PoolConfig,
@@ -121,54 +170,83 @@ impl CreatorPool {
         let mut devices: Vec<u64> = destinations.iter().map(Destination::device).collect();
         devices.sort_unstable();
         devices.dedup();
-        let roots: Arc<[PathBuf]> =
-            destinations.iter().map(|place| place.path().to_owned()).collect();
+        let creators = devices.len() * if config.cached_engine.is_some() { 2 } else { 1 };
+        let open_files_max = (open_files_max() / creators.max(1)).max(2);
         let shared = Arc::new(Shared { progress, ..Shared::default() });
-        let open_files_max = (open_files_max() / devices.len().max(1)).max(2);
-        let mut pool =
-            Self { members: Vec::new(), route: Vec::new(), shared, waited: Duration::ZERO };
-        let mut attach = None;
-        for &device in &devices {
-            let depth = config.depth.unwrap_or_else(|| queue_depth(device));
-            // An operation in flight may hold a descriptor open, and so may a file of many writes.
-            let capacity = depth.clamp(1, open_files_max / 2);
-            let engine = EngineConfig {
-                kind: config.engine.clone(),
-                capacity,
-                workers: config.workers.unwrap_or(WORKERS),
-                register: config.register.clone(),
-                attach,
+        let mut pool = Self {
+            members: Vec::new(),
+            routes: Vec::new(),
+            shared,
+            roots: destinations.iter().map(|place| place.path().to_owned()).collect(),
+            attach: None,
+            waited: Duration::ZERO,
+        };
+        let mut routes = Vec::new();
+        for _ in &devices {
+            let direct = pool.start_creator(config, &config.engine, DIRECT, open_files_max)?;
+            let cached = match &config.cached_engine {
+                Some(engine) => pool.start_creator(config, engine, CACHED, open_files_max)?,
+                None => direct,
             };
-            let engine = engine.open()?;
-            attach = attach.or(engine.ring_fd());
-            let waker = engine.waker();
-            let sleeping = Arc::new(AtomicBool::new(false));
-            let (inbox, commands) = bounded(BATCHES_MAX);
-            let creator = Creator::new(
-                engine,
-                commands,
-                Arc::clone(&sleeping),
-                Arc::clone(&pool.shared),
-                Arc::clone(&roots),
-                open_files_max.saturating_sub(capacity).max(1),
-            );
-            let thread = thread::Builder::new()
-                .name(format!("unsnap-create-{}", pool.members.len()))
-                .spawn(move || creator.run())
-                .map_err(|error| CreateError::Stopped { reason: error.to_string() })?;
-            let (batch, thread) = (Vec::with_capacity(BATCH_COMMANDS), Some(thread));
-            pool.members.push(Member { inbox: Some(inbox), batch, waker, sleeping, thread });
+            routes.push(Route { direct, cached });
         }
-        pool.route = destinations
+        pool.routes = destinations
             .iter()
-            .map(|place| devices.binary_search(&place.device()).unwrap_or(0))
+            .map(|place| routes[devices.binary_search(&place.device()).unwrap_or(0)])
             .collect();
         Ok(pool)
     }
 
+    /// Starts one creator and gives its index.
+    fn start_creator(
+        &mut self,
+        config: &PoolConfig,
+        engine: &EngineKind,
+        Concurrency { workers, depth }: Concurrency,
+        open_files_max: usize,
+    ) -> Result<usize, CreateError> {
+        let depth = config.depth.unwrap_or(depth);
+        // An operation in flight may hold a descriptor open, and so may a file of many writes.
+        let capacity = depth.clamp(1, open_files_max / 2);
+        let engine = EngineConfig {
+            kind: engine.clone(),
+            capacity,
+            workers: config.workers.unwrap_or(workers),
+            register: config.register.clone(),
+            attach: self.attach,
+        };
+        let engine = engine.open()?;
+        self.attach = self.attach.or(engine.ring_fd());
+        let waker = engine.waker();
+        let sleeping = Arc::new(AtomicBool::new(false));
+        let (inbox, commands) = bounded(BATCHES_MAX);
+        let creator = Creator::new(
+            engine,
+            commands,
+            Arc::clone(&sleeping),
+            Arc::clone(&self.shared),
+            Arc::clone(&self.roots),
+            open_files_max.saturating_sub(capacity).max(1),
+        );
+        let index = self.members.len();
+        let thread = thread::Builder::new()
+            .name(format!("unsnap-create-{index}"))
+            .spawn(move || creator.run())
+            .map_err(|error| CreateError::Stopped { reason: error.to_string() })?;
+        let (batch, thread) = (Vec::with_capacity(BATCH_COMMANDS), Some(thread));
+        self.members.push(Member { inbox: Some(inbox), batch, waker, sleeping, thread });
+        Ok(index)
+    }
+
     /// Queues a command. Blocks while the creator has more than enough to do.
-    pub(crate) fn send(&mut self, destination: usize, command: Command) -> Result<(), CreateError> {
-        let member = &mut self.members[self.route[destination]];
+    pub(crate) fn send(
+        &mut self,
+        destination: usize,
+        direct: bool,
+        command: Command,
+    ) -> Result<(), CreateError> {
+        let route = self.routes[destination];
+        let member = &mut self.members[if direct { route.direct } else { route.cached }];
         member.batch.push(Request { destination, command });
         if member.batch.len() < BATCH_COMMANDS {
             return Ok(());

@@ -57,8 +57,12 @@ pub struct DecodeSummary {
 pub struct ThreadTimes {
     /// From its start to its end.
     pub total: Duration,
-    /// Waiting for compressed bytes, or for work.
+    /// Waiting for the archive to be read.
+    pub waited_for_reads: Duration,
+    /// Waiting for work from the thread that reads.
     pub waited_for_input: Duration,
+    /// Waiting for a thread that decodes to take a frame.
+    pub waited_for_workers: Duration,
     /// Waiting for memory, or for room in a queue: for those who come after.
     pub waited_for_output: Duration,
 }
@@ -66,7 +70,11 @@ pub struct ThreadTimes {
 impl ThreadTimes {
     /// What is left when all waiting is taken off.
     pub fn busy(&self) -> Duration {
-        self.total.saturating_sub(self.waited_for_input + self.waited_for_output)
+        let waited = self.waited_for_reads
+            + self.waited_for_input
+            + self.waited_for_workers
+            + self.waited_for_output;
+        self.total.saturating_sub(waited)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crossbeam::channel::{Sender, bounded};
@@ -72,6 +72,7 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
         progress: job.progress,
         streamed_last: false,
         summary: DecodeSummary::default(),
+        waited_for_workers: Duration::ZERO,
     };
     let end = match planner.decode() {
         Ok(()) => Piece::End(planner.finish()),
@@ -81,8 +82,10 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
     let _ = planner.output.send(end);
     ThreadTimes {
         total: started.elapsed(),
-        waited_for_input: planner.cursor.source().waited(),
-        waited_for_output: planner.output.waited,
+        waited_for_reads: planner.cursor.source().waited(),
+        waited_for_input: Duration::ZERO,
+        waited_for_workers: planner.waited_for_workers,
+        waited_for_output: planner.output.waited + planner.cursor.source().waited_for_memory(),
     }
 }
 
@@ -101,6 +104,7 @@ struct Planner {
     /// The frame before was streamed, so a segment may be open that a small frame fits into.
     streamed_last: bool,
     summary: DecodeSummary,
+    waited_for_workers: Duration,
 }
 
 /// Frames to be decoded together, which have not been handed to a worker yet.
@@ -336,7 +340,7 @@ impl Planner {
         self.output.count(content_bytes as u64, at)?;
         let since = Instant::now();
         workers.send(FrameJob { frames, segment, reply }).map_err(|_| DecodeError::Cancelled)?;
-        self.output.waited += since.elapsed();
+        self.waited_for_workers += since.elapsed();
         self.output.send(Piece::Promised(promise))
     }
 }

@@ -36,7 +36,7 @@ fn bench(criterion: &mut Criterion) {
         ("plain", Frames::One, Compression::None),
     ] {
         let archive = archive(scratch.path(), frames, compression);
-        for direct in [DirectMode::Off, DirectMode::Auto] {
+        for direct in [DirectMode::Off, DirectMode::On] {
             group.bench_function(format!("{name}, direct {direct:?}"), |run| {
                 run.iter(|| {
                     let mut config = Config::new(archive.clone(), "");

@@ -66,10 +66,12 @@ pub struct Tuning {
     pub decode: DecodeTuning,
     /// Files smaller than this are written through the page cache.
     pub direct_bytes_min: Option<u64>,
-    /// Operations in flight for one device.
+    /// Operations in flight for the reader, and for each creator.
     pub depth: Option<usize>,
-    /// Threads that may block in the kernel for one device.
+    /// Threads that may block in the kernel for each creator.
     pub workers: Option<usize>,
+    /// Bytes that go through the page cache between two early syncs.
+    pub writeback_bytes: Option<u64>,
 }
 
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.

@@ -38,7 +38,9 @@ mod progress;
 mod report;
 mod resources;
 mod staging;
+mod times;
 mod walk;
+mod writeback;
 
 use std::ops::ControlFlow;
 
@@ -47,7 +49,7 @@ pub use config::{
 };
 pub use error::{Error, Family};
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{Report, StageReport};
+pub use report::{Report, ThreadReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.

@@ -3,7 +3,7 @@
 use std::{
     sync::{Arc, atomic::Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use unsnap_create::{Assembler, CreateError, CreatorPool, Destination, PoolConfig};
@@ -15,10 +15,12 @@ use unsnap_tarstream::Walker;
 
 use crate::{
     Archive, CancelToken, Config, Error, IoEngine, LayoutKind, Phase, Progress, Report,
-    account::{Account, Created, Times},
+    account::{Account, Created},
     resources::{Input, Memory},
     staging::Staging,
+    times::Times,
     walk::{Files, Walk, bad_tar},
+    writeback::Writeback,
 };
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
@@ -39,9 +41,12 @@ pub(crate) fn run(
     // Where the files will go. Dropped on any error, it takes everything back.
     let mut staging =
         if config.dry_run { None } else { Some(Staging::prepare(&destination_paths(config))?) };
+    let sync_targets = staging.as_ref().map(Staging::file_systems).transpose()?;
 
     // Memory, all of it, divided by what the archive begins with.
+    let since = Instant::now();
     let input = Input::open(&config.archive, cancel)?;
+    let opened_in = since.elapsed();
     if config.direct_io == DirectMode::On && matches!(input, Input::Stream { .. }) {
         fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
     }
@@ -52,14 +57,20 @@ pub(crate) fn run(
     // Source and decode: compressed spans become segments, on threads of their own.
     let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
 
-    // Create: the creators, one for each device, and the assembler that feeds them.
+    // Create: the creators of each device, the assembler that feeds them, and early write-back.
     let files = match &staging {
         Some(staging) => start_creating(config, staging, &memory, &engine, progress),
         None => Ok(None),
     };
 
+    let writeback = sync_targets.map(|targets| {
+        let created = Arc::clone(&progress.shared.created);
+        Writeback::start(targets, created, config.tuning.writeback_bytes)
+    });
+
     // Walk: on this thread, members and payloads go from segments to creators.
     progress.enter(Phase::Unpacking);
+    let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
     let walked = files.and_then(|mut files| {
         let walk = Walk {
             archive: &name,
@@ -70,7 +81,7 @@ pub(crate) fn run(
             cancel,
         };
         let (summary, met) = walk.run(files.as_mut())?;
-        let created = files.map(finish_creating).transpose()?;
+        let created = files.map(|files| finish_creating(files, &mut times)).transpose()?;
         let files_created = progress.snapshot().files;
         if created.is_some() && files_created != met.files {
             // Cannot happen; but a success must speak for every file.
@@ -83,8 +94,9 @@ pub(crate) fn run(
     // Whatever happened: nobody waits for memory any more, and the decoding threads end.
     memory.close();
     let decode_summary = decoded.summary().cloned().unwrap_or_default();
-    let walk_waited = decoded.waited();
-    let decode_times = decoded.join();
+    times.walk_waited_for_input = decoded.waited();
+    times.decode = decoded.join();
+    times.source.clone_from(&decode_summary.source.workers);
     if walked.is_err() || cancel.is_cancelled() {
         progress.enter(Phase::CleaningUp);
     }
@@ -94,11 +106,14 @@ pub(crate) fn run(
         return Err(Error::Cancelled);
     }
     let (summary, met, created) = walked?;
-    let walked_at = started.elapsed();
+    times.created_at = started.elapsed();
 
     // Commit: everything durable, then the final names, then those durable.
     if let Some(staging) = &mut staging {
         progress.enter(Phase::Syncing);
+        if let Some(writeback) = writeback {
+            times.writeback = writeback.finish()?;
+        }
         staging.sync()?;
         if cancel.is_cancelled() {
             progress.enter(Phase::CleaningUp);
@@ -106,6 +121,7 @@ pub(crate) fn run(
         }
         progress.enter(Phase::Publishing);
         staging.publish()?;
+        times.published_at = started.elapsed();
     }
     progress.enter(Phase::Done);
 
@@ -118,14 +134,7 @@ pub(crate) fn run(
             "copying decoder: the window of {frames} frame(s) is larger than a segment"
         ));
     }
-    let times = Times {
-        total: started.elapsed(),
-        walked_at,
-        walk_waited: walk_waited + created.waited,
-        source_waited: decode_times.first().map_or(Duration::ZERO, |times| times.waited_for_input),
-        decode: decode_times,
-        create: created.times.clone(),
-    };
+    times.total = started.elapsed();
     let account = Account {
         config,
         memory: &memory,
@@ -198,6 +207,18 @@ fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), Erro
     })
 }
 
+/// Files that go through the page cache are created by plain threads, unless an engine was asked
+/// for: every step of theirs blocks, so a ring only hands each of them to a kernel thread, which
+/// took 1.1 to 1.2 times as long (BENCHMARKS.md, 200,000 files of 8 KiB).
+fn engine_for_cached(wanted: &IoEngine) -> Option<EngineKind> {
+    match wanted {
+        IoEngine::Auto | IoEngine::Threads => Some(EngineKind::Threads),
+        IoEngine::Uring => Some(EngineKind::Uring),
+        // One creator, so that faults are counted over all operations.
+        IoEngine::Faulty(_) => None,
+    }
+}
+
 fn destination_paths(config: &Config) -> Vec<std::path::PathBuf> {
     std::iter::once(&config.output).chain(&config.accounts).cloned().collect()
 }
@@ -263,6 +284,7 @@ fn start_creating(
         .collect::<Result<Vec<_>, _>>()?;
     let pool = PoolConfig {
         engine: engine.clone(),
+        cached_engine: engine_for_cached(&config.io_engine),
         register: memory.to_register(),
         depth: config.tuning.depth,
         workers: config.tuning.workers,
@@ -272,13 +294,12 @@ fn start_creating(
     Ok(Some(Files { assembler, accounts_bytes: vec![0; config.accounts.len()] }))
 }
 
-fn finish_creating(files: Files) -> Result<Created, Error> {
+fn finish_creating(files: Files, times: &mut Times) -> Result<Created, Error> {
     let (destinations, creators) = files.assembler.finish();
     let (waited, since) = (creators.waited(), Instant::now());
-    let times = creators.finish()?;
+    times.create = creators.finish()?;
+    times.walk_waited_for_output = waited + since.elapsed();
     Ok(Created {
-        times,
-        waited: waited + since.elapsed(),
         directories: destinations.iter().map(Destination::directories_made).sum(),
         direct: destinations.iter().all(|place| place.direct().is_some()),
         fallbacks: destinations

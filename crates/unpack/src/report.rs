@@ -1,5 +1,7 @@
 //! What a run did, and where its time went.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 /// What a run did. Serialises into the JSON report; sizes are bytes, times milliseconds.
@@ -43,39 +45,84 @@ pub struct Report {
     pub decode_engine: &'static str,
     /// Threads that decoded.
     pub decode_threads: usize,
-    /// "uring" or "threads".
-    pub io_engine: &'static str,
-    /// Whether the archive was read by direct I/O.
+    /// "uring", "threads", or "uring+threads" where files that go through the page cache were
+    /// created by plain threads; for a stream what files are created by.
+    pub io_engine: String,
+    /// Whether the archive was read by direct I/O, but for what was in the page cache.
     pub direct_read: bool,
+    /// Bytes of the archive that were in the page cache and were read from there.
+    pub bytes_from_cache: u64,
     /// Whether large files were written by direct I/O, on every destination.
     pub direct_write: bool,
     /// "transparent", "hugetlb" or "none".
     pub huge_pages: &'static str,
-    /// Whether the buffers of every ring are registered.
+    /// Whether the buffers of every ring are registered; false if there is no ring.
     pub registered_buffers: bool,
     /// Bytes reserved for reading ahead and for decoded data.
     pub memory_bytes: u64,
     /// What was wanted and could not be had, in words.
     pub fallbacks: Vec<String>,
-    /// The stage that the others waited for.
+    /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync".
     pub limited_by: &'static str,
-    /// Where each stage's time went, in the order of the data's flow.
-    pub stages: Vec<StageReport>,
+    /// Where each thread's time went, in the order of the data's flow.
+    pub threads: Vec<ThreadReport>,
     /// Most memory the process had resident so far.
     pub peak_rss_bytes: u64,
 }
 
-/// Where a stage's time went, summed over its threads.
+/// Where a thread's time went. What it was busy and what it waited for add up to its total.
 #[derive(Clone, Debug, Serialize)]
-pub struct StageReport {
-    /// "source", "decode", "walk" or "create".
-    pub name: &'static str,
-    /// Threads that did it (a stage that shares another's thread counts 0).
-    pub threads: usize,
-    /// At work, or with operations under way.
+pub struct ThreadReport {
+    /// What it is called here.
+    pub name: String,
+    /// "source", "decode", "walk", "create" or "sync".
+    pub stage: &'static str,
+    /// From its start to its end; for "main", the whole run.
+    pub total_ms: u64,
+    /// At work, or carrying out system calls for others.
     pub busy_ms: u64,
-    /// Waiting for the stages before or after it.
-    pub waiting_ms: u64,
+    /// Waiting for work from the stages before it.
+    pub waiting_for_input_ms: u64,
+    /// Waiting for memory, or for the stages after it to take more.
+    pub waiting_for_output_ms: u64,
+    /// Waiting for the kernel to read, write or sync.
+    pub waiting_for_io_ms: u64,
+}
+
+impl ThreadReport {
+    /// `waits`: for input, for output, for I/O. What was not waiting was work.
+    pub(crate) fn new(
+        name: String,
+        stage: &'static str,
+        total: Duration,
+        waits: [Duration; 3],
+    ) -> Self {
+        let total_ms = millis(total);
+        debug_assert!(
+            waits.iter().sum::<Duration>() <= total + Duration::from_millis(1),
+            "{name} waited {waits:?} in {total:?}"
+        );
+        // Rounded so that the parts never exceed the whole.
+        let mut left = total_ms;
+        let [input, output, io] = waits.map(|wait| {
+            let part = millis(wait).min(left);
+            left -= part;
+            part
+        });
+        Self {
+            name,
+            stage,
+            total_ms,
+            busy_ms: left,
+            waiting_for_input_ms: input,
+            waiting_for_output_ms: output,
+            waiting_for_io_ms: io,
+        }
+    }
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Most memory the process has had resident, in bytes; 0 where the kernel does not say.

@@ -117,14 +117,31 @@ impl Staging {
             .collect()
     }
 
+    /// A directory on each file system, opened anew: errors in writing back that are reported to
+    /// these descriptors are still reported to the others.
+    pub fn file_systems(&self) -> Result<Vec<(OwnedFd, PathBuf)>, Error> {
+        let mut devices = Vec::new();
+        let mut opened = Vec::new();
+        for place in &self.places {
+            let device = place.device()?;
+            if !devices.contains(&device) {
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+                let directory = openat(&place.staging, ".", flags, Mode::empty())
+                    .map_err(|errno| place.error("open", errno))?;
+                devices.push(device);
+                opened.push((directory, place.path.clone()));
+            }
+        }
+        Ok(opened)
+    }
+
     /// Waits until everything staged is on the disk: one `syncfs` for each file system. It
     /// reports every write-back error since the staging directory was opened (Linux 5.8), so a
     /// success speaks for every file. A failure is final.
     pub fn sync(&self) -> Result<(), Error> {
         let mut synced = Vec::new();
         for place in &self.places {
-            let device =
-                fstat(&place.staging).map_err(|errno| place.error("look at", errno))?.st_dev;
+            let device = place.device()?;
             if !synced.contains(&device) {
                 syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
                 synced.push(device);
@@ -163,6 +180,10 @@ impl Drop for Staging {
 }
 
 impl Place {
+    fn device(&self) -> Result<u64, Error> {
+        Ok(fstat(&self.staging).map_err(|errno| self.error("look at", errno))?.st_dev)
+    }
+
     fn prepare(path: PathBuf) -> Result<Self, Error> {
         let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;

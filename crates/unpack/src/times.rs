@@ -1,0 +1,216 @@
+//! Where the time of a run went, thread by thread, and which stage it waited for.
+
+use std::time::Duration;
+
+use unsnap_create::CreatorTimes;
+use unsnap_decode::ThreadTimes;
+use unsnap_ring::WorkerTimes;
+
+use crate::{report::ThreadReport, writeback::WritebackTimes};
+
+/// A stage that waits less than this part of its time for others is the one they wait for. A guess:
+/// the start and the end of a run, when stages fill and drain, are waiting too.
+const STALLED_MIN: f64 = 0.1;
+
+/// The clocks of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    /// From start to published.
+    pub total: Duration,
+    /// When the walk began, since the start.
+    pub prepared_at: Duration,
+    /// When every file had been created, since the start.
+    pub created_at: Duration,
+    /// When everything was on the disk under its name, since the start; zero in a dry run.
+    pub published_at: Duration,
+    /// Of the walk's thread: reading the archive's beginning, for which a stream may take its time.
+    pub opened_in: Duration,
+    /// Of the walk's thread: waiting for segments.
+    pub walk_waited_for_input: Duration,
+    /// Of the walk's thread: waiting for the creators, to take more or to finish.
+    pub walk_waited_for_output: Duration,
+    /// Threads of the reader's engine.
+    pub source: Vec<WorkerTimes>,
+    /// The planner first, which reads and streams, then those that decode whole frames.
+    pub decode: Vec<ThreadTimes>,
+    pub create: Vec<CreatorTimes>,
+    pub writeback: Option<WritebackTimes>,
+}
+
+impl Times {
+    /// Every thread's time, in the order of the data's flow.
+    pub fn threads(&self) -> Vec<ThreadReport> {
+        let mut threads: Vec<_> = self
+            .source
+            .iter()
+            .enumerate()
+            .map(|(index, times)| worker(format!("read-{index}"), "source", times))
+            .collect();
+        for (index, times) in self.decode.iter().enumerate() {
+            let name = match index {
+                0 => "plan".to_owned(),
+                _ => format!("decode-{}", index - 1),
+            };
+            let for_output = times.waited_for_output + times.waited_for_workers;
+            let waits = [times.waited_for_input, for_output, times.waited_for_reads];
+            threads.push(ThreadReport::new(name, "decode", times.total, waits));
+        }
+        let io = self.opened_in + self.syncing();
+        let waits = [self.walk_waited_for_input, self.walk_waited_for_output, io];
+        threads.push(ThreadReport::new("main".to_owned(), "walk", self.total, waits));
+        for (index, times) in self.create.iter().enumerate() {
+            let waits = [times.waited_for_input, Duration::ZERO, times.waited_for_io];
+            let name = format!("create-{index}");
+            threads.push(ThreadReport::new(name, "create", times.total, waits));
+            let workers = times.workers.iter().enumerate();
+            threads.extend(workers.map(|(number, times)| {
+                worker(format!("create-{index}-worker-{number}"), "create", times)
+            }));
+        }
+        if let Some(times) = &self.writeback {
+            let idle = times.total.saturating_sub(times.syncing);
+            let waits = [idle, Duration::ZERO, times.syncing];
+            threads.push(ThreadReport::new("writeback".to_owned(), "sync", times.total, waits));
+        }
+        threads
+    }
+
+    /// The stage that held up the others.
+    ///
+    /// In a chain of bounded queues the slowest stage is the one whose neighbours wait: those
+    /// before it for room, those after it for work, and it for nobody. So the search starts with
+    /// the planner, in the middle. If it hardly waits, or waits for those that decode whole frames,
+    /// decoding is the limit; if it waits for bytes, the source; if it waits for memory, somebody
+    /// behind it holds that: whoever of them is idle least.
+    pub fn limited_by(&self) -> &'static str {
+        let unpacking = self.created_at.saturating_sub(self.prepared_at);
+        if self.syncing() > unpacking {
+            return "sync";
+        }
+        let share = |part: Duration| part.as_secs_f64() / unpacking.as_secs_f64().max(1e-9);
+        let Some((planner, workers)) = self.decode.split_first() else { return "decode" };
+        let for_reads = share(planner.waited_for_reads);
+        let for_output = share(planner.waited_for_output);
+        if for_reads.max(for_output) < STALLED_MIN {
+            return "decode";
+        }
+        if for_reads > for_output {
+            return "source";
+        }
+        let busy: Duration = workers.iter().map(ThreadTimes::busy).sum();
+        let decoding = share(busy / u32::try_from(workers.len().max(1)).unwrap_or(u32::MAX));
+        let waited = self.walk_waited_for_input + self.walk_waited_for_output;
+        let walking = 1.0 - share(waited);
+        let idle = |times: &CreatorTimes| share(times.waited_for_input);
+        let creating = self.create.iter().map(|times| 1.0 - idle(times)).fold(0.0, f64::max);
+        if busy > planner.busy() && decoding >= walking.max(creating) {
+            "decode"
+        } else if self.create.is_empty() || share(waited) < STALLED_MIN {
+            "walk"
+        } else {
+            "create"
+        }
+    }
+
+    /// The time after the last file was created: syncing, and giving names durably.
+    fn syncing(&self) -> Duration {
+        self.published_at.saturating_sub(self.created_at)
+    }
+}
+
+fn worker(name: String, stage: &'static str, times: &WorkerTimes) -> ThreadReport {
+    let idle = times.total.saturating_sub(times.busy);
+    ThreadReport::new(name, stage, times.total, [idle, Duration::ZERO, Duration::ZERO])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A run of ten seconds and one of syncing, whose planner and walk wait for so many of them,
+    /// and whose creator is idle for one.
+    fn run(for_reads: u32, for_output: u32, walk_waited: u32) -> Times {
+        Times {
+            total: SECOND * 11,
+            created_at: SECOND * 10,
+            published_at: SECOND * 11,
+            walk_waited_for_input: SECOND * walk_waited,
+            decode: vec![ThreadTimes {
+                total: SECOND * 10,
+                waited_for_reads: SECOND * for_reads,
+                waited_for_output: SECOND * for_output,
+                ..ThreadTimes::default()
+            }],
+            create: vec![CreatorTimes {
+                total: SECOND * 10,
+                waited_for_input: SECOND,
+                ..CreatorTimes::default()
+            }],
+            ..Times::default()
+        }
+    }
+
+    #[test]
+    fn the_slowest_stage_is_the_one_whose_neighbours_wait() {
+        assert_eq!(run(0, 0, 9).limited_by(), "decode");
+        assert_eq!(run(4, 1, 9).limited_by(), "source");
+        // Decoding is busy most of the time, and still it is the creators it waits for.
+        assert_eq!(run(0, 4, 9).limited_by(), "create");
+        assert_eq!(run(0, 4, 0).limited_by(), "walk");
+        assert_eq!(Times { published_at: SECOND * 30, ..run(0, 0, 9) }.limited_by(), "sync");
+        // Nothing is created in a dry run.
+        assert_eq!(Times { create: Vec::new(), ..run(0, 4, 9) }.limited_by(), "walk");
+    }
+
+    /// A run with two threads that decode frames and are idle so long.
+    fn with_workers(mut times: Times, idle_ms: u64) -> Times {
+        let worker = ThreadTimes {
+            total: SECOND * 10,
+            waited_for_input: Duration::from_millis(idle_ms),
+            ..ThreadTimes::default()
+        };
+        times.decode[0].waited_for_workers = SECOND * 8;
+        times.decode.extend([worker; 2]);
+        times
+    }
+
+    #[test]
+    fn those_that_decode_frames_are_asked_before_those_behind_them() {
+        // The memory the planner waits for is held by those that decode.
+        assert_eq!(with_workers(run(0, 2, 9), 100).limited_by(), "decode");
+        // Filling and draining, with few frames.
+        assert_eq!(with_workers(run(0, 0, 9), 3000).limited_by(), "decode");
+        let dry = Times { create: Vec::new(), ..run(0, 2, 9) };
+        assert_eq!(with_workers(dry, 3000).limited_by(), "decode");
+        assert_eq!(with_workers(run(0, 2, 9), 5000).limited_by(), "create");
+        assert_eq!(with_workers(run(2, 0, 9), 5000).limited_by(), "source");
+    }
+
+    #[test]
+    fn the_parts_of_every_thread_add_up_to_its_time() {
+        let mut times = run(3, 4, 6);
+        times.source = vec![WorkerTimes { total: SECOND * 10, busy: SECOND * 3 }];
+        times.create = vec![CreatorTimes {
+            total: SECOND * 10,
+            waited_for_input: SECOND * 2,
+            waited_for_io: SECOND * 7,
+            workers: vec![WorkerTimes { total: SECOND * 10, busy: SECOND * 9 }],
+            ..CreatorTimes::default()
+        }];
+        times.writeback = Some(WritebackTimes { total: SECOND * 10, syncing: SECOND });
+        let threads = times.threads();
+        let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
+        let expected = ["read-0", "plan", "main", "create-0", "create-0-worker-0", "writeback"];
+        assert_eq!(names, expected);
+        for thread in &threads {
+            let waiting = thread.waiting_for_input_ms
+                + thread.waiting_for_output_ms
+                + thread.waiting_for_io_ms;
+            assert_eq!(thread.busy_ms + waiting, thread.total_ms, "{thread:?}");
+        }
+        assert_eq!(threads[1].busy_ms, 3000);
+        assert_eq!(threads[2].busy_ms, 4000);
+    }
+}
