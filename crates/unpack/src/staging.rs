@@ -34,7 +34,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::Error;
+use crate::{Error, writeback::SyncTarget};
 
 /// Name of a staging directory inside its destination; also the suffix of one beside it.
 const STAGING_NAME: &str = ".unsnap-staging";
@@ -119,33 +119,34 @@ impl Staging {
 
     /// A directory on each file system, opened anew: errors in writing back that are reported to
     /// these descriptors are still reported to the others.
-    pub fn file_systems(&self) -> Result<Vec<(OwnedFd, PathBuf)>, Error> {
-        let mut devices = Vec::new();
-        let mut opened = Vec::new();
+    pub fn file_systems(&self) -> Result<Vec<SyncTarget>, Error> {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let open = |place: &Place| {
+            let directory = openat(&place.staging, ".", flags, Mode::empty())
+                .map_err(|errno| place.error("open", errno))?;
+            Ok((directory, place.path.clone()))
+        };
+        self.one_on_each_device()?.into_iter().map(open).collect()
+    }
+
+    fn one_on_each_device(&self) -> Result<Vec<&Place>, Error> {
+        let (mut devices, mut chosen) = (Vec::new(), Vec::new());
         for place in &self.places {
-            let device = place.device()?;
-            if !devices.contains(&device) {
-                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-                let directory = openat(&place.staging, ".", flags, Mode::empty())
-                    .map_err(|errno| place.error("open", errno))?;
-                devices.push(device);
-                opened.push((directory, place.path.clone()));
+            let stat = fstat(&place.staging).map_err(|errno| place.error("look at", errno))?;
+            if !devices.contains(&stat.st_dev) {
+                devices.push(stat.st_dev);
+                chosen.push(place);
             }
         }
-        Ok(opened)
+        Ok(chosen)
     }
 
     /// Waits until everything staged is on the disk: one `syncfs` for each file system. It
     /// reports every write-back error since the staging directory was opened (Linux 5.8), so a
     /// success speaks for every file. A failure is final.
     pub fn sync(&self) -> Result<(), Error> {
-        let mut synced = Vec::new();
-        for place in &self.places {
-            let device = place.device()?;
-            if !synced.contains(&device) {
-                syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
-                synced.push(device);
-            }
+        for place in self.one_on_each_device()? {
+            syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
         }
         Ok(())
     }
@@ -180,10 +181,6 @@ impl Drop for Staging {
 }
 
 impl Place {
-    fn device(&self) -> Result<u64, Error> {
-        Ok(fstat(&self.staging).map_err(|errno| self.error("look at", errno))?.st_dev)
-    }
-
     fn prepare(path: PathBuf) -> Result<Self, Error> {
         let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
