@@ -82,7 +82,7 @@ pub(crate) struct Memory {
     pub plan: MemoryPlan,
     pub read: Pool,
     pub segments: Pool,
-    small: bool,
+    on_demand: bool,
 }
 
 impl Memory {
@@ -106,16 +106,17 @@ impl Memory {
         );
         let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
         let small = matches!(input, Input::Seekable { bytes, .. } if *bytes <= SMALL_ARCHIVE_BYTES);
+        let on_demand = small || config.dry_run;
         let builder = Arena::builder().bytes(plan.total_bytes()).hugetlb(config.hugetlb);
-        let mut arena = builder.populate(!small).build().map_err(memory)?;
+        let mut arena = builder.populate(!on_demand).build().map_err(memory)?;
         let read = arena.pool(plan.read_bytes).map_err(memory)?;
         let segments = arena.pool(plan.segments_bytes).map_err(memory)?;
-        Ok(Self { arena, plan, read, segments, small })
+        Ok(Self { arena, plan, read, segments, on_demand })
     }
 
     /// What rings should register.
     pub fn to_register(&self) -> Option<ArenaRanges> {
-        (!self.small).then(|| self.arena.ranges())
+        (!self.on_demand).then(|| self.arena.ranges())
     }
 
     /// Ends all waiting for memory, and for a silent stream.
