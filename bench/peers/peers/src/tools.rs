@@ -82,7 +82,7 @@ pub fn command(tool: &str, programs: &Programs, job: &Job) -> Result<Command> {
         "zstd-d" => command.arg("-dqc").arg(job.archive),
         // At once: what two cores can do at most, in twice the time that one archive would take.
         "zstd-d-twice" => command
-            .args(["-c", "zstd -dqc \"$0\" & zstd -dqc \"$0\" && wait -n"])
+            .args(["-c", "zstd -dqc \"$0\" & other=$!; zstd -dqc \"$0\" && wait $other"])
             .arg(job.archive),
         "bsdtar" => command.arg("-xf").arg(job.archive).arg("-C").arg(job.output),
         "floor-decode" => command.arg(job.archive),
