@@ -164,6 +164,12 @@ impl Assembler {
         self.creators.flush()
     }
 
+    /// Waits until every file so far is complete. To be called between two files.
+    pub fn settle(&mut self) -> Result<(), CreateError> {
+        debug_assert!(self.current.is_none(), "the file before must be complete");
+        self.creators.settle()
+    }
+
     /// What must stand in front of the next segment. Less than one file block.
     pub fn take_carry(&mut self) -> &[u8] {
         let len = std::mem::take(&mut self.carry.len);

@@ -31,6 +31,9 @@ const BATCHES_MAX: usize = 64;
 /// directories, whatever the embedding program has open.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
+/// How often to look whether everything is complete, which is asked every few seconds. A guess.
+const SETTLE_POLL: Duration = Duration::from_micros(200);
+
 /// What a creator asks of its engine.
 #[derive(Clone, Copy)]
 struct Concurrency {
@@ -142,6 +145,8 @@ pub struct CreatorPool {
     roots: Arc<[PathBuf]>,
     /// A ring that later ones are attached to.
     attach: Option<RawFd>,
+    /// What [`CreateProgress::files`] will say when everything queued so far is complete.
+    files_queued: u64,
     waited: Duration,
 }
 
@@ -172,6 +177,7 @@ impl CreatorPool {
         devices.dedup();
         let creators = devices.len() * if config.cached_engine.is_some() { 2 } else { 1 };
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
+        let files_queued = progress.files.load(Ordering::Relaxed);
         let shared = Arc::new(Shared { progress, ..Shared::default() });
         let mut pool = Self {
             members: Vec::new(),
@@ -179,6 +185,7 @@ impl CreatorPool {
             shared,
             roots: destinations.iter().map(|place| place.path().to_owned()).collect(),
             attach: None,
+            files_queued,
             waited: Duration::ZERO,
         };
         let mut routes = Vec::new();
@@ -245,6 +252,9 @@ impl CreatorPool {
         direct: bool,
         command: Command,
     ) -> Result<(), CreateError> {
+        if matches!(command, Command::Whole { .. } | Command::End { .. }) {
+            self.files_queued += 1;
+        }
         let route = self.routes[destination];
         let member = &mut self.members[if direct { route.direct } else { route.cached }];
         member.batch.push(Request { destination, command });
@@ -272,6 +282,24 @@ impl CreatorPool {
             }
             member.wake();
         }
+        Ok(())
+    }
+
+    /// Waits until every file queued so far is complete. None may have been begun and not ended.
+    pub(crate) fn settle(&mut self) -> Result<(), CreateError> {
+        self.flush()?;
+        let since = Instant::now();
+        while self.shared.progress.files.load(Ordering::Acquire) < self.files_queued {
+            if self.shared.failed.load(Ordering::Acquire)
+                || self.members.iter().any(|member| {
+                    member.thread.as_ref().is_none_or(JoinHandle::is_finished)
+                })
+            {
+                return Err(self.error());
+            }
+            thread::park_timeout(SETTLE_POLL);
+        }
+        self.waited += since.elapsed();
         Ok(())
     }
 

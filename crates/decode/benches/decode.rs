@@ -10,7 +10,7 @@ use std::{
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use unsnap_arena::{Arena, Pool, Slice};
-use unsnap_decode::{Job, Limits, MemoryPlan, Tuning, start};
+use unsnap_decode::{Job, Limits, MemoryPlan, Position, Tuning, start};
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 use unsnap_testkit::{
     archive::write_archive,
@@ -106,6 +106,8 @@ fn engine(
                 limits: limits.clone(),
                 threads,
                 progress: Arc::new(AtomicU64::new(0)),
+                begin: Position::default(),
+                frame_starts: Arc::default(),
             })
             .unwrap();
             let mut total = 0;

@@ -38,6 +38,7 @@ mod parallel;
 mod plain;
 mod plan;
 mod planner;
+mod restart;
 mod stream;
 
 pub use error::{DecodeError, Position};
@@ -46,3 +47,4 @@ pub use limits::Limits;
 pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
 pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
+pub use restart::FrameStarts;

@@ -166,8 +166,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub fn new(pool: Pool, pieces: Sender<Piece>, limits: Limits) -> Self {
-        Self { pool, pieces, limits, raw_offset: 0, waited: Duration::ZERO }
+    pub fn new(pool: Pool, pieces: Sender<Piece>, limits: Limits, raw_offset: u64) -> Self {
+        Self { pool, pieces, limits, raw_offset, waited: Duration::ZERO }
     }
 
     /// Borrows a segment that continues the stream at `raw_offset`.

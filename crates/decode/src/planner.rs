@@ -14,7 +14,7 @@ use unsnap_arena::{Pool, Slice};
 use unsnap_source::Source;
 
 use crate::{
-    DecodeError, DecodeSummary, Decoded, Format, Limits, MemoryPlan, Position, ThreadTimes,
+    DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position, ThreadTimes,
     cursor::Cursor,
     error::hex,
     format::HEAD_BYTES,
@@ -43,6 +43,11 @@ pub struct Job {
     pub threads: usize,
     /// Where to tell how much of the archive has been passed, in compressed bytes.
     pub progress: Arc<AtomicU64>,
+    /// Where the source begins: the default for an archive's beginning, else the start of one of
+    /// its zstd frames.
+    pub begin: Position,
+    /// Where to note starts of frames.
+    pub frame_starts: Arc<FrameStarts>,
 }
 
 /// Starts decoding on threads of its own.
@@ -63,15 +68,16 @@ pub fn start(job: Job) -> Result<Decoded, DecodeError> {
 fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> ThreadTimes {
     let started = Instant::now();
     let mut planner = Planner {
-        cursor: Cursor::new(job.source, 0),
-        output: Output::new(job.segments, pieces, job.limits.clone()),
+        cursor: Cursor::new(job.source, job.begin.compressed_offset),
+        output: Output::new(job.segments, pieces, job.limits.clone(), job.begin.raw_offset),
         batch: Batch::default(),
         workers,
         plan: job.plan,
         limits: job.limits,
         progress: job.progress,
+        frame_starts: job.frame_starts,
         streamed_last: false,
-        summary: DecodeSummary::default(),
+        summary: DecodeSummary { frames: job.begin.frame, ..DecodeSummary::default() },
         waited_for_workers: Duration::ZERO,
     };
     let end = match planner.decode() {
@@ -101,6 +107,7 @@ struct Planner {
     plan: MemoryPlan,
     limits: Limits,
     progress: Arc<AtomicU64>,
+    frame_starts: Arc<FrameStarts>,
     /// The frame before was streamed, so a segment may be open that a small frame fits into.
     streamed_last: bool,
     summary: DecodeSummary,
@@ -212,6 +219,7 @@ impl Planner {
                 }
             };
             self.check(&header, at)?;
+            self.frame_starts.note(at);
             if self.batch_frame(&header, at, streaming)? {
                 self.summary.parallel_frames += 1;
                 self.streamed_last = false;

@@ -16,10 +16,14 @@ use std::time::Duration;
 use unsnap_arena::Slice;
 use unsnap_ring::WorkerTimes;
 
+mod digest;
+mod digesting;
 mod error;
 mod reader;
 mod stream;
 
+pub use digest::{Digest, DigestKind, Hasher, NotADigest};
+pub use digesting::Digesting;
 pub use error::SourceError;
 pub use reader::{ReaderBuilder, SequentialFileReader};
 pub use stream::{StreamReader, read_head};
@@ -44,6 +48,8 @@ pub struct SourceTraits {
     pub engine: Option<&'static str>,
     /// Bytes that were read out of the page cache, because they were there.
     pub cached_bytes: u64,
+    /// Digest of all bytes, once the end has been reached and if somebody asked for it.
+    pub digest: Option<Digest>,
     /// Where the time of the engine's own threads has gone.
     pub workers: Vec<WorkerTimes>,
     /// What was wanted and could not be had, in words.

@@ -329,6 +329,7 @@ impl Source for SequentialFileReader {
             registered_buffers: self.engine.registered_buffers(),
             engine: Some(self.engine.kind().name()),
             cached_bytes: self.cached_bytes,
+            digest: None,
             workers: self.engine.workers(),
             fallbacks: self.fallbacks.clone(),
         }

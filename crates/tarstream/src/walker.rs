@@ -104,6 +104,18 @@ impl Walker {
         }
     }
 
+    /// A walker that goes on in front of a member, at [`Member::header_offset`], where another one
+    /// had met `entries` members. Nothing of what comes before a member matters to it.
+    pub fn resume(limits: Limits, header_offset: u64, entries: u64) -> Self {
+        debug_assert!(header_offset.is_multiple_of(BLOCK_BYTES as u64), "members begin at blocks");
+        Self { offset: header_offset, entries, ..Self::new(limits) }
+    }
+
+    /// Members met so far.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
     /// Says what the next bytes of the stream are.
     ///
     /// Consumes a prefix of `input`, at least one byte unless it is empty. Call again with the rest
@@ -131,7 +143,7 @@ impl Walker {
     /// The error says how far the archive got.
     pub fn finish(&self) -> Result<(), TarError> {
         let offset = self.offset;
-        let entry = || (self.entries > 0).then(|| self.entry.printable_path());
+        let entry = || (!self.entry.path.is_empty()).then(|| self.entry.printable_path());
         let cut_block = |entry| TarError::TruncatedHeader {
             offset,
             entry,

@@ -31,12 +31,16 @@
 //! The pipeline itself is one function, `run` in `pipeline.rs`.
 
 mod account;
+mod checkpoints;
 mod config;
 mod error;
+mod journal;
+mod manifest;
 mod pipeline;
 mod progress;
 mod report;
 mod resources;
+mod resume;
 mod staging;
 mod times;
 mod walk;

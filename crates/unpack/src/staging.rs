@@ -8,8 +8,8 @@
 //! | empty, but a mount point or in a directory we may not write to | `<destination>/.unsnap-staging` | renaming each entry into the destination |
 //!
 //! The staging directory is locked (`flock`) from its creation to the end of the process, so two
-//! runs cannot share it; one that is found without a lock was left by a run that was killed, and
-//! is emptied.
+//! runs cannot share it; one that is found without a lock was left by a run that was interrupted,
+//! and is emptied, unless its journal is asked for first.
 //!
 //! The order that survives a power cut: sync everything staged, rename, sync the directory that
 //! holds the new name. Every shorter variant loses the rename on ext4 and XFS. With several
@@ -34,7 +34,11 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{Error, writeback::SyncTarget};
+use crate::{
+    Error,
+    journal::remove_journal,
+    writeback::SyncTarget,
+};
 
 /// Name of a staging directory inside its destination; also the suffix of one beside it.
 const STAGING_NAME: &str = ".unsnap-staging";
@@ -51,11 +55,15 @@ const STAGING_ATTEMPTS_MAX: u32 = 100;
 
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// What messages call emptying a staging directory.
+const EMPTYING: &str = "remove an interrupted run's files of";
+
 /// Destinations under construction. Dropping it takes everything back.
 #[derive(Debug)]
 pub(crate) struct Staging {
     places: Vec<Place>,
-    committed: bool,
+    /// Whether dropping it leaves everything where it is.
+    keep: bool,
 }
 
 #[derive(Debug)]
@@ -67,6 +75,8 @@ struct Place {
     staging_name: CString,
     /// The staging directory itself, locked.
     staging: OwnedFd,
+    /// An interrupted run has made it.
+    left_over: bool,
     publication: Publication,
 }
 
@@ -79,8 +89,9 @@ enum Publication {
 }
 
 impl Staging {
-    /// Makes a staging directory for each destination. The first is the output directory.
-    pub fn prepare(paths: &[PathBuf]) -> Result<Self, Error> {
+    /// Makes a staging directory for each destination. The first is the output directory. What an
+    /// interrupted run has left in them is removed, unless `resume` is set.
+    pub fn prepare(paths: &[PathBuf], resume: bool) -> Result<Self, Error> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
         for path in paths {
             let path = resolve(path)?;
@@ -95,11 +106,42 @@ impl Staging {
             resolved.push(path);
         }
         // Grown one by one, so that a failure takes back those that were made before.
-        let mut staging = Self { places: Vec::new(), committed: false };
+        let mut staging = Self { places: Vec::new(), keep: false };
         for path in resolved {
-            staging.places.push(Place::prepare(path)?);
+            let place = Place::prepare(path, resume).inspect_err(|_| {
+                // What may still be resumed is not ours to remove.
+                staging.places.retain(|place| !(resume && place.left_over));
+            })?;
+            staging.places.push(place);
         }
         Ok(staging)
+    }
+
+    /// Whether every staging directory was left by an interrupted run. What is in them is theirs.
+    pub fn is_left_over(&self) -> bool {
+        self.places.iter().all(|place| place.left_over)
+    }
+
+    /// Removes whatever is in the staging directories.
+    pub fn clear(&self) -> Result<(), Error> {
+        self.places.iter().try_for_each(|place| {
+            empty(&place.staging).map_err(|errno| place.error(EMPTYING, errno))
+        })
+    }
+
+    /// From here on, dropping it leaves the staging directories as they are, for a run that
+    /// resumes.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Device and inode of each staging directory.
+    pub fn identities(&self) -> Result<Vec<(u64, u64)>, Error> {
+        let identity = |place: &Place| {
+            let stat = fstat(&place.staging).map_err(|errno| place.error("look at", errno))?;
+            Ok((stat.st_dev, stat.st_ino))
+        };
+        self.places.iter().map(identity).collect()
     }
 
     /// An open handle on each staging directory, with the name messages should use.
@@ -162,14 +204,14 @@ impl Staging {
                 return Err(error);
             }
         }
-        self.committed = true;
+        self.keep = true;
         Ok(())
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if self.committed {
+        if self.keep {
             return;
         }
         for place in &self.places {
@@ -181,7 +223,7 @@ impl Drop for Staging {
 }
 
 impl Place {
-    fn prepare(path: PathBuf) -> Result<Self, Error> {
+    fn prepare(path: PathBuf, resume: bool) -> Result<Self, Error> {
         let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let existing = match open(&path, flags, Mode::empty()) {
@@ -195,7 +237,7 @@ impl Place {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             // The root directory: a mount point without a parent.
             let Some((_, destination)) = existing else { return Err(at("open", Errno::NOENT)) };
-            return Self::inside(path, destination);
+            return Self::inside(path, destination, resume);
         };
         let holder = match open(parent, flags, Mode::empty()) {
             Ok(holder) => holder,
@@ -216,15 +258,15 @@ impl Place {
                     || is_mount_point(&holder, &destination)
                         .map_err(|errno| at("look at", errno))? =>
             {
-                Self::inside(path, destination)
+                Self::inside(path, destination, resume)
             }
-            Some((_, destination)) => match Self::beside(path.clone(), holder, name, true) {
+            Some((_, destination)) => match Self::beside(path.clone(), holder, name, true, resume) {
                 Err(Error::Staging {
                     errno: Errno::ACCESS | Errno::ROFS | Errno::PERM, ..
-                }) => Self::inside(path, destination),
+                }) => Self::inside(path, destination, resume),
                 result => result,
             },
-            None => Self::beside(path.clone(), holder, name, false),
+            None => Self::beside(path.clone(), holder, name, false, resume),
         }
     }
 
@@ -233,20 +275,21 @@ impl Place {
         holder: OwnedFd,
         name: &OsStr,
         replaces_empty: bool,
+        resume: bool,
     ) -> Result<Self, Error> {
         let name = c_string(name, &path)?;
         let staging_name = [b".", name.as_bytes(), STAGING_NAME.as_bytes()].concat();
         let staging_name = c_string(OsStr::from_bytes(&staging_name), &path)?;
-        let staging = make_staging(&holder, &staging_name, &path)?;
+        let (staging, left_over) = make_staging(&holder, &staging_name, &path, resume)?;
         let publication = Publication::Rename { name, replaces_empty };
-        Ok(Self { path, holder, staging_name, staging, publication })
+        Ok(Self { path, holder, staging_name, staging, left_over, publication })
     }
 
-    fn inside(path: PathBuf, destination: OwnedFd) -> Result<Self, Error> {
+    fn inside(path: PathBuf, destination: OwnedFd, resume: bool) -> Result<Self, Error> {
         let staging_name = c_string(OsStr::new(STAGING_NAME), &path)?;
-        let staging = make_staging(&destination, &staging_name, &path)?;
+        let (staging, left_over) = make_staging(&destination, &staging_name, &path, resume)?;
         let publication = Publication::MoveEntries { moved: Vec::new() };
-        Ok(Self { path, holder: destination, staging_name, staging, publication })
+        Ok(Self { path, holder: destination, staging_name, staging, left_over, publication })
     }
 
     fn error(&self, step: &'static str, errno: Errno) -> Error {
@@ -255,6 +298,8 @@ impl Place {
 
     fn publish(&mut self) -> Result<(), Error> {
         let at = |step, errno| Error::Staging { step, path: self.path.clone(), errno };
+        // Last of all, so that what has been done until here can be resumed.
+        remove_journal(&self.staging).map_err(|errno| at("remove the journal of", errno))?;
         match &mut self.publication {
             Publication::Rename { name, replaces_empty: true } => {
                 // Replaces an empty directory and nothing else.
@@ -345,8 +390,14 @@ impl Place {
     }
 }
 
-/// Makes and locks a staging directory, or takes over one that a killed run has left.
-fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, Error> {
+/// Makes and locks a staging directory, or takes over one that an interrupted run has left, and
+/// says which. What is in it is removed, unless `resume` is set.
+fn make_staging(
+    holder: &OwnedFd,
+    name: &CStr,
+    path: &Path,
+    resume: bool,
+) -> Result<(OwnedFd, bool), Error> {
     let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
     let mode = Mode::from_raw_mode(DIRECTORY_MODE);
     for _ in 0..STAGING_ATTEMPTS_MAX {
@@ -379,13 +430,13 @@ fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, E
             }
             _ => continue,
         }
-        if left_over {
+        if left_over && !resume {
             tracing::info!(path = %path.display(), "removing what an interrupted run has left");
-            empty(&staging).map_err(|errno| at("remove an interrupted run's files of", errno))?;
+            empty(&staging).map_err(|errno| at(EMPTYING, errno))?;
         }
         // Whatever the umask or a default ACL made of it.
         fchmod(&staging, mode).map_err(|errno| at("set the mode of", errno))?;
-        return Ok(staging);
+        return Ok((staging, left_over));
     }
     Err(Error::Locked { path: path.to_owned() })
 }
@@ -427,7 +478,7 @@ fn empty(root: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Names and kinds of a directory's entries.
-fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
+pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(&directory)? {
         let entry = entry?;

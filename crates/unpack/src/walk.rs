@@ -6,12 +6,13 @@ use unsnap_decode::{Decoded, DecodedSegment, Position};
 use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
-use crate::{CancelToken, Error, Progress};
+use crate::{CancelToken, Error, Progress, checkpoints::Checkpoints, manifest::Manifest};
 use std::sync::atomic::Ordering;
 
 /// What the walk has met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
+    pub entries: u64,
     pub files: u64,
     pub directories: u64,
 }
@@ -22,6 +23,13 @@ pub(crate) struct Walk<'a> {
     pub decoded: &'a mut Decoded,
     pub walker: Walker,
     pub layout: Layout,
+    pub spread: Spread,
+    /// What was met before the place where the walker begins.
+    pub met: Met,
+    /// Decoded bytes in front of the place where the walker begins.
+    pub skip: u64,
+    pub checkpoints: Option<Checkpoints>,
+    pub manifest: Option<&'a mut Manifest>,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
 }
@@ -29,7 +37,6 @@ pub(crate) struct Walk<'a> {
 impl Walk<'_> {
     /// Hands payloads to `files`, or to nobody in a dry run.
     pub fn run(mut self, mut files: Option<&mut Files>) -> Result<(Summary, Met), Error> {
-        let mut met = Met::default();
         let mut version = VersionFile::default();
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
             let len = segment.len() as u64;
@@ -37,13 +44,13 @@ impl Walk<'_> {
                 Some(files) => segment.prepend(files.assembler.take_carry()),
                 None => segment.prepend(&[]),
             };
-            self.segment(&view, at, &mut files, &mut met, &mut version)?;
+            self.segment(&view, at, &mut files, &mut version)?;
             if let Some(files) = &mut files {
                 files.assembler.end_segment(&view)?;
             }
             let shared = &self.progress.shared;
             shared.bytes_decoded.fetch_add(len, Ordering::Relaxed);
-            shared.entries.store(met.files + met.directories, Ordering::Relaxed);
+            shared.entries.store(self.met.files + self.met.directories, Ordering::Relaxed);
         }
         let end = self.decoded.summary().map_or_else(Position::default, |summary| Position {
             compressed_offset: summary.bytes_read,
@@ -53,7 +60,7 @@ impl Walk<'_> {
         self.walker.finish().map_err(|source| bad_tar(self.archive, source, end))?;
         let finished = self.layout.finish();
         let summary = finished.map_err(|source| bad_layout(self.archive, source, None))?;
-        Ok((summary, met))
+        Ok((summary, self.met))
     }
 
     fn next_segment(&mut self) -> Result<Option<DecodedSegment>, Error> {
@@ -69,13 +76,13 @@ impl Walk<'_> {
         view: &SegmentView,
         at: Position,
         files: &mut Option<&mut Files>,
-        met: &mut Met,
         version: &mut VersionFile,
     ) -> Result<(), Error> {
         let archive = self.archive;
         let bad_layout = |source| bad_layout(archive, source, Some(at));
         let bytes = view.bytes();
-        let mut position = 0;
+        let mut position = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+        self.skip -= position as u64;
         while position < bytes.len() {
             let step = self.walker.step(&bytes[position..]);
             let step = step.map_err(|source| bad_tar(archive, source, at))?;
@@ -83,36 +90,67 @@ impl Walk<'_> {
             position = range.end;
             match step.event {
                 Event::Skipped | Event::End => {}
-                Event::Member(member) => match self.layout.admit(&member).map_err(bad_layout)? {
-                    Placement::Root => {}
-                    Placement::Directory { path } => {
-                        met.directories += 1;
-                        if let Some(files) = files {
-                            files.assembler.directory(0, path)?;
+                Event::Member(member) => {
+                    if let (Some(checkpoints), Some(files)) =
+                        (&mut self.checkpoints, files.as_deref_mut())
+                        && checkpoints.is_due()
+                    {
+                        files.assembler.settle()?;
+                        checkpoints.take(member.header_offset, self.met.entries);
+                    }
+                    self.met.entries += 1;
+                    let placement = self.layout.admit(&member).map_err(bad_layout)?;
+                    if let Some(checkpoints) = &mut self.checkpoints {
+                        checkpoints.member(&member);
+                    }
+                    match placement {
+                        Placement::Root => {}
+                        Placement::Directory { path } => {
+                            self.met.directories += 1;
+                            if let Some(files) = files {
+                                files.assembler.directory(0, path)?;
+                            }
+                        }
+                        Placement::File { role, path } => {
+                            self.met.files += 1;
+                            version.open = role == Role::Version;
+                            if let Some(manifest) = &mut self.manifest {
+                                manifest.begin(path, member.size);
+                            }
+                            if let Some(files) = files {
+                                let (destination, path) =
+                                    self.spread.place(&placement, member.size);
+                                let new = NewMember { destination, path, size: member.size };
+                                files.assembler.begin(new, view)?;
+                            }
+                            if member.size == 0 {
+                                self.file_ended()?;
+                            }
                         }
                     }
-                    placement @ Placement::File { role, path } => {
-                        met.files += 1;
-                        version.open = role == Role::Version;
-                        if let Some(files) = files {
-                            let (destination, path) = match (role, placement.file_name()) {
-                                (Role::Storage { .. }, Some(name)) => {
-                                    files.spread(member.size, path, name)
-                                }
-                                _ => (0, path),
-                            };
-                            let new = NewMember { destination, path, size: member.size };
-                            files.assembler.begin(new, view)?;
-                        }
-                    }
-                },
+                }
                 Event::Payload { last } => {
                     version.take(&bytes[range.clone()], last).map_err(bad_layout)?;
+                    if let Some(manifest) = &mut self.manifest {
+                        manifest.content(&bytes[range.clone()]);
+                    }
                     if let Some(files) = files {
                         files.assembler.payload(view, range, last)?;
                     }
+                    if last {
+                        self.file_ended()?;
+                    }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// The content of a file has passed by.
+    fn file_ended(&mut self) -> Result<(), Error> {
+        let Some(manifest) = &mut self.manifest else { return Ok(()) };
+        if let (Some(digest), Some(checkpoints)) = (manifest.end()?, &mut self.checkpoints) {
+            checkpoints.digest(digest);
         }
         Ok(())
     }
@@ -129,20 +167,35 @@ fn bad_layout(archive: &str, source: LayoutError, at: Option<Position>) -> Error
 /// Where files go.
 pub(crate) struct Files {
     pub assembler: Assembler,
-    /// Bytes given to each accounts directory so far; empty if storages stay in the output.
-    pub accounts_bytes: Vec<u64>,
 }
 
-impl Files {
-    /// The accounts directory that has been given least takes the next storage, flat; without
-    /// accounts directories it goes where the archive says.
-    fn spread<'m>(&mut self, size: u64, path: &'m str, name: &'m str) -> (usize, &'m str) {
-        match self.accounts_bytes.iter_mut().enumerate().min_by_key(|(_, bytes)| **bytes) {
-            Some((index, bytes)) => {
+/// How storages are spread over the accounts directories.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread {
+    /// Bytes given to each accounts directory so far; empty if storages stay in the output.
+    accounts_bytes: Vec<u64>,
+}
+
+impl Spread {
+    /// Nothing has been spread over `directories` accounts directories yet.
+    pub fn new(directories: usize) -> Self {
+        Self { accounts_bytes: vec![0; directories] }
+    }
+
+    /// Index of the destination of a file, and its path there. The accounts directory that has been
+    /// given least takes the next storage, flat; without accounts directories it goes where the
+    /// archive says. The same members give the same answers.
+    pub fn place<'m>(&mut self, placement: &Placement<'m>, size: u64) -> (usize, &'m str) {
+        let Placement::File { role: Role::Storage { .. }, path } = *placement else {
+            return (0, placement.path());
+        };
+        let least = self.accounts_bytes.iter_mut().enumerate().min_by_key(|(_, bytes)| **bytes);
+        match (least, placement.file_name()) {
+            (Some((index, bytes)), Some(name)) => {
                 *bytes += size;
                 (index + 1, name)
             }
-            None => (0, path),
+            _ => (0, path),
         }
     }
 }

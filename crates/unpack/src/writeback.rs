@@ -36,9 +36,10 @@ const INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) type SyncTarget = (OwnedFd, PathBuf);
 
 /// A thread that nudges the file systems of a run for as long as it lives. Nothing of it is left
-/// when it is finished or dropped: either waits for the nudge it may be at.
+/// when it is finished or dropped: either waits for the sync it may be at. Until then whoever has
+/// an [`outbox`](Self::outbox) must have dropped it.
 pub(crate) struct Writeback {
-    stop: Option<Sender<()>>,
+    outbox: Option<Sender<Checkpoint>>,
     thread: Option<JoinHandle<(WritebackTimes, Result<(), Error>)>>,
 }
 
@@ -51,34 +52,32 @@ pub(crate) struct WritebackTimes {
 
 impl Writeback {
     /// `targets`: one for each file system. `bytes_min`: cached bytes that are worth a nudge, `None`
-    /// for the default. Without a thread (the process may have no more) the final sync simply has
-    /// more to do.
+    /// for the default. `journal`: where checkpoints go, if anywhere. Without a thread (the process
+    /// may have no more) the final sync simply has more to do, and there are no checkpoints.
     pub fn start(
         targets: Vec<SyncTarget>,
         created: Arc<CreateProgress>,
         bytes_min: Option<u64>,
+        journal: Option<Journal>,
     ) -> Self {
-        let (stop, stopped) = channel();
+        let (outbox, inbox) = bounded(1);
+        let nudged_at = created.cached_bytes.load(Ordering::Relaxed);
         let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
-        let mut nudge = Nudge { targets, created, bytes_min, nudged_at: 0 };
-        let watch = move || {
+        let mut nudge = Nudge { targets, created, bytes_min, nudged_at };
+        let work = move || {
             let started = Instant::now();
             let mut times = WritebackTimes::default();
-            let mut result = Ok(());
-            while result.is_ok() && stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout)
-            {
-                let since = Instant::now();
-                result = nudge.give_if_due().map(|given| {
-                    if given {
-                        times.syncing += since.elapsed();
-                    }
-                });
-            }
+            let result = nudge.work_off(&inbox, journal, &mut times);
             times.total = started.elapsed();
             (times, result)
         };
-        let thread = thread::Builder::new().name("unsnap-writeback".to_owned()).spawn(watch).ok();
-        Self { stop: Some(stop), thread }
+        let thread = thread::Builder::new().name("unsnap-writeback".to_owned()).spawn(work).ok();
+        Self { outbox: Some(outbox), thread }
+    }
+
+    /// Where checkpoints are sent to.
+    pub fn outbox(&self) -> Option<Sender<Checkpoint>> {
+        self.outbox.clone()
     }
 
     /// Ends the thread. An error of a nudge is final, like one of the last sync.
@@ -89,7 +88,7 @@ impl Writeback {
     }
 
     fn stop(&mut self) -> Option<(WritebackTimes, Result<(), Error>)> {
-        self.stop = None;
+        self.outbox = None;
         self.thread.take()?.join().ok()
     }
 }
@@ -109,21 +108,54 @@ struct Nudge {
 }
 
 impl Nudge {
+    /// Until nobody can send checkpoints any more.
+    fn work_off(
+        &mut self,
+        inbox: &Receiver<Checkpoint>,
+        mut journal: Option<Journal>,
+        times: &mut WritebackTimes,
+    ) -> Result<(), Error> {
+        loop {
+            let message = inbox.recv_timeout(INTERVAL);
+            let since = Instant::now();
+            match message {
+                Ok(checkpoint) => {
+                    self.sync()?;
+                    // It is a convenience: what cannot be written down cannot be resumed, that is all.
+                    if let Some(open) = &mut journal
+                        && let Err(errno) = open.checkpoint(&checkpoint)
+                    {
+                        tracing::warn!(%errno, "cannot write the journal: no more checkpoints");
+                        journal = None;
+                    }
+                    times.syncing += since.elapsed();
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.give_if_due()? {
+                        times.syncing += since.elapsed();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
     /// Whether enough has come together since the last time; if so, it is written back by now.
     fn give_if_due(&mut self) -> Result<bool, Error> {
         let cached = self.created.cached_bytes.load(Ordering::Relaxed);
         if cached - self.nudged_at < self.bytes_min {
             return Ok(false);
         }
-        self.nudged_at = cached;
-        for (directory, path) in &self.targets {
-            syncfs(directory).map_err(|errno| Error::Staging {
-                step: "sync",
-                path: path.clone(),
-                errno,
-            })?;
-        }
-        Ok(true)
+        self.sync().map(|()| true)
+    }
+
+    /// Waits until everything written so far is on the disk.
+    fn sync(&mut self) -> Result<(), Error> {
+        self.nudged_at = self.created.cached_bytes.load(Ordering::Relaxed);
+        self.targets.iter().try_for_each(|(directory, path)| {
+            let path = || path.clone();
+            syncfs(directory).map_err(|errno| Error::Staging { step: "sync", path: path(), errno })
+        })
     }
 }
 
@@ -150,7 +182,7 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_told_to() {
-        let writeback = Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None);
+        let writeback = Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None, None);
         let times = writeback.finish().unwrap().unwrap();
         assert_eq!(times.syncing, Duration::ZERO);
         assert!(times.total < Duration::from_mins(1));

@@ -93,6 +93,8 @@ impl Setup {
             limits: self.limits.clone(),
             threads: self.threads,
             progress: Arc::clone(&progress),
+            begin: Position::default(),
+            frame_starts: Arc::default(),
         })
         .unwrap();
         Running { decoded, read, segments, progress }

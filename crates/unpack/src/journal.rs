@@ -1,0 +1,381 @@
+//! The journal: what a run has made durable, so that a later one can go on from there.
+//!
+//! A file in the output's staging directory, gone before that gets its final name. It is a sequence
+//! of records, each after a `syncfs` of everything that it speaks of:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 4 | length of the payload, little-endian |
+//! | 8 | XXH3 of the payload, seeded with that of the record before: no record can be left out, changed or put elsewhere |
+//! | … | the payload, JSON: first the [`Run`], then [`Checkpoint`]s |
+//!
+//! A last record that is cut or does not match its hash was being written when the machine stopped,
+//! and is ignored. Anything else that is wrong makes the journal worthless as a whole.
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io::{BufReader, Read, Seek, SeekFrom, Write},
+    os::fd::OwnedFd,
+};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, fdatasync, fstat, openat, unlinkat},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use twox_hash::XxHash3_64;
+use unsnap_decode::Position;
+
+/// Its name in the staging directory. Layouts admit no entry of this name.
+const JOURNAL_NAME: &CStr = c".unsnap-journal";
+
+/// Version of the format. A journal of another version is not read.
+const FORMAT_VERSION: u32 = 1;
+
+const HEADER_BYTES: usize = 12;
+
+/// Longest record. A checkpoint of the default size speaks of some ten thousand files on mainnet,
+/// with a hundred bytes each; of empty files there could be more, which are then not recorded.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// What a run was unpacking, and where to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub format_version: u32,
+    pub archive: ArchiveFile,
+    pub layout: String,
+    /// Device and inode of each staging directory, the output's first.
+    pub staging: Vec<(u64, u64)>,
+}
+
+impl Run {
+    pub fn new(archive: ArchiveFile, layout: &str, staging: Vec<(u64, u64)>) -> Self {
+        Self { format_version: FORMAT_VERSION, archive, layout: layout.to_owned(), staging }
+    }
+}
+
+/// What tells whether a file is still the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArchiveFile {
+    device: u64,
+    inode: u64,
+    pub bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, u64),
+    /// Of the inode, which nobody can set.
+    changed: (i64, u64),
+}
+
+impl ArchiveFile {
+    pub fn of(file: &OwnedFd) -> Result<Self, Errno> {
+        let stat = fstat(file)?;
+        Ok(Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        })
+    }
+}
+
+/// Everything before a member is complete and durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    /// What has come since the checkpoint before, in the archive's order.
+    pub members: Vec<Recorded>,
+    /// Where the member begins in the decoded stream.
+    pub header_offset: u64,
+    /// Members before it.
+    pub entries: u64,
+    /// Where decoding can begin to get there.
+    pub restart: Restart,
+    /// How many bytes of the archive had been read, and their digest. At least those before the
+    /// place where decoding begins.
+    pub read: Option<(u64, String)>,
+}
+
+/// A place where decoding can begin, by default at the archive's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Restart {
+    pub compressed_offset: u64,
+    pub frame: u64,
+    pub raw_offset: u64,
+}
+
+impl From<Position> for Restart {
+    fn from(Position { compressed_offset, frame, raw_offset }: Position) -> Self {
+        Self { compressed_offset, frame, raw_offset }
+    }
+}
+
+impl From<Restart> for Position {
+    fn from(Restart { compressed_offset, frame, raw_offset }: Restart) -> Self {
+        Self { compressed_offset, frame, raw_offset }
+    }
+}
+
+/// A member of the archive that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    /// As stored in the archive.
+    pub path: String,
+    /// Of a file; `None` for a directory.
+    pub bytes: Option<u64>,
+    /// Of its content, if one was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    hash: u64,
+}
+
+/// What a journal said.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub run: Run,
+    /// Everything before the last checkpoint.
+    pub reached: Checkpoint,
+    /// To go on writing it.
+    pub journal: Journal,
+}
+
+impl Journal {
+    /// Begins a journal in a staging directory that has none.
+    pub fn create(directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
+        let mut journal = Self { file: file.into(), hash: 0 };
+        journal.append(run)?;
+        Ok(journal)
+    }
+
+    /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint,
+    /// in words why it is worthless otherwise.
+    pub fn load(directory: &OwnedFd) -> Result<Option<Loaded>, String> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = match openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(format!("cannot open it: {errno}")),
+        };
+        let mut records = Records { input: BufReader::new(&file), hash: 0, end: 0 };
+        let Some(run) = records.next::<Run>()? else { return Ok(None) };
+        if run.format_version != FORMAT_VERSION {
+            return Err(format!("its format has version {}", run.format_version));
+        }
+        let mut reached: Option<Checkpoint> = None;
+        while let Some(next) = records.next::<Checkpoint>()? {
+            let mut members = reached.map(|before| before.members).unwrap_or_default();
+            members.extend(next.members);
+            reached = Some(Checkpoint { members, ..next });
+        }
+        let Records { hash, end, .. } = records;
+        let Some(reached) = reached else { return Ok(None) };
+        // What follows was being written when the run was interrupted.
+        let cut = || -> std::io::Result<()> {
+            file.set_len(end)?;
+            (&file).seek(SeekFrom::Start(end)).map(drop)
+        };
+        cut().map_err(|error| format!("cannot write on: {error}"))?;
+        Ok(Some(Loaded { run, reached, journal: Self { file, hash } }))
+    }
+
+    /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
+        self.append(checkpoint)?;
+        fdatasync(&self.file)
+    }
+
+    fn append(&mut self, record: &impl Serialize) -> Result<(), Errno> {
+        let payload = serde_json::to_vec(record).map_err(|_| Errno::INVAL)?;
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(Errno::FBIG);
+        }
+        let length = u32::try_from(payload.len()).map_err(|_| Errno::FBIG)?;
+        self.hash = XxHash3_64::oneshot_with_seed(self.hash, &payload);
+        let header = [&length.to_le_bytes()[..], &self.hash.to_le_bytes()].concat();
+        let written = self.file.write_all(&[header, payload].concat());
+        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// Removes the journal of a staging directory, if it has one.
+pub(crate) fn remove_journal(directory: &OwnedFd) -> Result<(), Errno> {
+    match unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether an entry of a staging directory is its journal.
+pub(crate) fn is_journal(name: &CStr) -> bool {
+    name == JOURNAL_NAME
+}
+
+struct Records<R> {
+    input: R,
+    hash: u64,
+    /// Where the last good record ends.
+    end: u64,
+}
+
+impl<R: Read> Records<R> {
+    /// The next record; `None` at the end, or where writing was interrupted.
+    fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
+        let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
+        let mut header = [0; HEADER_BYTES];
+        if read_up_to(&mut self.input, &mut header).map_err(unreadable)? < HEADER_BYTES {
+            return Ok(None);
+        }
+        let [l0, l1, l2, l3, hash @ ..] = header;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        if length > RECORD_BYTES_MAX {
+            return Err(format!("a record has {length} bytes, limit is {RECORD_BYTES_MAX}"));
+        }
+        // Grows with what is there, whatever the length says.
+        let mut payload = Vec::new();
+        let input = &mut self.input;
+        input.take(length as u64).read_to_end(&mut payload).map_err(unreadable)?;
+        if payload.len() < length {
+            return Ok(None);
+        }
+        let found = XxHash3_64::oneshot_with_seed(self.hash, &payload);
+        if found != u64::from_le_bytes(hash) {
+            let mut more = [0; 1];
+            return match read_up_to(input, &mut more).map_err(unreadable)? {
+                0 => Ok(None),
+                _ => Err(format!("the record at byte {} does not match its hash", self.end)),
+            };
+        }
+        let record = serde_json::from_slice(&payload);
+        let record = record.map_err(|error| format!("the record at byte {}: {error}", self.end))?;
+        self.hash = found;
+        self.end += (HEADER_BYTES + length) as u64;
+        Ok(Some(record))
+    }
+}
+
+/// Fills the buffer as far as there are bytes.
+fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    fn run() -> Run {
+        let archive = ArchiveFile {
+            device: 1,
+            inode: 2,
+            bytes: 3,
+            modified: (4, 5),
+            changed: (6, 7),
+        };
+        Run::new(archive, "snapshot", vec![(8, 9)])
+    }
+
+    fn checkpoint(entries: u64) -> Checkpoint {
+        let member = |index| Recorded {
+            path: format!("accounts/{index}.0"),
+            bytes: Some(index),
+            digest: None,
+        };
+        let restart = Restart { compressed_offset: 10, frame: 1, raw_offset: 40 };
+        let members = (entries - 2..entries).map(member).collect();
+        Checkpoint { members, header_offset: entries * 512, entries, restart, read: None }
+    }
+
+    fn directory() -> (tempfile::TempDir, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let handle = fs::File::open(directory.path()).unwrap().into();
+        (directory, handle)
+    }
+
+    fn write(handle: &OwnedFd) -> Vec<usize> {
+        let mut journal = Journal::create(handle, &run()).unwrap();
+        let end = |journal: &Journal| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
+        let mut ends = vec![end(&journal)];
+        for entries in [2, 4, 6] {
+            journal.checkpoint(&checkpoint(entries)).unwrap();
+            ends.push(end(&journal));
+        }
+        ends
+    }
+
+    fn file(directory: &Path) -> std::path::PathBuf {
+        directory.join(JOURNAL_NAME.to_str().unwrap())
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_continued() {
+        let (_directory, handle) = directory();
+        assert!(Journal::load(&handle).unwrap().is_none());
+        write(&handle);
+        let mut loaded = Journal::load(&handle).unwrap().unwrap();
+        assert_eq!(loaded.run, run());
+        assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (6, 6));
+        loaded.journal.checkpoint(&checkpoint(8)).unwrap();
+        let loaded = Journal::load(&handle).unwrap().unwrap();
+        assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (8, 8));
+        remove_journal(&handle).unwrap();
+        remove_journal(&handle).unwrap();
+        assert!(Journal::load(&handle).unwrap().is_none());
+    }
+
+    #[test]
+    fn cut_anywhere_it_gives_the_checkpoints_before() {
+        let (directory, handle) = directory();
+        let ends = write(&handle);
+        let whole = fs::read(file(directory.path())).unwrap();
+        for length in 0..whole.len() {
+            fs::write(file(directory.path()), &whole[..length]).unwrap();
+            let reached = Journal::load(&handle).unwrap().map(|loaded| loaded.reached.entries);
+            let complete = ends.iter().filter(|end| **end <= length).count();
+            let expected = [None, None, Some(2), Some(4), Some(6)][complete];
+            assert_eq!(reached, expected, "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn damaged_anywhere_it_never_says_anything_else() {
+        let (directory, handle) = directory();
+        let ends = write(&handle);
+        let whole = fs::read(file(directory.path())).unwrap();
+        for position in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 1 << (position % 8);
+            fs::write(file(directory.path()), &damaged).unwrap();
+            match Journal::load(&handle) {
+                // Taken for a record that was being written, or one that goes on behind the end.
+                Ok(Some(loaded)) => {
+                    let before = ends.iter().filter(|end| **end <= position).count();
+                    assert!(before >= 2, "damage at {position} was not seen");
+                    let entries = [2, 4, 6][before - 2];
+                    assert!(loaded.reached.entries <= entries, "damage at {position}");
+                    let expected: Vec<_> = (0..loaded.reached.entries).map(Some).collect();
+                    let members = loaded.reached.members.iter();
+                    assert_eq!(members.map(|member| member.bytes).collect::<Vec<_>>(), expected);
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+}
