@@ -33,6 +33,7 @@
 mod account;
 mod config;
 mod error;
+mod opening;
 mod pipeline;
 mod progress;
 mod report;

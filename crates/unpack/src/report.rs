@@ -124,14 +124,3 @@ impl ThreadReport {
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
-
-/// Most memory the process has had resident, in bytes; 0 where the kernel does not say.
-pub(crate) fn peak_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok()
-        })
-        .map_or(0, |kib: u64| kib * 1024)
-}

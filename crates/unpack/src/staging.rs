@@ -80,7 +80,7 @@ enum Publication {
 
 impl Staging {
     /// Makes a staging directory for each destination. The first is the output directory.
-    pub fn prepare(paths: &[PathBuf]) -> Result<Self, Error> {
+    pub fn prepare(paths: &[&PathBuf]) -> Result<Self, Error> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
         for path in paths {
             let path = resolve(path)?;
