@@ -46,13 +46,16 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Looks at an open, empty directory by creating a file in it and removing it again.
+    /// Looks at an open directory by creating a file in it and removing it again.
     ///
     /// `path` is what messages call it.
     pub fn open(directory: OwnedFd, path: PathBuf, mode: DirectMode) -> Result<Self, CreateError> {
         let at = |step, errno| CreateError::File { step, path: path.join(PROBE_NAME), errno };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file_mode = Mode::from_raw_mode(FILE_MODE);
+        // An interrupted run may have left its own.
+        let _ = unlinkat(&directory, PROBE_NAME, AtFlags::empty());
+        let _ = unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR);
         let probe = openat(&directory, PROBE_NAME, flags, file_mode)
             .map_err(|errno| at("create", errno))?;
         let stat = fstat(&probe).map_err(|errno| at("look at", errno))?;

@@ -59,6 +59,12 @@ pub trait Engine: Send {
         false
     }
 
+    /// Whether the kernel refuses this engine's ring all but the operations of engines, for good;
+    /// `None` if it has no ring.
+    fn ring_restricted(&self) -> Option<bool> {
+        None
+    }
+
     /// Where the time of its own threads has gone so far; a ring has none.
     fn workers(&self) -> Vec<WorkerTimes> {
         Vec::new()

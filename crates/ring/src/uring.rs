@@ -5,14 +5,18 @@
 //! operation it belongs to, in whatever order completions come. What the kernel refers to (buffers,
 //! paths, descriptors) is owned by the slot until its completion has been read; if the ring breaks
 //! so badly that completions cannot be awaited, the slab is leaked rather than freed.
+//!
+//! Before its first use a ring is restricted (Linux 5.10): whoever got hold of it could submit the
+//! operations that are needed here and nothing else, and register nothing.
 
 use std::{
+    io,
     os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
     sync::Arc,
     time::Duration,
 };
 
-use io_uring::{Builder, IoUring, Probe, cqueue, opcode, squeue, types};
+use io_uring::{Builder, IoUring, Probe, cqueue, opcode, register::Restriction, squeue, types};
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::Errno,
@@ -49,6 +53,7 @@ pub(crate) struct Uring {
     workers: u32,
     arena: Option<ArenaRanges>,
     registered: bool,
+    restricted: bool,
     truncates: bool,
     event: Arc<OwnedFd>,
     /// Where the kernel puts the event counter; boxed, so that it does not move with the engine.
@@ -78,6 +83,12 @@ impl Uring {
         let ring = build_ring((capacity + 1).next_power_of_two(), config.attach)?;
         let mut probe = Probe::new();
         let probed = ring.submitter().register_probe(&mut probe).is_ok();
+        // Linux 6.9; before, truncation is a system call.
+        let truncates = probed && probe.is_supported(opcode::Ftruncate::CODE);
+        let restricted = restrict(&ring, truncates);
+        if let Err(error) = &restricted {
+            tracing::debug!(%error, "the ring stays unrestricted");
+        }
         let event = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|errno| EngineError::Ring { call: "eventfd", source: errno.into() })?;
         let slots = (0..capacity)
@@ -94,8 +105,8 @@ impl Uring {
             workers: u32::try_from(config.workers.clamp(1, 64)).unwrap_or(4),
             arena: config.register.clone(),
             registered: false,
-            // Linux 6.9; before, truncation is a system call.
-            truncates: probed && probe.is_supported(opcode::Ftruncate::CODE),
+            restricted: restricted.is_ok(),
+            truncates,
             event: Arc::new(event),
             event_count: Box::new([0; 8]),
             wake_armed: false,
@@ -108,10 +119,6 @@ impl Uring {
             return Ok(());
         }
         let submitter = self.ring.submitter();
-        submitter
-            .register_enable_rings()
-            .map_err(|source| EngineError::Ring { call: "enable", source })?;
-        self.state = State::Running;
         // Without a cap, operations that block get hundreds of kernel workers. Kernels before
         // 5.15 do not know the call and keep their own limit.
         if let Err(error) = submitter.register_iowq_max_workers(&mut [self.workers, self.workers]) {
@@ -130,6 +137,11 @@ impl Uring {
                 Err(error) => tracing::debug!(%error, "buffers stay unregistered"),
             }
         }
+        // From here on the restrictions hold: nothing more can be registered.
+        submitter
+            .register_enable_rings()
+            .map_err(|source| EngineError::Ring { call: "enable", source })?;
+        self.state = State::Running;
         Ok(())
     }
 
@@ -334,6 +346,10 @@ impl Engine for Uring {
         self.registered
     }
 
+    fn ring_restricted(&self) -> Option<bool> {
+        Some(self.restricted)
+    }
+
     fn ring_fd(&self) -> Option<RawFd> {
         Some(self.ring.as_raw_fd())
     }
@@ -409,6 +425,26 @@ fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefus
     Err(UringRefused { errno: refusal })
 }
 
+/// Has the kernel refuse everything but what [`Uring::issue`] submits, once the ring is enabled: no
+/// other operation, no other flag, no registration (Linux 5.10).
+fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
+    let mut restrictions: Vec<Restriction> = [
+        opcode::OpenAt2::CODE,
+        opcode::Read::CODE,
+        opcode::ReadFixed::CODE,
+        opcode::Write::CODE,
+        opcode::WriteFixed::CODE,
+        opcode::Close::CODE,
+    ]
+    .into_iter()
+    // A kernel that does not know an operation refuses to hear of it.
+    .chain(truncates.then_some(opcode::Ftruncate::CODE))
+    .map(Restriction::sqe_op)
+    .collect();
+    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits()));
+    ring.submitter().register_restrictions(&mut restrictions)
+}
+
 fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {
     *how = types::OpenHow::new()
         .flags(u64::from(open_flags(new).bits()))
@@ -482,6 +518,50 @@ mod tests {
             assert_eq!(done[0].token, round);
             assert_eq!(done[0].result.as_ref().unwrap_err().step, "truncate");
         }
+    }
+
+    /// What the kernel answers to a submission.
+    fn answer(engine: &mut Uring, entry: &squeue::Entry) -> Result<i32, Errno> {
+        engine.push(&entry.clone().user_data(7));
+        engine.enter(1).unwrap();
+        let completion = engine.ring.completion().next().unwrap();
+        assert_eq!(completion.user_data(), 7);
+        let refused = |_| Errno::from_raw_os_error(-completion.result());
+        u32::try_from(completion.result()).map(|_| completion.result()).map_err(refused)
+    }
+
+    #[test]
+    fn a_ring_does_what_the_engine_asks_of_it_and_nothing_else() {
+        let Some(mut engine) = engine(2) else { return };
+        if !engine.restricted {
+            return println!("skipped: this kernel knows no restrictions of rings");
+        }
+        engine.start().unwrap();
+        let here = types::Fd(libc::AT_FDCWD);
+        let path = c"/proc/self/exe".as_ptr();
+        let mut statx = [0_u8; 256];
+        let others = [
+            ("nop", opcode::Nop::new().build()),
+            ("openat", opcode::OpenAt::new(here, path).flags(libc::O_RDONLY).build()),
+            ("socket", opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build()),
+            ("unlinkat", opcode::UnlinkAt::new(here, c"/absent/absent".as_ptr()).build()),
+            ("renameat", opcode::RenameAt::new(here, path, here, path).build()),
+            ("statx", opcode::Statx::new(here, path, statx.as_mut_ptr().cast()).build()),
+        ];
+        for (name, entry) in others {
+            assert_eq!(answer(&mut engine, &entry), Err(Errno::ACCESS), "{name}");
+        }
+        let file = File::open("/proc/self/exe").unwrap();
+        let mut buffer = [0; 4];
+        let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer.as_mut_ptr(), 4).build();
+        let linked = read.clone().flags(squeue::Flags::IO_DRAIN);
+        assert_eq!(answer(&mut engine, &linked), Err(Errno::ACCESS), "a flag");
+        assert_eq!(answer(&mut engine, &read), Ok(4));
+        assert_eq!(&buffer, b"\x7fELF");
+
+        let registered = engine.ring.submitter().register_files(&[file.as_raw_fd()]);
+        let refused = registered.map_err(|error| Errno::from_io_error(&error));
+        assert_eq!(refused, Err(Some(Errno::ACCESS)), "registering");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rustix::fs::Advice;
 use unsnap_arena::Arena;
 use unsnap_ring::{DirectMode, EngineKind, probe_uring};
-use unsnap_source::{SequentialFileReader, Source, SourceError};
+use unsnap_source::{ArchiveFile, SequentialFileReader, Source, SourceError};
 use unsnap_testkit::random::Random;
 
 const MIB: usize = 1 << 20;
@@ -79,9 +79,8 @@ fn bench(criterion: &mut Criterion) {
             let open = || {
                 SequentialFileReader::builder(pool.clone())
                     .engine(engine.clone())
-                    .direct(direct)
                     .register(arena.ranges())
-                    .open(&path)
+                    .build(ArchiveFile::open(&path, direct)?)
             };
             if let Err(SourceError::DirectRefused { reason, .. }) = open() {
                 eprintln!("skipped: {reason}");

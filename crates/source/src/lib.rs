@@ -9,6 +9,9 @@
 //! | [`SequentialFileReader`] | regular files | several aligned reads in flight, direct I/O if wanted |
 //! | [`StreamReader`] | standard input, pipes | one blocking read after the other |
 //!
+//! Opening comes first and apart: an [`ArchiveFile`] holds every descriptor that a reader made from
+//! it needs, so that a process may give up the right to open files before it looks at a byte.
+//!
 //! What is left to others: what the bytes mean, and when enough has been read.
 
 use std::time::Duration;
@@ -19,12 +22,14 @@ use unsnap_ring::WorkerTimes;
 mod digest;
 mod digesting;
 mod error;
+mod file;
 mod reader;
 mod stream;
 
 pub use digest::{Digest, DigestKind, Hasher, NotADigest};
 pub use digesting::Digesting;
 pub use error::SourceError;
+pub use file::ArchiveFile;
 pub use reader::{ReaderBuilder, SequentialFileReader};
 pub use stream::{StreamReader, read_head};
 

@@ -4,22 +4,19 @@ use std::{
     collections::VecDeque,
     io::{self, BufRead, Read},
     os::fd::OwnedFd,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{Advice, FileType, Mode, OFlags},
-    io::Errno,
-};
+use rustix::{fs::Advice, io::Errno};
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
-    Completion, DirectIo, DirectMode, DirectSupport, Engine, EngineConfig, EngineKind, Operation,
-    Outcome, ReadAt, direct_support, is_cached, queue_depth,
+    Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, Operation, Outcome, ReadAt,
+    is_cached,
 };
 
-use crate::{Source, SourceError, SourceTraits, Span};
+use crate::{ArchiveFile, Source, SourceError, SourceTraits, Span, file::refused};
 
 /// Bytes a read asks for. Measured by the prototype (shared WRITE-PATH, 2 cores, virtual NVMe,
 /// November 2026): 1 MiB is as fast as anything larger, 256 KiB is slower.
@@ -37,7 +34,6 @@ const READ_WORKERS: usize = 4;
 pub struct ReaderBuilder {
     pool: Pool,
     engine: EngineKind,
-    direct: DirectMode,
     chunk_bytes: Option<usize>,
     depth: Option<usize>,
     limit: u64,
@@ -49,13 +45,6 @@ impl ReaderBuilder {
     #[must_use]
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = engine;
-        self
-    }
-
-    /// Whether to bypass the page cache. Default: auto, which reads from there what is there.
-    #[must_use]
-    pub fn direct(mut self, direct: DirectMode) -> Self {
-        self.direct = direct;
         self
     }
 
@@ -89,17 +78,27 @@ impl ReaderBuilder {
         self
     }
 
-    /// Opens a regular file. Nothing is read before the first span is asked for.
-    pub fn open(self, path: &Path) -> Result<SequentialFileReader, SourceError> {
+    /// Makes the reader and its engine. Nothing is opened any more, and nothing is read before the
+    /// first span is asked for.
+    pub fn build(self, mut file: ArchiveFile) -> Result<SequentialFileReader, SourceError> {
         let pool_bytes = self.pool.bytes();
         let chunk_bytes = self.chunk_bytes.unwrap_or_else(|| default_chunk_bytes(pool_bytes));
         let fits = (PAGE_BYTES..=pool_bytes).contains(&chunk_bytes);
         if !fits || !chunk_bytes.is_multiple_of(PAGE_BYTES) {
             return Err(SourceError::Alignment { chunk_bytes, pool_bytes });
         }
-        let opened = open_file(path, self.direct, chunk_bytes)?;
-        let depth = self.depth.unwrap_or_else(|| queue_depth(opened.device));
-        let depth = depth.min(pool_bytes / chunk_bytes).max(1);
+        let direct = usable_direct(&mut file, chunk_bytes)?;
+        let ArchiveFile { path, buffered, mode, fallback, size, depth, .. } = file;
+        // Only advice: of a file that is read directly nothing is worth reading ahead.
+        let advice = if direct.is_some() { Advice::Random } else { Advice::Sequential };
+        let _ = rustix::fs::fadvise(&buffered, 0, None, advice);
+        let (file, direct, cached) = match direct {
+            Some((file, direct)) => {
+                (file, Some(direct), (mode == DirectMode::Auto).then_some(buffered))
+            }
+            None => (buffered, None, None),
+        };
+        let depth = self.depth.unwrap_or(depth).min(pool_bytes / chunk_bytes).max(1);
         let engine = EngineConfig {
             kind: self.engine,
             capacity: depth,
@@ -108,15 +107,15 @@ impl ReaderBuilder {
             attach: None,
         };
         Ok(SequentialFileReader {
-            path: path.to_owned(),
-            file: Arc::new(opened.file),
-            direct: opened.direct,
-            cached: opened.cached.map(Arc::new),
+            path,
+            file: Arc::new(file),
+            direct,
+            cached: cached.map(Arc::new),
             cached_bytes: 0,
-            fallbacks: opened.fallbacks,
-            size: opened.size,
+            fallbacks: fallback.into_iter().collect(),
+            size,
             limit: self.limit,
-            end: opened.size.min(self.limit),
+            end: size.min(self.limit),
             engine: engine.open()?,
             pool: self.pool,
             chunk_bytes,
@@ -188,7 +187,6 @@ impl SequentialFileReader {
         ReaderBuilder {
             pool,
             engine: EngineKind::Threads,
-            direct: DirectMode::Auto,
             chunk_bytes: None,
             depth: None,
             limit: u64::MAX,
@@ -367,81 +365,20 @@ pub(crate) fn default_chunk_bytes(pool_bytes: usize) -> usize {
     (share - share % PAGE_BYTES).clamp(PAGE_BYTES, CHUNK_BYTES)
 }
 
-struct Opened {
-    file: OwnedFd,
-    size: u64,
-    device: u64,
-    direct: Option<DirectIo>,
-    cached: Option<OwnedFd>,
-    fallbacks: Vec<String>,
-}
-
-fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened, SourceError> {
-    let open_error = |errno| SourceError::Open { path: path.to_owned(), errno };
-    let file = open_noatime(path, OFlags::RDONLY).map_err(open_error)?;
-    let stat = rustix::fs::fstat(&file).map_err(open_error)?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {}
-        FileType::Directory => return Err(open_error(Errno::ISDIR)),
-        _ => return Err(open_error(Errno::INVAL)),
-    }
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    let device = stat.st_dev;
-    let mut fallbacks = Vec::new();
-    if mode != DirectMode::Off {
-        match open_direct(path, &file, chunk_bytes) {
-            Ok((direct_file, direct)) => {
-                // No read-ahead beyond what is there: the rest is read directly.
-                let cached = (mode == DirectMode::Auto).then_some(file).inspect(|file| {
-                    let _ = rustix::fs::fadvise(file, 0, None, Advice::Random);
-                });
-                let (file, direct) = (direct_file, Some(direct));
-                return Ok(Opened { file, size, device, direct, cached, fallbacks });
-            }
-            Err(reason) if mode == DirectMode::On => {
-                return Err(SourceError::DirectRefused { path: path.to_owned(), reason });
-            }
-            Err(reason) => fallbacks.push(format!("buffered reads: {reason}")),
-        }
-    }
-    // Only advice: a kernel that ignores it reads ahead less.
-    let _ = rustix::fs::fadvise(&file, 0, None, Advice::Sequential);
-    Ok(Opened { file, size, device, direct: None, cached: None, fallbacks })
-}
-
-/// The file opened again for direct I/O, or the reason why it cannot be.
-fn open_direct(
-    path: &Path,
-    buffered: &OwnedFd,
+/// How a file is read by chunks of this size: directly if it is open for that and the chunks are
+/// aligned as it asks.
+fn usable_direct(
+    file: &mut ArchiveFile,
     chunk_bytes: usize,
-) -> Result<(OwnedFd, DirectIo), String> {
-    let direct = match direct_support(buffered) {
-        DirectSupport::Yes(direct) => direct,
-        DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
-        // The alignment that every file system with direct I/O takes.
-        DirectSupport::Unknown => DirectIo { offset_align: PAGE_BYTES, memory_align: PAGE_BYTES },
-    };
-    if direct.memory_align > PAGE_BYTES || !chunk_bytes.is_multiple_of(direct.offset_align) {
-        return Err(format!(
-            "the file system asks for an alignment of {} bytes in memory and {} in the file",
-            direct.memory_align, direct.offset_align
-        ));
+) -> Result<Option<(OwnedFd, DirectIo)>, SourceError> {
+    let Some((descriptor, direct)) = file.direct.take() else { return Ok(None) };
+    if direct.memory_align <= PAGE_BYTES && chunk_bytes.is_multiple_of(direct.offset_align) {
+        return Ok(Some((descriptor, direct)));
     }
-    let refused = |errno: Errno| format!("the file system refuses it ({errno})");
-    let file = open_noatime(path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
-    let reopened = rustix::fs::fstat(&file).map_err(refused)?;
-    let opened = rustix::fs::fstat(buffered).map_err(refused)?;
-    if (reopened.st_dev, reopened.st_ino) != (opened.st_dev, opened.st_ino) {
-        return Err("the file was replaced while it was opened".to_owned());
-    }
-    Ok((file, direct))
-}
-
-/// Without updating the access time, which only the file's owner may ask for.
-fn open_noatime(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
-        result => result,
-    }
+    let reason = format!(
+        "the file system asks for an alignment of {} bytes in memory and {} in the file",
+        direct.memory_align, direct.offset_align
+    );
+    file.fallback = Some(refused(&file.path, file.mode, reason)?);
+    Ok(None)
 }

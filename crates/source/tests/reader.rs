@@ -14,7 +14,7 @@ use std::{
 use rustix::io::Errno;
 use unsnap_arena::{Arena, ArenaRanges, Pool};
 use unsnap_ring::{DirectMode, EngineKind, FaultPlan, is_cached, probe_uring};
-use unsnap_source::{SequentialFileReader, Source, SourceError};
+use unsnap_source::{ArchiveFile, SequentialFileReader, Source, SourceError};
 use unsnap_testkit::{
     random::Random,
     scratch::{Ext4, ScratchFs, Tmpfs},
@@ -113,14 +113,14 @@ impl Reading {
         path: &Path,
         (pool, ranges): &(Pool, ArenaRanges),
     ) -> Result<SequentialFileReader, SourceError> {
+        let file = ArchiveFile::open(path, self.direct)?;
         SequentialFileReader::builder(pool.clone())
             .engine(self.engine.clone())
-            .direct(self.direct)
             .chunk_bytes(self.chunk_bytes)
             .depth(self.depth)
             .limit(self.limit)
             .register(ranges.clone())
-            .open(path)
+            .build(file)
     }
 }
 
@@ -329,12 +329,33 @@ fn what_is_no_file_is_not_opened() {
 }
 
 #[test]
+fn nothing_is_opened_after_the_opening() {
+    let scratch = Scratch::new();
+    let bytes = random_bytes(100_000);
+    for &direct in direct_modes() {
+        let path = scratch.file(&bytes);
+        let file = ArchiveFile::open(&path, direct).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another file under its name").unwrap();
+        assert_eq!(file.size(), 100_000);
+        assert!(file.read_head(1000).unwrap() == bytes[..1000]);
+        assert!(file.read_head(200_000).unwrap() == bytes, "no more than there is");
+        let (pool, _) = pool(16 * PAGE);
+        let mut reader = SequentialFileReader::builder(pool).build(file).unwrap();
+        let (read, result) = drain(&mut reader);
+        result.unwrap();
+        assert!(read == bytes, "{direct:?}");
+    }
+}
+
+#[test]
 fn a_chunk_size_that_fits_nothing_is_an_error() {
     let scratch = Scratch::new();
     let path = scratch.file(&random_bytes(10_000));
     let open = |pool_bytes: usize, chunk_bytes: usize| {
         let (pool, _) = pool(pool_bytes);
-        SequentialFileReader::builder(pool).chunk_bytes(chunk_bytes).open(&path)
+        let file = ArchiveFile::open(&path, DirectMode::Auto).unwrap();
+        SequentialFileReader::builder(pool).chunk_bytes(chunk_bytes).build(file)
     };
     for chunk_bytes in [0, 1, 4095, 4097, 5000, 20 * PAGE, usize::MAX] {
         match open(16 * PAGE, chunk_bytes) {
@@ -347,7 +368,8 @@ fn a_chunk_size_that_fits_nothing_is_an_error() {
     }
     assert!(open(16 * PAGE, 16 * PAGE).is_ok());
     let (empty, _) = pool(0);
-    let error = SequentialFileReader::builder(empty).open(&path).err().unwrap();
+    let file = ArchiveFile::open(&path, DirectMode::Auto).unwrap();
+    let error = SequentialFileReader::builder(empty).build(file).err().unwrap();
     assert!(matches!(error, SourceError::Alignment { .. }), "{error}");
 }
 
@@ -360,7 +382,8 @@ fn a_small_pool_gets_small_chunks_by_itself() {
         [(PAGE, PAGE), (8 * PAGE, PAGE), (17 * PAGE, 2 * PAGE), (8 * MIB, MIB), (20 * MIB, MIB)]
     {
         let (pool, _) = pool(pool_bytes);
-        let mut reader = SequentialFileReader::builder(pool).open(&path).unwrap();
+        let file = ArchiveFile::open(&path, DirectMode::Auto).unwrap();
+        let mut reader = SequentialFileReader::builder(pool).build(file).unwrap();
         assert_eq!(reader.next_span().unwrap().unwrap().bytes.len(), span_bytes, "{pool_bytes}");
         let mut rest = Vec::new();
         reader.read_to_end(&mut rest).unwrap();

@@ -5,11 +5,7 @@ use unsnap_layout::{ArchiveName, Summary};
 use unsnap_ring::EngineKind;
 
 use crate::{
-    Config, LayoutKind, Report,
-    report::{millis, peak_rss_bytes},
-    resources::Memory,
-    times::Times,
-    walk::Met,
+    Config, LayoutKind, Report, report::millis, resources::Memory, times::Times, walk::Met,
 };
 
 /// Everything that was learnt in a run that succeeded.
@@ -26,6 +22,7 @@ pub(crate) struct Account<'a> {
     pub created: Created,
     pub times: Times,
     pub fallbacks: Vec<String>,
+    pub peak_rss_bytes: u64,
 }
 
 /// What the creators did.
@@ -97,7 +94,7 @@ impl Account<'_> {
             fallbacks: self.fallbacks,
             limited_by: times.limited_by(),
             threads: times.threads(),
-            peak_rss_bytes: peak_rss_bytes(),
+            peak_rss_bytes: self.peak_rss_bytes,
         }
     }
 }

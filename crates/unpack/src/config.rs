@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 pub use unsnap_decode::Tuning as DecodeTuning;
 pub use unsnap_ring::{DirectMode, FaultPlan};
+pub use unsnap_source::{Digest, DigestKind};
 
 /// Where the archive comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +98,19 @@ pub struct Config {
     pub hugetlb: bool,
     /// Do everything but create files.
     pub dry_run: bool,
+    /// Go on from where an interrupted run of the same archive to the same destinations stood, and
+    /// leave what can be resumed if this one is interrupted too. Without it, what an interrupted
+    /// run has left is removed, and so is what this one has done when it fails.
+    pub resume: bool,
+    /// Bytes of files between two checkpoints, which is what an interrupted run may have to do
+    /// again; `None` for 16 GiB.
+    pub checkpoint_bytes: Option<u64>,
+    /// How the archive is digested, if at all. The digest is in the report.
+    pub digest: Option<DigestKind>,
+    /// What the digest of the archive must be; anything else is a bad archive.
+    pub expect_digest: Option<Digest>,
+    /// A file that takes name, size and digest of every file, a line of JSON each.
+    pub manifest: Option<PathBuf>,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -117,6 +131,11 @@ impl Config {
             memory_budget: None,
             hugetlb: false,
             dry_run: false,
+            resume: false,
+            checkpoint_bytes: None,
+            digest: Some(DigestKind::Xxh3),
+            expect_digest: None,
+            manifest: None,
             limits: Limits::default(),
             tuning: Tuning::default(),
         }

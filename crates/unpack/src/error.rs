@@ -7,7 +7,7 @@ use unsnap_create::CreateError;
 use unsnap_decode::{DecodeError, Position};
 use unsnap_layout::LayoutError;
 use unsnap_ring::UringRefused;
-use unsnap_source::SourceError;
+use unsnap_source::{Digest, SourceError};
 use unsnap_tarstream::TarError;
 
 /// Whose fault it is; decides the exit code.
@@ -25,7 +25,8 @@ pub enum Family {
     Cancelled,
 }
 
-/// Unpacking failed. Whatever the error, the destinations are as they were.
+/// Unpacking failed. Whatever the error, the destinations are as they were; what is staged beside
+/// them is kept only if it can be [resumed](crate::Config::resume).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -88,6 +89,25 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// The archive has another digest than it must have.
+    #[error("{archive}: the digest is {found}, expected {expected}")]
+    Digest {
+        /// The archive.
+        archive: String,
+        /// What was found.
+        found: Digest,
+        /// What was asked for.
+        expected: Digest,
+    },
+    /// What is to be resumed was not unpacked from this archive.
+    #[error(
+        "what is left of an interrupted run to {} is of another archive, or the archive has changed",
+        path.display()
+    )]
+    OtherArchive {
+        /// The destination.
+        path: PathBuf,
+    },
     /// Another process is unpacking to the same place.
     #[error("another process is unpacking to {}", path.display())]
     Locked {
@@ -132,9 +152,13 @@ impl Error {
     /// Whose fault it is.
     pub fn family(&self) -> Family {
         match self {
-            Self::Decode { .. } | Self::Tar { .. } | Self::Layout { .. } => Family::BadArchive,
+            Self::Decode { .. } | Self::Tar { .. } | Self::Layout { .. } | Self::Digest { .. } => {
+                Family::BadArchive
+            }
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
-            Self::NotClean { .. } | Self::Locked { .. } => Family::NotClean,
+            Self::NotClean { .. } | Self::Locked { .. } | Self::OtherArchive { .. } => {
+                Family::NotClean
+            }
             Self::Cancelled => Family::Cancelled,
             _ => Family::Environment,
         }
@@ -179,6 +203,8 @@ impl Error {
                 _ => return None,
             },
             Self::NotClean { .. } => "give a directory that does not exist yet, or an empty one",
+            Self::Digest { .. } => "this is not the archive that the digest is of: fetch it again",
+            Self::OtherArchive { .. } => "without --resume it is removed, and unpacking begins anew",
             Self::Locked { .. } => "wait for it, or give another directory",
             Self::Uring(_) => "use --io-engine auto or threads, which give the same bytes",
             Self::Create(CreateError::DirectRefused { .. })

@@ -20,7 +20,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, fdatasync, fstat, openat, unlinkat},
+    fs::{AtFlags, Mode, OFlags, Stat, fdatasync, openat, unlinkat},
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -68,15 +68,14 @@ pub(crate) struct ArchiveFile {
 }
 
 impl ArchiveFile {
-    pub fn of(file: &OwnedFd) -> Result<Self, Errno> {
-        let stat = fstat(file)?;
-        Ok(Self {
+    pub fn new(stat: &Stat) -> Self {
+        Self {
             device: stat.st_dev,
             inode: stat.st_ino,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             modified: (stat.st_mtime, stat.st_mtime_nsec),
             changed: (stat.st_ctime, stat.st_ctime_nsec),
-        })
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod config;
 mod error;
 mod journal;
 mod manifest;
+mod opening;
 mod pipeline;
 mod progress;
 mod report;
@@ -49,11 +50,12 @@ mod writeback;
 use std::ops::ControlFlow;
 
 pub use config::{
-    Archive, Config, DecodeTuning, DirectMode, FaultPlan, IoEngine, LayoutKind, Limits, Tuning,
+    Archive, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan, IoEngine, LayoutKind,
+    Limits, Tuning,
 };
 pub use error::{Error, Family};
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{Report, ThreadReport};
+pub use report::{Report, Resumed, ThreadReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.

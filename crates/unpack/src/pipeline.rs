@@ -2,7 +2,6 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    thread,
     time::Instant,
 };
 
@@ -16,15 +15,12 @@ use unsnap_tarstream::Walker;
 use crate::{
     Archive, CancelToken, Config, Error, IoEngine, LayoutKind, Phase, Progress, Report,
     account::{Account, Created},
+    opening::{Opened, Target},
     resources::{Input, Memory},
-    staging::Staging,
     times::Times,
     walk::{Files, Walk, bad_tar},
     writeback::Writeback,
 };
-
-/// Threads beyond which decoding has never been seen to gain, for a default. A guess.
-const DECODE_THREADS_MAX: usize = 16;
 
 /// Unpacks one archive. Read top to bottom, this is the whole of unsnap.
 pub(crate) fn run(
@@ -35,22 +31,21 @@ pub(crate) fn run(
     let started = Instant::now();
     progress.enter(Phase::Preparing);
     let name = config.archive.display_name();
+
+    // Open: the archive, and where its files will go. Dropped on any error, `target` takes
+    // everything back. After this nothing outside of what is being built is opened any more.
+    let Opened { mut target, archive, threads, status } = Opened::open(config, !config.dry_run)?;
+
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
-    // Where the files will go. Dropped on any error, it takes everything back.
-    let mut staging =
-        if config.dry_run { None } else { Some(Staging::prepare(&destination_paths(config))?) };
-    let sync_targets = staging.as_ref().map(Staging::file_systems).transpose()?;
-
     // Memory, all of it, divided by what the archive begins with.
     let since = Instant::now();
-    let input = Input::open(&config.archive, cancel)?;
+    let input = Input::begin(archive, &config.archive, cancel)?;
     let opened_in = since.elapsed();
     if config.direct_io == DirectMode::On && matches!(input, Input::Stream { .. }) {
         fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
     }
-    let threads = decode_threads(config);
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
@@ -58,15 +53,13 @@ pub(crate) fn run(
     let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
 
     // Create: the creators of each device, the assembler that feeds them, and early write-back.
-    let files = match &staging {
-        Some(staging) => start_creating(config, staging, &memory, &engine, progress),
-        None => Ok(None),
+    let (files, writeback) = match &mut target {
+        Some(target) => {
+            let files = start_creating(config, target, &memory, &engine, progress).map(Some);
+            (files, Some(start_writeback(config, target, progress)))
+        }
+        None => (Ok(None), None),
     };
-
-    let writeback = sync_targets.map(|targets| {
-        let created = Arc::clone(&progress.shared.created);
-        Writeback::start(targets, created, config.tuning.writeback_bytes)
-    });
 
     // Walk: on this thread, members and payloads go from segments to creators.
     progress.enter(Phase::Unpacking);
@@ -109,7 +102,7 @@ pub(crate) fn run(
     times.created_at = started.elapsed();
 
     // Commit: everything durable, then the final names, then those durable.
-    if let Some(staging) = &mut staging {
+    if let Some(Target { staging, .. }) = &mut target {
         progress.enter(Phase::Syncing);
         if let Some(writeback) = writeback {
             times.writeback = writeback.finish()?;
@@ -147,6 +140,7 @@ pub(crate) fn run(
         created,
         times,
         fallbacks,
+        peak_rss_bytes: status.peak_rss_bytes(),
     };
     Ok(account.report())
 }
@@ -159,9 +153,9 @@ pub(crate) fn list(
     mut visit: impl FnMut(&unsnap_tarstream::Member<'_>) -> std::ops::ControlFlow<()>,
 ) -> Result<(), Error> {
     let name = config.archive.display_name();
+    let Opened { archive, threads, .. } = Opened::open(config, false)?;
     let (engine, _) = choose_engine(&config.io_engine)?;
-    let input = Input::open(&config.archive, cancel)?;
-    let threads = decode_threads(config);
+    let input = Input::begin(archive, &config.archive, cancel)?;
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
     let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
@@ -219,15 +213,6 @@ fn engine_for_cached(wanted: &IoEngine) -> Option<EngineKind> {
     }
 }
 
-fn destination_paths(config: &Config) -> Vec<std::path::PathBuf> {
-    std::iter::once(&config.output).chain(&config.accounts).cloned().collect()
-}
-
-fn decode_threads(config: &Config) -> usize {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    config.decode_threads.unwrap_or(cores.min(DECODE_THREADS_MAX)).clamp(1, 256)
-}
-
 fn start_decoding(
     config: &Config,
     input: Input,
@@ -237,14 +222,13 @@ fn start_decoding(
     progress: &Progress,
 ) -> Result<Decoded, Error> {
     let name = config.archive.display_name();
-    let source: Box<dyn Source> = match (input, &config.archive) {
-        (Input::Stream { file, head }, _) => {
+    let source: Box<dyn Source> = match input {
+        Input::Stream { file, head } => {
             Box::new(StreamReader::new(file, name.as_str(), memory.read.clone()).with_head(head))
         }
-        (Input::Seekable { .. }, Archive::File(path)) => {
-            let mut reader = SequentialFileReader::builder(memory.read.clone())
-                .engine(engine.clone())
-                .direct(config.direct_io);
+        Input::File { file, .. } => {
+            let mut reader =
+                SequentialFileReader::builder(memory.read.clone()).engine(engine.clone());
             if let Some(ranges) = memory.to_register() {
                 reader = reader.register(ranges);
             }
@@ -254,9 +238,8 @@ fn start_decoding(
             if let Some(depth) = config.tuning.depth {
                 reader = reader.depth(depth);
             }
-            Box::new(reader.open(path).map_err(Error::Source)?)
+            Box::new(reader.build(file).map_err(Error::Source)?)
         }
-        (Input::Seekable { .. }, Archive::Stdin) => unreachable!("standard input is a stream"),
     };
     progress.shared.bytes_total.store(source.len().unwrap_or(0), Ordering::Relaxed);
     unsnap_decode::start(unsnap_decode::Job {
@@ -272,16 +255,12 @@ fn start_decoding(
 
 fn start_creating(
     config: &Config,
-    staging: &Staging,
+    target: &mut Target,
     memory: &Memory,
     engine: &EngineKind,
     progress: &Progress,
-) -> Result<Option<Files>, Error> {
-    let destinations = staging
-        .directories()?
-        .into_iter()
-        .map(|(directory, path)| Destination::open(directory, path, config.direct_io))
-        .collect::<Result<Vec<_>, _>>()?;
+) -> Result<Files, Error> {
+    let destinations = std::mem::take(&mut target.destinations);
     let pool = PoolConfig {
         engine: engine.clone(),
         cached_engine: engine_for_cached(&config.io_engine),
@@ -291,7 +270,12 @@ fn start_creating(
     };
     let creators = CreatorPool::start(&destinations, &pool, Arc::clone(&progress.shared.created))?;
     let assembler = Assembler::new(destinations, creators, config.tuning.direct_bytes_min);
-    Ok(Some(Files { assembler, accounts_bytes: vec![0; config.accounts.len()] }))
+    Ok(Files { assembler, accounts_bytes: vec![0; config.accounts.len()] })
+}
+
+fn start_writeback(config: &Config, target: &mut Target, progress: &Progress) -> Writeback {
+    let created = Arc::clone(&progress.shared.created);
+    Writeback::start(std::mem::take(&mut target.sync), created, config.tuning.writeback_bytes)
 }
 
 fn finish_creating(files: Files, times: &mut Times) -> Result<Created, Error> {

@@ -64,10 +64,26 @@ pub struct Report {
     pub fallbacks: Vec<String>,
     /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync".
     pub limited_by: &'static str,
+    /// Digest of the whole archive, such as "xxh3:…"; `None` if nobody asked for it, or if not all
+    /// of the archive was read, because a run was resumed.
+    pub digest: Option<String>,
+    /// What an interrupted run had done already; its files are among those above.
+    pub resumed: Option<Resumed>,
     /// Where each thread's time went, in the order of the data's flow.
     pub threads: Vec<ThreadReport>,
     /// Most memory the process had resident so far.
     pub peak_rss_bytes: u64,
+}
+
+/// What was there from an interrupted run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Resumed {
+    /// Files that were complete.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Where in the archive reading began.
+    pub from_byte: u64,
 }
 
 /// Where a thread's time went. What it was busy and what it waited for add up to its total.
@@ -123,15 +139,4 @@ impl ThreadReport {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Most memory the process has had resident, in bytes; 0 where the kernel does not say.
-pub(crate) fn peak_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status
-        .lines()
-        .find_map(|line| {
-            line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok()
-        })
-        .map_or(0, |kib: u64| kib * 1024)
 }

@@ -1,75 +1,53 @@
 //! What a run needs before it can start: the archive's beginning, and memory.
 
-use std::{
-    fs::File,
-    io::Read,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::FileTypeExt,
-    },
-    path::Path,
-};
+use std::os::fd::OwnedFd;
 
 use unsnap_arena::{Arena, ArenaRanges, Pool};
 use unsnap_decode::MemoryPlan;
-use unsnap_source::{SourceError, read_head};
+use unsnap_source::{ArchiveFile, SourceError, read_head};
 
-use crate::{Archive, CancelToken, Config, Error};
+use crate::{Archive, CancelToken, Config, Error, opening::OpenArchive};
 
 /// Bytes of the archive's beginning that decide how memory is divided; of a stream fewer, which
 /// a slow sender delivers at once.
 const HEAD_BYTES: usize = 64 << 10;
 const STREAM_HEAD_BYTES: usize = 512;
 
-/// The archive, opened far enough to know its beginning and its size.
+/// The archive and its beginning.
 pub(crate) enum Input {
-    Seekable { head: Vec<u8>, bytes: u64 },
+    File { file: ArchiveFile, head: Vec<u8> },
     Stream { file: OwnedFd, head: Vec<u8> },
 }
 
 impl Input {
-    pub fn open(archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
-        let path = match archive {
-            Archive::Stdin => {
-                let file = std::io::stdin().as_fd().try_clone_to_owned();
-                let file = file.map_err(|error| open_error(Path::new("standard input"), &error))?;
-                return Self::stream(file, archive, cancel);
+    /// Reads the beginning; of a stream this waits for it.
+    pub fn begin(
+        opened: OpenArchive,
+        archive: &Archive,
+        cancel: &CancelToken,
+    ) -> Result<Self, Error> {
+        match opened {
+            OpenArchive::File(file) => {
+                let head = file.read_head(HEAD_BYTES).map_err(Error::Source)?;
+                Ok(Self::File { file, head })
             }
-            Archive::File(path) => path,
-        };
-        let file = File::open(path).map_err(|error| open_error(path, &error))?;
-        let metadata = file.metadata().map_err(|error| open_error(path, &error))?;
-        let kind = metadata.file_type();
-        if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
-            return Self::stream(file.into(), archive, cancel);
+            OpenArchive::Stream(file) => {
+                let name = archive.display_name();
+                let head = read_head(&file, name, STREAM_HEAD_BYTES, || cancel.is_cancelled());
+                let head = head.map_err(|error| match error {
+                    SourceError::Cancelled => Error::Cancelled,
+                    error => Error::Source(error),
+                })?;
+                Ok(Self::Stream { file, head })
+            }
         }
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        file.take(HEAD_BYTES as u64)
-            .read_to_end(&mut head)
-            .map_err(|error| open_error(path, &error))?;
-        Ok(Self::Seekable { head, bytes: metadata.len() })
-    }
-
-    fn stream(file: OwnedFd, archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
-        let name = archive.display_name();
-        let head = read_head(&file, name, STREAM_HEAD_BYTES, || cancel.is_cancelled());
-        let head = head.map_err(|error| match error {
-            SourceError::Cancelled => Error::Cancelled,
-            error => Error::Source(error),
-        })?;
-        Ok(Self::Stream { file, head })
     }
 
     fn head(&self) -> &[u8] {
         match self {
-            Self::Seekable { head, .. } | Self::Stream { head, .. } => head,
+            Self::File { head, .. } | Self::Stream { head, .. } => head,
         }
     }
-}
-
-fn open_error(path: &Path, error: &std::io::Error) -> Error {
-    let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
-    Error::Source(SourceError::Open { path: path.to_owned(), errno })
 }
 
 /// Archives up to this size are unpacked before their memory is faulted in and pinned as a whole
@@ -105,7 +83,7 @@ impl Memory {
             config.tuning.decode,
         );
         let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
-        let small = matches!(input, Input::Seekable { bytes, .. } if *bytes <= SMALL_ARCHIVE_BYTES);
+        let small = matches!(input, Input::File { file, .. } if file.size() <= SMALL_ARCHIVE_BYTES);
         let on_demand = small || config.dry_run;
         let builder = Arena::builder().bytes(plan.total_bytes()).hugetlb(config.hugetlb);
         let mut arena = builder.populate(!on_demand).build().map_err(memory)?;

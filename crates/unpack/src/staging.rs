@@ -91,7 +91,7 @@ enum Publication {
 impl Staging {
     /// Makes a staging directory for each destination. The first is the output directory. What an
     /// interrupted run has left in them is removed, unless `resume` is set.
-    pub fn prepare(paths: &[PathBuf], resume: bool) -> Result<Self, Error> {
+    pub fn prepare(paths: &[&PathBuf], resume: bool) -> Result<Self, Error> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
         for path in paths {
             let path = resolve(path)?;

@@ -36,17 +36,17 @@ pub(crate) struct Walk<'a> {
 
 impl Walk<'_> {
     /// Hands payloads to `files`, or to nobody in a dry run.
-    pub fn run(mut self, mut files: Option<&mut Files>) -> Result<(Summary, Met), Error> {
+    pub fn run(mut self, mut files: Option<&mut Assembler>) -> Result<(Summary, Met), Error> {
         let mut version = VersionFile::default();
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
             let len = segment.len() as u64;
             let view = match &mut files {
-                Some(files) => segment.prepend(files.assembler.take_carry()),
+                Some(files) => segment.prepend(files.take_carry()),
                 None => segment.prepend(&[]),
             };
             self.segment(&view, at, &mut files, &mut version)?;
             if let Some(files) = &mut files {
-                files.assembler.end_segment(&view)?;
+                files.end_segment(&view)?;
             }
             let shared = &self.progress.shared;
             shared.bytes_decoded.fetch_add(len, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Walk<'_> {
         &mut self,
         view: &SegmentView,
         at: Position,
-        files: &mut Option<&mut Files>,
+        files: &mut Option<&mut Assembler>,
         version: &mut VersionFile,
     ) -> Result<(), Error> {
         let archive = self.archive;
@@ -95,7 +95,7 @@ impl Walk<'_> {
                         (&mut self.checkpoints, files.as_deref_mut())
                         && checkpoints.is_due()
                     {
-                        files.assembler.settle()?;
+                        files.settle()?;
                         checkpoints.take(member.header_offset, self.met.entries);
                     }
                     self.met.entries += 1;
@@ -108,7 +108,7 @@ impl Walk<'_> {
                         Placement::Directory { path } => {
                             self.met.directories += 1;
                             if let Some(files) = files {
-                                files.assembler.directory(0, path)?;
+                                files.directory(0, path)?;
                             }
                         }
                         Placement::File { role, path } => {
@@ -121,7 +121,7 @@ impl Walk<'_> {
                                 let (destination, path) =
                                     self.spread.place(&placement, member.size);
                                 let new = NewMember { destination, path, size: member.size };
-                                files.assembler.begin(new, view)?;
+                                files.begin(new, view)?;
                             }
                             if member.size == 0 {
                                 self.file_ended()?;
@@ -135,7 +135,7 @@ impl Walk<'_> {
                         manifest.content(&bytes[range.clone()]);
                     }
                     if let Some(files) = files {
-                        files.assembler.payload(view, range, last)?;
+                        files.payload(view, range, last)?;
                     }
                     if last {
                         self.file_ended()?;
@@ -162,11 +162,6 @@ pub(crate) fn bad_tar(archive: &str, source: TarError, at: Position) -> Error {
 
 fn bad_layout(archive: &str, source: LayoutError, at: Option<Position>) -> Error {
     Error::Layout { archive: archive.to_owned(), source: Box::new(source), at }
-}
-
-/// Where files go.
-pub(crate) struct Files {
-    pub assembler: Assembler,
 }
 
 /// How storages are spread over the accounts directories.

@@ -7,23 +7,25 @@
 //! work to where the creators wait for locks anyway. It is a nudge: durability comes from the final
 //! sync. But a sync that has failed is final, whoever asked for it, since the kernel may report an
 //! error only once; so the first error of a nudge fails the run like one of the final sync.
+//!
+//! The same thread makes checkpoints durable and then writes them into the journal.
 
 use std::{
     os::fd::OwnedFd,
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::Ordering,
-        mpsc::{RecvTimeoutError, Sender, channel},
-    },
+    sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use rustix::fs::syncfs;
 use unsnap_create::CreateProgress;
 
-use crate::Error;
+use crate::{
+    Error,
+    journal::{Checkpoint, Journal},
+};
 
 /// Bytes in the page cache that are worth a nudge. Measured (200,000 files of 8 KiB, BENCHMARKS.md):
 /// 64 and 256 MiB are equally fast.

@@ -1,0 +1,144 @@
+//! Opening comes first: every name that a run ever looks up, outside of what it builds itself, is
+//! looked up here. What follows works on descriptors, and so can be confined to them.
+
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{FileExt, FileTypeExt},
+    },
+    path::Path,
+    thread,
+};
+
+use unsnap_create::Destination;
+use unsnap_source::{ArchiveFile, SourceError};
+
+use crate::{Archive, Config, Error, staging::Staging, writeback::SyncTarget};
+
+/// Threads beyond which decoding has never been seen to gain, for a default. A guess.
+const DECODE_THREADS_MAX: usize = 16;
+
+/// All that a run works on, opened. Not a byte of the archive has been read.
+pub(crate) struct Opened {
+    /// Where the files will go: nowhere, if nothing is to be written.
+    pub target: Option<Target>,
+    pub archive: OpenArchive,
+    /// Threads that decode. Asked for here, since the answer is in files (of control groups).
+    pub threads: usize,
+    pub status: ProcessStatus,
+}
+
+/// Where files will go.
+pub(crate) struct Target {
+    /// Dropped before it was published, it takes everything back.
+    pub staging: Staging,
+    pub destinations: Vec<Destination>,
+    pub sync: Vec<SyncTarget>,
+}
+
+/// The archive.
+pub(crate) enum OpenArchive {
+    /// A regular file, with its size.
+    File(ArchiveFile),
+    /// What can only be read in order: standard input, a pipe.
+    Stream(OwnedFd),
+}
+
+impl Opened {
+    /// `writes`: whether files are to be created; without, the destinations are not looked at.
+    pub fn open(config: &Config, writes: bool) -> Result<Self, Error> {
+        let target = if writes { Some(Target::open(config)?) } else { None };
+        Ok(Self {
+            target,
+            archive: OpenArchive::open(config)?,
+            threads: decode_threads(config),
+            status: ProcessStatus::open(),
+        })
+    }
+}
+
+impl Target {
+    fn open(config: &Config) -> Result<Self, Error> {
+        let paths: Vec<_> = std::iter::once(&config.output).chain(&config.accounts).collect();
+        let staging = Staging::prepare(&paths)?;
+        let destinations = staging
+            .directories()?
+            .into_iter()
+            .map(|(directory, path)| Destination::open(directory, path, config.direct_io))
+            .collect::<Result<_, _>>()?;
+        let sync = staging.file_systems()?;
+        Ok(Self { staging, destinations, sync })
+    }
+}
+
+impl OpenArchive {
+    fn open(config: &Config) -> Result<Self, Error> {
+        let path = match &config.archive {
+            Archive::Stdin => {
+                let file = std::io::stdin().as_fd().try_clone_to_owned();
+                return file
+                    .map(Self::Stream)
+                    .map_err(|error| open_error(Path::new("standard input"), &error));
+            }
+            Archive::File(path) => path,
+        };
+        let kind = path.metadata().map_err(|error| open_error(path, &error))?.file_type();
+        if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
+            let file = File::open(path).map_err(|error| open_error(path, &error))?;
+            return Ok(Self::Stream(file.into()));
+        }
+        ArchiveFile::open(path, config.direct_io).map(Self::File).map_err(Error::Source)
+    }
+}
+
+fn open_error(path: &Path, error: &std::io::Error) -> Error {
+    let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
+    Error::Source(SourceError::Open { path: path.to_owned(), errno })
+}
+
+fn decode_threads(config: &Config) -> usize {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    config.decode_threads.unwrap_or(cores.min(DECODE_THREADS_MAX)).clamp(1, 256)
+}
+
+/// What the kernel tells about this process, to be asked again later.
+pub(crate) struct ProcessStatus(Option<File>);
+
+impl ProcessStatus {
+    /// More than the kernel tells.
+    const BYTES_MAX: usize = 16 << 10;
+
+    fn open() -> Self {
+        Self(File::open("/proc/self/status").ok())
+    }
+
+    /// Most memory the process has had resident, in bytes; 0 where the kernel does not say.
+    pub fn peak_rss_bytes(&self) -> u64 {
+        let mut text = vec![0; Self::BYTES_MAX];
+        let file = self.0.as_ref();
+        let filled = file.and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        String::from_utf8_lossy(&text[..filled])
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse().ok()
+            })
+            .map_or(0, |kib: u64| kib * 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_can_be_asked_for_again() {
+        let status = ProcessStatus::open();
+        let before = status.peak_rss_bytes();
+        assert!(before > 0);
+        let memory = vec![1_u8; 64 << 20];
+        assert!(std::hint::black_box(&memory).iter().all(|byte| *byte == 1));
+        assert!(status.peak_rss_bytes() >= before + (32 << 20), "{before}");
+        assert_eq!(ProcessStatus(None).peak_rss_bytes(), 0);
+    }
+}
