@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use unsnap_unpack::Digest;
 
 /// Unpacks and examines a validator's snapshot archives
 ///
@@ -43,7 +44,14 @@ Examples:
     curl --fail --silent <URL> | ledger-tool unpack - --output /mnt/ledger/unpacked
 
   Only check that an archive is whole:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run";
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
+
+  Go on after an interruption:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked --resume
+
+  Only take exactly this archive, and list what was in it:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
+      --expect-digest blake3:<HEX> --manifest files.jsonl";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -73,6 +81,31 @@ pub struct UnpackArgs {
     /// Do everything but create files: a full structural check
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Go on where an interrupted run stood, and stay resumable
+    ///
+    /// What an interrupted run has made durable is checked and used, if the archive is still the
+    /// same; otherwise unpacking begins anew. If this run is interrupted as well, it leaves what it
+    /// has done beside the destination, for the next one with --resume. A run that was killed, or
+    /// whose machine went down, can be resumed whether or not it had this flag.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub resume: bool,
+
+    /// Bytes of files after which progress is made durable, for --resume [default: 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub checkpoint_every: Option<u64>,
+
+    /// Digest of the whole archive for the report, computed while it is read
+    #[arg(long, value_enum, value_name = "KIND", default_value = "xxh3")]
+    pub digest: DigestArg,
+
+    /// What the digest of the archive must be, such as blake3:<HEX>; otherwise nothing is published
+    #[arg(long, value_name = "DIGEST")]
+    pub expect_digest: Option<Digest>,
+
+    /// File that takes name, size and digest of every file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
 
     /// How to print the report on standard output
     #[arg(long, value_enum, default_value = "text")]
@@ -166,6 +199,16 @@ pub enum Layout {
     Snapshot,
     /// Files and directories under any safe relative path
     Any,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DigestArg {
+    /// 128 bits, finds damage; as xxhsum -H2 prints it
+    Xxh3,
+    /// 256 bits, cannot be forged; as b3sum prints it
+    Blake3,
+    /// None
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

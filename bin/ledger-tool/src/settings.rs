@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use unsnap_unpack::{Archive, Config, DirectMode, IoEngine, LayoutKind, Limits};
+use unsnap_unpack::{Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits};
 
-use crate::cli::{DirectIo, Engine, IoArgs, Layout, UnpackArgs};
+use crate::cli::{DigestArg, DirectIo, Engine, IoArgs, Layout, UnpackArgs};
 
 /// The request makes no sense. Exit code 2.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
     };
     let mut config = Config::new(archive, PathBuf::new());
     config.dry_run = true;
+    config.digest = None;
     config.direct_io = match io.use_direct_io {
         DirectIo::Auto => DirectMode::Auto,
         DirectIo::On => DirectMode::On,
@@ -52,6 +53,15 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     config.dry_run = args.dry_run;
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
+    config.resume = args.resume;
+    config.checkpoint_bytes = args.checkpoint_every;
+    config.digest = match args.digest {
+        DigestArg::Xxh3 => Some(DigestKind::Xxh3),
+        DigestArg::Blake3 => Some(DigestKind::Blake3),
+        DigestArg::None => None,
+    };
+    config.expect_digest = args.expect_digest;
+    config.manifest.clone_from(&args.manifest);
     config.layout = match args.layout {
         Layout::Snapshot => LayoutKind::Snapshot,
         Layout::Any => LayoutKind::Any,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Report, Unpacker};
+use unsnap_unpack::{Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs},
@@ -72,6 +72,17 @@ fn summary(report: &Report) -> String {
         report.huge_pages,
         yes(report.registered_buffers),
     );
+    if let Some(Resumed { files, bytes, from_byte }) = report.resumed {
+        let _ = writeln!(
+            text,
+            "  resumed: {} files, {} were there; reading began at byte {from_byte}",
+            HumanCount(files),
+            BinaryBytes(bytes)
+        );
+    }
+    if let Some(digest) = &report.digest {
+        let _ = writeln!(text, "  digest of the archive: {digest}");
+    }
     for fallback in &report.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
     }

@@ -291,9 +291,10 @@ impl CreatorPool {
         let since = Instant::now();
         while self.shared.progress.files.load(Ordering::Acquire) < self.files_queued {
             if self.shared.failed.load(Ordering::Acquire)
-                || self.members.iter().any(|member| {
-                    member.thread.as_ref().is_none_or(JoinHandle::is_finished)
-                })
+                || self
+                    .members
+                    .iter()
+                    .any(|member| member.thread.as_ref().is_none_or(JoinHandle::is_finished))
             {
                 return Err(self.error());
             }

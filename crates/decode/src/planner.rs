@@ -14,7 +14,8 @@ use unsnap_arena::{Pool, Slice};
 use unsnap_source::Source;
 
 use crate::{
-    DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position, ThreadTimes,
+    DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position,
+    ThreadTimes,
     cursor::Cursor,
     error::hex,
     format::HEAD_BYTES,

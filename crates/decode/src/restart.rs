@@ -9,10 +9,10 @@ use crate::Position;
 
 /// Decoded bytes between two starts that are remembered. Less would spare a resumed run little: so
 /// much is decoded in milliseconds.
-const SPACING_BYTES: u64 = 4 << 20;
+const SPACING_BYTES: u64 = 256 << 10;
 
 /// Starts that are remembered at most; when there are more, every other one is forgotten.
-const STARTS_MAX: usize = 8192;
+const STARTS_MAX: usize = 1 << 16;
 
 /// Starts of zstd frames, noted as they are passed. A frame needs nothing of those before it, so
 /// decoding can begin at any of them. Empty for archives of other formats.

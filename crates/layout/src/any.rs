@@ -150,6 +150,10 @@ enum Clash {
     FileAndDirectory,
 }
 
+/// What names at the top of the destination must not begin with: the names of what is there only
+/// while it is unpacked.
+const RESERVED: &str = ".unsnap-";
+
 /// The path to create, or `None` for the destination itself.
 fn safe_path<'m>(
     listed: &'m [u8],
@@ -182,6 +186,9 @@ fn safe_path<'m>(
         Some(stripped) => stripped,
         None => path,
     };
+    if path.starts_with(RESERVED) {
+        return Err(PathProblem::Reserved);
+    }
     for component in path.split('/') {
         let (found, limit) = (component.len(), limits.component_bytes_max);
         match component {

@@ -270,6 +270,9 @@ pub enum PathProblem {
     /// A file with a slash behind its name.
     #[error("it ends in a slash but is no directory")]
     TrailingSlash,
+    /// A name that unsnap keeps its own files under while it unpacks.
+    #[error("names that begin with .unsnap- are reserved")]
+    Reserved,
     /// Longer than a path can be.
     #[error("it has {found} bytes, limit is {limit}")]
     TooLong {

@@ -56,7 +56,9 @@ impl fmt::Display for Digest {
         write!(formatter, "{}:", self.kind().name())?;
         match self {
             Self::Xxh3(value) => write!(formatter, "{value:032x}"),
-            Self::Blake3(bytes) => bytes.iter().try_for_each(|byte| write!(formatter, "{byte:02x}")),
+            Self::Blake3(bytes) => {
+                bytes.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+            }
         }
     }
 }
@@ -71,9 +73,8 @@ impl FromStr for Digest {
 
     fn from_str(text: &str) -> Result<Self, NotADigest> {
         let (kind, digits) = text.split_once(':').ok_or(NotADigest)?;
-        let hexadecimal = |len| {
-            digits.len() == len && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-        };
+        let hexadecimal =
+            |len| digits.len() == len && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         match kind {
             "xxh3" if hexadecimal(32) => {
                 u128::from_str_radix(digits, 16).map(Self::Xxh3).map_err(|_| NotADigest)

@@ -36,6 +36,7 @@ pub struct ReaderBuilder {
     engine: EngineKind,
     chunk_bytes: Option<usize>,
     depth: Option<usize>,
+    start: u64,
     limit: u64,
     register: Option<ArenaRanges>,
 }
@@ -61,6 +62,13 @@ impl ReaderBuilder {
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = Some(depth.max(1));
+        self
+    }
+
+    /// Begin at this byte of the file. Default: its first.
+    #[must_use]
+    pub fn start(mut self, start: u64) -> Self {
+        self.start = start;
         self
     }
 
@@ -116,12 +124,14 @@ impl ReaderBuilder {
             size,
             limit: self.limit,
             end: size.min(self.limit),
+            base: self.start - self.start % PAGE_BYTES as u64,
+            start: self.start,
             engine: engine.open()?,
             pool: self.pool,
             chunk_bytes,
             depth,
-            submitted: 0,
-            handed_out: 0,
+            submitted: self.start - self.start % PAGE_BYTES as u64,
+            handed_out: self.start,
             window: VecDeque::with_capacity(depth),
             first_token: 0,
             done: Vec::with_capacity(depth),
@@ -152,6 +162,10 @@ pub struct SequentialFileReader {
     size: u64,
     limit: u64,
     end: u64,
+    /// Where the first chunk begins, aligned.
+    base: u64,
+    /// Where the first span begins, within the first chunk.
+    start: u64,
     engine: Box<dyn Engine>,
     pool: Pool,
     chunk_bytes: usize,
@@ -189,6 +203,7 @@ impl SequentialFileReader {
             engine: EngineKind::Threads,
             chunk_bytes: None,
             depth: None,
+            start: 0,
             limit: u64::MAX,
             register: None,
         }
@@ -243,7 +258,8 @@ impl SequentialFileReader {
 
     fn take_completions(&mut self) {
         for Completion { token, result } in self.done.drain(..) {
-            let wanted = (self.end - token * self.chunk_bytes as u64).min(self.chunk_bytes as u64);
+            let wanted = self.end - self.base - token * self.chunk_bytes as u64;
+            let wanted = wanted.min(self.chunk_bytes as u64);
             let chunk = match result {
                 Ok(Outcome::Read { filled, .. }) if (filled as u64) < wanted => {
                     Chunk::Short(filled)
@@ -298,10 +314,14 @@ impl SequentialFileReader {
 impl Source for SequentialFileReader {
     fn next_span(&mut self) -> Result<Option<Span>, SourceError> {
         self.read_ahead()?;
-        let Some(bytes) = self.next_chunk()? else {
+        let Some(mut bytes) = self.next_chunk()? else {
             self.check_end()?;
             return Ok(None);
         };
+        if self.first_token == 0 {
+            let skip = usize::try_from(self.start - self.base).unwrap_or(usize::MAX);
+            bytes = bytes.slice(skip.min(bytes.len())..);
+        }
         self.window.pop_front();
         self.first_token += 1;
         let offset = self.handed_out;

@@ -5,7 +5,7 @@ use unsnap_layout::{ArchiveName, Summary};
 use unsnap_ring::EngineKind;
 
 use crate::{
-    Config, LayoutKind, Report, report::millis, resources::Memory, times::Times, walk::Met,
+    Config, LayoutKind, Report, Resumed, report::millis, resources::Memory, times::Times, walk::Met,
 };
 
 /// Everything that was learnt in a run that succeeded.
@@ -20,6 +20,7 @@ pub(crate) struct Account<'a> {
     pub met: Met,
     pub decoded: DecodeSummary,
     pub created: Created,
+    pub resumed: Option<Resumed>,
     pub times: Times,
     pub fallbacks: Vec<String>,
     pub peak_rss_bytes: u64,
@@ -92,6 +93,8 @@ impl Account<'_> {
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
             memory_bytes: memory.arena.bytes() as u64,
             fallbacks: self.fallbacks,
+            digest: decoded.source.digest.map(|digest| digest.to_string()),
+            resumed: self.resumed,
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: self.peak_rss_bytes,

@@ -35,6 +35,16 @@ pub enum LayoutKind {
     Any,
 }
 
+impl LayoutKind {
+    /// Its name in options and journals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Any => "any",
+        }
+    }
+}
+
 /// How files are read and written.
 #[derive(Clone, Debug, Default)]
 pub enum IoEngine {

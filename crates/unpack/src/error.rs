@@ -204,7 +204,9 @@ impl Error {
             },
             Self::NotClean { .. } => "give a directory that does not exist yet, or an empty one",
             Self::Digest { .. } => "this is not the archive that the digest is of: fetch it again",
-            Self::OtherArchive { .. } => "without --resume it is removed, and unpacking begins anew",
+            Self::OtherArchive { .. } => {
+                "without --resume it is removed, and unpacking begins anew"
+            }
             Self::Locked { .. } => "wait for it, or give another directory",
             Self::Uring(_) => "use --io-engine auto or threads, which give the same bytes",
             Self::Create(CreateError::DirectRefused { .. })

@@ -281,13 +281,8 @@ mod tests {
     use super::*;
 
     fn run() -> Run {
-        let archive = ArchiveFile {
-            device: 1,
-            inode: 2,
-            bytes: 3,
-            modified: (4, 5),
-            changed: (6, 7),
-        };
+        let archive =
+            ArchiveFile { device: 1, inode: 2, bytes: 3, modified: (4, 5), changed: (6, 7) };
         Run::new(archive, "snapshot", vec![(8, 9)])
     }
 
@@ -310,7 +305,8 @@ mod tests {
 
     fn write(handle: &OwnedFd) -> Vec<usize> {
         let mut journal = Journal::create(handle, &run()).unwrap();
-        let end = |journal: &Journal| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
+        let end =
+            |journal: &Journal| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
         let mut ends = vec![end(&journal)];
         for entries in [2, 4, 6] {
             journal.checkpoint(&checkpoint(entries)).unwrap();

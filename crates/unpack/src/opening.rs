@@ -12,9 +12,9 @@ use std::{
 };
 
 use unsnap_create::Destination;
-use unsnap_source::{ArchiveFile, SourceError};
+use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
-use crate::{Archive, Config, Error, staging::Staging, writeback::SyncTarget};
+use crate::{Archive, Config, Error, manifest::Manifest, staging::Staging, writeback::SyncTarget};
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
 const DECODE_THREADS_MAX: usize = 16;
@@ -26,6 +26,8 @@ pub(crate) struct Opened {
     pub archive: OpenArchive,
     /// Threads that decode. Asked for here, since the answer is in files (of control groups).
     pub threads: usize,
+    /// What will list the files, if that is wanted.
+    pub manifest: Option<Manifest>,
     pub status: ProcessStatus,
 }
 
@@ -33,6 +35,8 @@ pub(crate) struct Opened {
 pub(crate) struct Target {
     /// Dropped before it was published, it takes everything back.
     pub staging: Staging,
+    /// The staging directories.
+    pub directories: Vec<OwnedFd>,
     pub destinations: Vec<Destination>,
     pub sync: Vec<SyncTarget>,
 }
@@ -49,9 +53,13 @@ impl Opened {
     /// `writes`: whether files are to be created; without, the destinations are not looked at.
     pub fn open(config: &Config, writes: bool) -> Result<Self, Error> {
         let target = if writes { Some(Target::open(config)?) } else { None };
+        let archive = OpenArchive::open(config)?;
+        let kind = digest_kind(config).unwrap_or(DigestKind::Xxh3);
+        let manifest = config.manifest.as_ref().map(|path| Manifest::create(path, kind));
         Ok(Self {
             target,
-            archive: OpenArchive::open(config)?,
+            archive,
+            manifest: manifest.transpose()?,
             threads: decode_threads(config),
             status: ProcessStatus::open(),
         })
@@ -61,14 +69,16 @@ impl Opened {
 impl Target {
     fn open(config: &Config) -> Result<Self, Error> {
         let paths: Vec<_> = std::iter::once(&config.output).chain(&config.accounts).collect();
-        let staging = Staging::prepare(&paths)?;
+        let staging = Staging::prepare(&paths, config.resume)?;
+        let directories = staging.directories()?.into_iter().map(|(directory, _)| directory);
+        let directories = directories.collect();
         let destinations = staging
             .directories()?
             .into_iter()
             .map(|(directory, path)| Destination::open(directory, path, config.direct_io))
             .collect::<Result<_, _>>()?;
         let sync = staging.file_systems()?;
-        Ok(Self { staging, destinations, sync })
+        Ok(Self { staging, directories, destinations, sync })
     }
 }
 
@@ -95,6 +105,11 @@ impl OpenArchive {
 fn open_error(path: &Path, error: &std::io::Error) -> Error {
     let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
     Error::Source(SourceError::Open { path: path.to_owned(), errno })
+}
+
+/// How the archive is digested: as the expected digest was.
+pub(crate) fn digest_kind(config: &Config) -> Option<DigestKind> {
+    config.expect_digest.map(|digest| digest.kind()).or(config.digest)
 }
 
 fn decode_threads(config: &Config) -> usize {

@@ -6,19 +6,22 @@ use std::{
 };
 
 use unsnap_create::{Assembler, CreateError, CreatorPool, Destination, PoolConfig};
-use unsnap_decode::Decoded;
+use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position};
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
 use unsnap_ring::{DirectMode, EngineKind, probe_uring};
-use unsnap_source::{SequentialFileReader, Source, StreamReader};
+use unsnap_source::{DigestKind, Digesting, SequentialFileReader, Source, StreamReader};
 use unsnap_tarstream::Walker;
 
 use crate::{
-    Archive, CancelToken, Config, Error, IoEngine, LayoutKind, Phase, Progress, Report,
+    Archive, CancelToken, Config, Error, Family, IoEngine, LayoutKind, Phase, Progress, Report,
     account::{Account, Created},
-    opening::{Opened, Target},
+    checkpoints::{CHECKPOINT_BYTES, Checkpoints, ReadMark},
+    journal::Journal,
+    opening::{Opened, Target, digest_kind},
     resources::{Input, Memory},
+    resume::Beginning,
     times::Times,
-    walk::{Files, Walk, bad_tar},
+    walk::{Walk, bad_tar},
     writeback::Writeback,
 };
 
@@ -34,10 +37,17 @@ pub(crate) fn run(
 
     // Open: the archive, and where its files will go. Dropped on any error, `target` takes
     // everything back. After this nothing outside of what is being built is opened any more.
-    let Opened { mut target, archive, threads, status } = Opened::open(config, !config.dry_run)?;
+    let Opened { mut target, archive, mut manifest, threads, status } =
+        Opened::open(config, !config.dry_run)?;
 
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
+
+    // Where to begin: with --resume, behind what an interrupted run has made durable.
+    let beginning = Beginning::find(config, target.as_mut(), &archive, manifest.as_mut())?;
+    fallbacks.extend(beginning.fallback.clone());
+    let resumed = beginning.resumed;
+    progress.begin(beginning.met.files, resumed.map_or(0, |resumed| resumed.bytes));
 
     // Memory, all of it, divided by what the archive begins with.
     let since = Instant::now();
@@ -50,16 +60,32 @@ pub(crate) fn run(
     let _rouse = cancel.rouse_by(memory.closer());
 
     // Source and decode: compressed spans become segments, on threads of their own.
-    let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
+    let passed = Passed::default();
+    let mut decoded = start_decoding(
+        config,
+        input,
+        &memory,
+        &engine,
+        threads,
+        beginning.decode,
+        &passed,
+        progress,
+    )?;
 
-    // Create: the creators of each device, the assembler that feeds them, and early write-back.
+    // Create: the creators of each device, the assembler that feeds them, and early write-back with
+    // its checkpoints.
+    let Beginning { decode, header_offset, layout, spread, met, journal, .. } = beginning;
     let (files, writeback) = match &mut target {
         Some(target) => {
             let files = start_creating(config, target, &memory, &engine, progress).map(Some);
-            (files, Some(start_writeback(config, target, progress)))
+            (files, Some(start_writeback(config, target, journal, progress)))
         }
         None => (Ok(None), None),
     };
+    let checkpoints = writeback.as_ref().and_then(Writeback::outbox).map(|outbox| {
+        let every = config.checkpoint_bytes.unwrap_or(CHECKPOINT_BYTES);
+        Checkpoints::new(every, Arc::clone(&passed.frame_starts), passed.read.clone(), outbox)
+    });
 
     // Walk: on this thread, members and payloads go from segments to creators.
     progress.enter(Phase::Unpacking);
@@ -68,8 +94,13 @@ pub(crate) fn run(
         let walk = Walk {
             archive: &name,
             decoded: &mut decoded,
-            walker: Walker::new(config.limits.tar),
-            layout: layout(config),
+            walker: Walker::resume(config.limits.tar, header_offset, met.entries),
+            layout,
+            spread,
+            met,
+            skip: header_offset - decode.raw_offset,
+            checkpoints,
+            manifest: manifest.as_mut(),
             progress,
             cancel,
         };
@@ -90,22 +121,35 @@ pub(crate) fn run(
     times.walk_waited_for_input = decoded.waited();
     times.decode = decoded.join();
     times.source.clone_from(&decode_summary.source.workers);
-    if walked.is_err() || cancel.is_cancelled() {
+    let written_back = writeback.and_then(Writeback::finish);
+    let interrupted = cancel.is_cancelled();
+    if walked.is_err() || interrupted {
         progress.enter(Phase::CleaningUp);
     }
-    if cancel.is_cancelled() {
+    if let (Some(Target { staging, .. }), true) = (&mut target, config.resume) {
+        // Of a bad archive there is nothing to resume.
+        let bad = walked.as_ref().is_err_and(|error| error.family() == Family::BadArchive);
+        let recorded = written_back.as_ref().is_some_and(|written| written.recorded);
+        staging.keep((resumed.is_some() || recorded) && (interrupted || !bad));
+    }
+    if interrupted {
         // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that
         // looks like a cut archive.
         return Err(Error::Cancelled);
     }
     let (summary, met, created) = walked?;
     times.created_at = started.elapsed();
+    check_digest(config, &decode_summary)?;
+    if let Some(manifest) = manifest {
+        manifest.finish()?;
+    }
 
     // Commit: everything durable, then the final names, then those durable.
     if let Some(Target { staging, .. }) = &mut target {
         progress.enter(Phase::Syncing);
-        if let Some(writeback) = writeback {
-            times.writeback = writeback.finish()?;
+        if let Some(written) = written_back {
+            times.writeback = Some(written.times);
+            written.result?;
         }
         staging.sync()?;
         if cancel.is_cancelled() {
@@ -138,6 +182,7 @@ pub(crate) fn run(
         met,
         decoded: decode_summary,
         created,
+        resumed,
         times,
         fallbacks,
         peak_rss_bytes: status.peak_rss_bytes(),
@@ -158,10 +203,12 @@ pub(crate) fn list(
     let input = Input::begin(archive, &config.archive, cancel)?;
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
-    let mut decoded = start_decoding(config, input, &memory, &engine, threads, progress)?;
+    let (begin, passed) = (Position::default(), Passed::default());
+    let mut decoded =
+        start_decoding(config, input, &memory, &engine, threads, begin, &passed, progress)?;
     let mut walker = Walker::new(config.limits.tar);
     let mut walk = || -> Result<(), Error> {
-        let mut at = unsnap_decode::Position::default();
+        let mut at = Position::default();
         while let Some(piece) = decoded.next().map_err(|error| Error::from_decode(&name, error))? {
             at = piece.at;
             let bytes = piece.segment.bytes();
@@ -213,15 +260,36 @@ fn engine_for_cached(wanted: &IoEngine) -> Option<EngineKind> {
     }
 }
 
+/// What is noted of the archive as it passes by, for checkpoints.
+#[derive(Default)]
+struct Passed {
+    frame_starts: Arc<FrameStarts>,
+    read: ReadMark,
+}
+
+#[allow(clippy::too_many_arguments)] // the pipeline's pieces, each used once
 fn start_decoding(
     config: &Config,
     input: Input,
     memory: &Memory,
     engine: &EngineKind,
     threads: usize,
+    begin: Position,
+    passed: &Passed,
     progress: &Progress,
 ) -> Result<Decoded, Error> {
     let name = config.archive.display_name();
+    let mut hasher = digest_kind(config).map(DigestKind::hasher);
+    if let (Input::File { file, .. }, Some(known)) = (&input, &mut hasher)
+        && begin.compressed_offset > 0
+    {
+        if config.expect_digest.is_some() {
+            // What is not decoded again must still be digested.
+            file.digest_prefix(known, begin.compressed_offset).map_err(Error::Source)?;
+        } else {
+            hasher = None;
+        }
+    }
     let source: Box<dyn Source> = match input {
         Input::Stream { file, head } => {
             Box::new(StreamReader::new(file, name.as_str(), memory.read.clone()).with_head(head))
@@ -229,6 +297,7 @@ fn start_decoding(
         Input::File { file, .. } => {
             let mut reader =
                 SequentialFileReader::builder(memory.read.clone()).engine(engine.clone());
+            reader = reader.start(begin.compressed_offset);
             if let Some(ranges) = memory.to_register() {
                 reader = reader.register(ranges);
             }
@@ -242,6 +311,13 @@ fn start_decoding(
         }
     };
     progress.shared.bytes_total.store(source.len().unwrap_or(0), Ordering::Relaxed);
+    let source: Box<dyn Source> = match hasher {
+        Some(hasher) => {
+            let read = passed.read.clone();
+            Box::new(Digesting::new(source, hasher, move |bytes, digest| read.set(bytes, digest)))
+        }
+        None => source,
+    };
     unsnap_decode::start(unsnap_decode::Job {
         source,
         segments: memory.segments.clone(),
@@ -249,6 +325,8 @@ fn start_decoding(
         limits: config.limits.decode.clone(),
         threads,
         progress: Arc::clone(&progress.shared.bytes_read),
+        begin,
+        frame_starts: Arc::clone(&passed.frame_starts),
     })
     .map_err(|error| Error::from_decode(&name, error))
 }
@@ -259,7 +337,7 @@ fn start_creating(
     memory: &Memory,
     engine: &EngineKind,
     progress: &Progress,
-) -> Result<Files, Error> {
+) -> Result<Assembler, Error> {
     let destinations = std::mem::take(&mut target.destinations);
     let pool = PoolConfig {
         engine: engine.clone(),
@@ -269,17 +347,36 @@ fn start_creating(
         workers: config.tuning.workers,
     };
     let creators = CreatorPool::start(&destinations, &pool, Arc::clone(&progress.shared.created))?;
-    let assembler = Assembler::new(destinations, creators, config.tuning.direct_bytes_min);
-    Ok(Files { assembler, accounts_bytes: vec![0; config.accounts.len()] })
+    Ok(Assembler::new(destinations, creators, config.tuning.direct_bytes_min))
 }
 
-fn start_writeback(config: &Config, target: &mut Target, progress: &Progress) -> Writeback {
+fn start_writeback(
+    config: &Config,
+    target: &mut Target,
+    journal: Option<Journal>,
+    progress: &Progress,
+) -> Writeback {
     let created = Arc::clone(&progress.shared.created);
-    Writeback::start(std::mem::take(&mut target.sync), created, config.tuning.writeback_bytes)
+    let targets = std::mem::take(&mut target.sync);
+    Writeback::start(targets, created, config.tuning.writeback_bytes, journal)
 }
 
-fn finish_creating(files: Files, times: &mut Times) -> Result<Created, Error> {
-    let (destinations, creators) = files.assembler.finish();
+/// The archive must be the one that was expected.
+fn check_digest(config: &Config, decoded: &DecodeSummary) -> Result<(), Error> {
+    match (config.expect_digest, decoded.source.digest) {
+        (Some(expected), Some(found)) if found != expected => {
+            Err(Error::Digest { archive: config.archive.display_name(), found, expected })
+        }
+        (Some(expected), None) => Err(Error::Request {
+            reason: format!("the archive was not digested, {expected} was expected (a bug)"),
+            hint: None,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn finish_creating(files: Assembler, times: &mut Times) -> Result<Created, Error> {
+    let (destinations, creators) = files.finish();
     let (waited, since) = (creators.waited(), Instant::now());
     times.create = creators.finish()?;
     times.walk_waited_for_output = waited + since.elapsed();
@@ -293,7 +390,7 @@ fn finish_creating(files: Files, times: &mut Times) -> Result<Created, Error> {
     })
 }
 
-fn layout(config: &Config) -> Layout {
+pub(crate) fn layout(config: &Config) -> Layout {
     let limits = config.limits.layout;
     match config.layout {
         LayoutKind::Snapshot => {

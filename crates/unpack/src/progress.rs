@@ -84,6 +84,12 @@ impl Progress {
         }
     }
 
+    /// Counts what an interrupted run had done.
+    pub(crate) fn begin(&self, files: u64, bytes: u64) {
+        self.shared.created.files.store(files, Ordering::Relaxed);
+        self.shared.created.bytes.store(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn enter(&self, phase: Phase) {
         self.shared.phase.store(phase as u8, Ordering::Relaxed);
     }

@@ -1,10 +1,11 @@
-//! Resuming: what an interrupted run has left is checked against its journal.
+//! Where a run begins: at the archive's beginning, or where an interrupted one stood.
 //!
-//! Every recorded file must be there with its size (and its digest, where one was recorded);
-//! everything else is removed. If anything recorded is missing, nothing of it is used.
+//! What an interrupted run has left is checked against its journal. Every recorded file must be
+//! there with its size (and its digest, where one was recorded); everything else is removed. If
+//! anything recorded is missing, nothing of it is used.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     fs::File,
     io::Read,
     os::fd::OwnedFd,
@@ -14,61 +15,223 @@ use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat, unlinkat},
     io::Errno,
 };
+use unsnap_decode::Position;
 use unsnap_layout::{Layout, Placement};
-use unsnap_source::{Digest, Hasher};
+use unsnap_source::{ArchiveFile, Digest, Hasher};
 use unsnap_tarstream::{Member, MemberKind};
 
 use crate::{
-    journal::{Recorded, is_journal},
+    Config, Error, Resumed,
+    journal::{self, Checkpoint, Journal, Loaded, Recorded, Run, is_journal},
+    manifest::Manifest,
+    opening::{OpenArchive, Target},
+    pipeline::layout,
     staging::names,
-    walk::Spread,
+    walk::{Met, Spread},
 };
 
-/// A file that a run has recorded, and which destination it went to.
-struct Expected {
-    bytes: u64,
-    digest: Option<String>,
+/// Where a run begins.
+pub(crate) struct Beginning {
+    /// Where decoding begins.
+    pub decode: Position,
+    /// Where the member begins, in the decoded stream, that the walk begins with.
+    pub header_offset: u64,
+    /// The rules, and the spread, as they stand there.
+    pub layout: Layout,
+    pub spread: Spread,
+    pub met: Met,
+    pub resumed: Option<Resumed>,
+    /// To write down what this run does.
+    pub journal: Option<Journal>,
+    /// Why nothing was resumed although that was wanted, in words.
+    pub fallback: Option<String>,
 }
 
-/// What was found to be there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub files: u64,
-    pub bytes: u64,
-    /// Directories of the archive.
-    pub directories: u64,
+impl Beginning {
+    /// Finds out where to begin, and removes what is of no use. `target`: `None` in a dry run.
+    pub fn find(
+        config: &Config,
+        target: Option<&mut Target>,
+        archive: &OpenArchive,
+        manifest: Option<&mut Manifest>,
+    ) -> Result<Self, Error> {
+        let mut beginning = Self {
+            decode: Position::default(),
+            header_offset: 0,
+            layout: layout(config),
+            spread: Spread::new(config.accounts.len()),
+            met: Met::default(),
+            resumed: None,
+            journal: None,
+            fallback: None,
+        };
+        let Some(Target { staging, directories, .. }) = target else { return Ok(beginning) };
+        let OpenArchive::File(archive) = archive else {
+            if config.resume {
+                staging.clear()?;
+                beginning.fallback = Some("beginning anew: a stream cannot be resumed".to_owned());
+            }
+            return Ok(beginning);
+        };
+        let file = journal::ArchiveFile::new(&archive.stat().map_err(Error::Source)?);
+        let run = Run::new(file, config.layout.name(), staging.identities()?);
+        if config.resume && staging.is_left_over() {
+            match beginning.resume(&run, archive, directories, manifest)? {
+                Ok(()) => return Ok(beginning),
+                Err(Unusable::OtherArchive) => {
+                    return Err(Error::OtherArchive { path: config.output.clone() });
+                }
+                Err(Unusable::Because(reason)) => {
+                    beginning.layout = layout(config);
+                    beginning.spread = Spread::new(config.accounts.len());
+                    beginning.fallback = Some(format!("beginning anew: {reason}"));
+                }
+            }
+        }
+        if config.resume {
+            staging.clear()?;
+        }
+        // A convenience: without it the run cannot be resumed, that is all.
+        let journal = directories.first().map(|output| Journal::create(output, &run));
+        beginning.journal = journal.and_then(|journal| {
+            journal.inspect_err(|errno| tracing::warn!(%errno, "cannot begin a journal")).ok()
+        });
+        Ok(beginning)
+    }
+
+    /// Takes itself to where the journal says the interrupted run stood.
+    fn resume(
+        &mut self,
+        run: &Run,
+        archive: &ArchiveFile,
+        directories: &[OwnedFd],
+        manifest: Option<&mut Manifest>,
+    ) -> Result<Result<(), Unusable>, Error> {
+        let because = |reason: String| Ok(Err(Unusable::Because(reason)));
+        let Loaded { run: before, reached, journal } = match directories.first().map(Journal::load)
+        {
+            Some(Ok(Some(loaded))) => loaded,
+            None | Some(Ok(None)) => {
+                return because("the interrupted run had not come to a checkpoint".to_owned());
+            }
+            Some(Err(reason)) => return because(format!("the journal is damaged: {reason}")),
+        };
+        if (&before.layout, &before.staging) != (&run.layout, &run.staging) {
+            let reason = "the interrupted run had another layout or other destinations";
+            return because(reason.to_owned());
+        }
+        if before.archive != run.archive && !has_same_beginning(archive, &reached)? {
+            return Ok(Err(Unusable::OtherArchive));
+        }
+        let inconsistent = reached.restart.raw_offset > reached.header_offset
+            || !reached.header_offset.is_multiple_of(512);
+        if inconsistent {
+            return because("the journal is damaged: its offsets make no sense".to_owned());
+        }
+        let (met, files) =
+            match check(&reached.members, directories, &mut self.layout, &mut self.spread) {
+                Ok(found) => found,
+                Err(reason) => {
+                    return because(format!("what is left does not match its journal: {reason}"));
+                }
+            };
+        if let Some(manifest) = manifest {
+            files.iter().try_for_each(|file| file.list(directories, manifest))?;
+        }
+        self.met = Met { entries: reached.entries, ..met };
+        let resumed = Resumed {
+            files: met.files,
+            bytes: files.iter().map(|file| file.bytes).sum(),
+            from_byte: reached.restart.compressed_offset,
+        };
+        self.decode = reached.restart.into();
+        self.header_offset = reached.header_offset;
+        self.resumed = Some(resumed);
+        self.journal = Some(journal);
+        Ok(Ok(()))
+    }
+}
+
+/// A file that is there.
+struct Staged<'a> {
+    /// In the archive.
+    path: &'a str,
+    destination: usize,
+    /// Below the destination.
+    placed: &'a str,
+    bytes: u64,
+    digest: Option<&'a str>,
+}
+
+impl Staged<'_> {
+    /// Puts it into the manifest; without a digest it has to be read.
+    fn list(&self, directories: &[OwnedFd], manifest: &mut Manifest) -> Result<(), Error> {
+        let known = self.digest.and_then(|digest| digest.parse().ok());
+        let digest = match known.filter(|digest: &Digest| digest.kind() == manifest.kind()) {
+            Some(digest) => digest,
+            None => {
+                let directory = &directories[self.destination];
+                let digest = digest_of(directory, self.placed, manifest.kind().hasher());
+                digest.map_err(|error| Error::Staging {
+                    step: "read the unpacked",
+                    path: self.path.into(),
+                    errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+                })?
+            }
+        };
+        manifest.line(self.path, self.bytes, digest)
+    }
+}
+
+/// Why what an interrupted run has left cannot be used.
+enum Unusable {
+    OtherArchive,
+    Because(String),
+}
+
+/// Whether what the interrupted run had read of its archive is the same here.
+fn has_same_beginning(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool, Error> {
+    let Some((bytes, digest)) = &reached.read else { return Ok(false) };
+    let Ok(expected) = digest.parse::<Digest>() else { return Ok(false) };
+    let mut hasher = expected.kind().hasher();
+    let read = archive.digest_prefix(&mut hasher, *bytes).map_err(Error::Source)?;
+    Ok(read == *bytes && hasher.digest() == expected)
 }
 
 /// Takes the layout and the spread to where they were when the last of `members` had been met, and
 /// proves that those are in `directories`, and nothing else. The error says in words what is wrong.
-pub(crate) fn check(
-    members: &[Recorded],
+fn check<'a>(
+    members: &'a [Recorded],
     directories: &[OwnedFd],
     layout: &mut Layout,
     spread: &mut Spread,
-) -> Result<Kept, String> {
-    let mut kept = Kept::default();
-    let mut expected: Vec<HashMap<String, Expected>> =
-        directories.iter().map(|_| HashMap::new()).collect();
+) -> Result<(Met, Vec<Staged<'a>>), String> {
+    let mut met = Met::default();
+    let (mut files, mut listed) = (Vec::new(), HashSet::new());
     for recorded in members {
         let member = member(recorded);
         let placement = layout.admit(&member).map_err(|error| error.to_string())?;
         match placement {
             Placement::Root => {}
-            Placement::Directory { .. } => kept.directories += 1,
-            Placement::File { .. } => {
-                let (destination, path) = spread.place(&placement, member.size);
-                kept.files += 1;
-                kept.bytes += member.size;
-                let file = Expected { bytes: member.size, digest: recorded.digest.clone() };
-                expected[destination].insert(path.to_owned(), file);
+            Placement::Directory { path } => {
+                met.directories += 1;
+                listed.insert(path);
+            }
+            Placement::File { path, .. } => {
+                met.files += 1;
+                let (destination, placed) = spread.place(&placement, member.size);
+                let digest = recorded.digest.as_deref();
+                files.push(Staged { path, destination, placed, bytes: member.size, digest });
             }
         }
     }
-    for (directory, expected) in directories.iter().zip(expected) {
-        clean(directory, expected)?;
+    for (index, directory) in directories.iter().enumerate() {
+        let here = files.iter().filter(|file| file.destination == index);
+        clean(directory, here.map(|file| (file.placed, file)).collect(), &listed)?;
+        // Directories are made in the output only.
+        listed.clear();
     }
-    Ok(kept)
+    Ok((met, files))
 }
 
 /// The member that was recorded, as far as layouts look at it.
@@ -88,9 +251,15 @@ fn member(recorded: &Recorded) -> Member<'_> {
     }
 }
 
-/// Removes whatever is not expected below a directory.
-fn clean(root: &OwnedFd, mut expected: HashMap<String, Expected>) -> Result<(), String> {
+/// Removes whatever is not expected below a directory. `listed`: the directories of the archive;
+/// others stay if there is something in them.
+fn clean(
+    root: &OwnedFd,
+    mut expected: HashMap<&str, &Staged<'_>>,
+    listed: &HashSet<&str>,
+) -> Result<(), String> {
     let mut paths = VecDeque::from([String::new()]);
+    let mut unlisted = Vec::new();
     while let Some(path) = paths.pop_front() {
         let at = |errno: Errno| format!("cannot look into {path:?}: {errno}");
         let directory = open_beneath(root, &path, OFlags::DIRECTORY).map_err(at)?;
@@ -103,21 +272,35 @@ fn clean(root: &OwnedFd, mut expected: HashMap<String, Expected>) -> Result<(), 
                 path => format!("{path}/{name}"),
             });
             match (kind, inner) {
-                (FileType::Directory, Some(inner)) => paths.push_back(inner),
-                (FileType::RegularFile, Some(inner)) if expected.contains_key(&inner) => {
+                (FileType::Directory, Some(inner)) => {
+                    if !listed.contains(inner.as_str()) {
+                        unlisted.push(inner.clone());
+                    }
+                    paths.push_back(inner);
+                }
+                (FileType::RegularFile, Some(inner)) if expected.contains_key(inner.as_str()) => {
                     let stat = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(at)?;
-                    let Some(file) = expected.remove(&inner) else { continue };
+                    let Some(file) = expected.remove(inner.as_str()) else { continue };
                     let found = u64::try_from(stat.st_size).unwrap_or(0);
                     if found != file.bytes {
                         let expected = file.bytes;
                         return Err(format!("{inner} has {found} bytes instead of {expected}"));
                     }
                     if let Some(digest) = file.digest {
-                        check_digest(root, &inner, &digest)?;
+                        check_digest(root, &inner, digest)?;
                     }
                 }
                 _ => unlinkat(&directory, &name, AtFlags::empty()).map_err(at)?,
             }
+        }
+    }
+    // The deepest first.
+    for path in unlisted.into_iter().rev() {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+        let removed = open_beneath(root, parent, OFlags::DIRECTORY)
+            .and_then(|parent| unlinkat(parent, name, AtFlags::REMOVEDIR));
+        if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO | Errno::ROFS)) = removed {
+            return Err(format!("cannot remove {path:?}: {errno}"));
         }
     }
     match expected.into_keys().next() {
@@ -136,31 +319,13 @@ fn check_digest(root: &OwnedFd, path: &str, expected: &str) -> Result<(), String
 }
 
 /// The digest of a staged file.
-pub(crate) fn digest_of(
-    root: &OwnedFd,
-    path: &str,
-    hasher: Hasher,
-) -> Result<Digest, std::io::Error> {
-    let file = File::from(open_beneath(root, path, OFlags::empty())?);
-    digest_prefix(file, hasher, u64::MAX).map(|(hasher, _)| hasher.digest())
-}
-
-/// Takes the first bytes of a file into a hasher, at most `limit`. Also says how many there were.
-pub(crate) fn digest_prefix(
-    file: impl Read,
-    mut hasher: Hasher,
-    limit: u64,
-) -> Result<(Hasher, u64), std::io::Error> {
-    let mut file = file.take(limit);
+fn digest_of(root: &OwnedFd, path: &str, mut hasher: Hasher) -> Result<Digest, std::io::Error> {
+    let mut file = File::from(open_beneath(root, path, OFlags::empty())?);
     let mut buffer = vec![0; 1 << 20];
-    let mut total = 0;
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok((hasher, total)),
-            Ok(count) => {
-                hasher.update(&buffer[..count]);
-                total += count as u64;
-            }
+            Ok(0) => return Ok(hasher.digest()),
+            Ok(count) => hasher.update(&buffer[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

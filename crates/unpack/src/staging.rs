@@ -34,11 +34,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{
-    Error,
-    journal::remove_journal,
-    writeback::SyncTarget,
-};
+use crate::{Error, journal::remove_journal, writeback::SyncTarget};
 
 /// Name of a staging directory inside its destination; also the suffix of one beside it.
 const STAGING_NAME: &str = ".unsnap-staging";
@@ -114,6 +110,8 @@ impl Staging {
             })?;
             staging.places.push(place);
         }
+        // Until it is known whether that can be resumed.
+        staging.keep = resume && staging.is_left_over();
         Ok(staging)
     }
 
@@ -123,16 +121,16 @@ impl Staging {
     }
 
     /// Removes whatever is in the staging directories.
-    pub fn clear(&self) -> Result<(), Error> {
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.keep = false;
         self.places.iter().try_for_each(|place| {
             empty(&place.staging).map_err(|errno| place.error(EMPTYING, errno))
         })
     }
 
-    /// From here on, dropping it leaves the staging directories as they are, for a run that
-    /// resumes.
-    pub fn keep(&mut self) {
-        self.keep = true;
+    /// Whether dropping it leaves the staging directories as they are, for a run that resumes.
+    pub fn keep(&mut self, keep: bool) {
+        self.keep = keep;
     }
 
     /// Device and inode of each staging directory.
@@ -260,12 +258,15 @@ impl Place {
             {
                 Self::inside(path, destination, resume)
             }
-            Some((_, destination)) => match Self::beside(path.clone(), holder, name, true, resume) {
-                Err(Error::Staging {
-                    errno: Errno::ACCESS | Errno::ROFS | Errno::PERM, ..
-                }) => Self::inside(path, destination, resume),
-                result => result,
-            },
+            Some((_, destination)) => {
+                match Self::beside(path.clone(), holder, name, true, resume) {
+                    Err(Error::Staging {
+                        errno: Errno::ACCESS | Errno::ROFS | Errno::PERM,
+                        ..
+                    }) => Self::inside(path, destination, resume),
+                    result => result,
+                }
+            }
             None => Self::beside(path.clone(), holder, name, false, resume),
         }
     }

@@ -42,7 +42,16 @@ pub(crate) type SyncTarget = (OwnedFd, PathBuf);
 /// an [`outbox`](Self::outbox) must have dropped it.
 pub(crate) struct Writeback {
     outbox: Option<Sender<Checkpoint>>,
-    thread: Option<JoinHandle<(WritebackTimes, Result<(), Error>)>>,
+    thread: Option<JoinHandle<WrittenBack>>,
+}
+
+/// What the thread has come to.
+pub(crate) struct WrittenBack {
+    pub times: WritebackTimes,
+    /// Whether a checkpoint has been written into the journal.
+    pub recorded: bool,
+    /// An error is final, like one of the last sync.
+    pub result: Result<(), Error>,
 }
 
 /// Where the thread's time went: what it was not syncing it was waiting.
@@ -65,13 +74,14 @@ impl Writeback {
         let (outbox, inbox) = bounded(1);
         let nudged_at = created.cached_bytes.load(Ordering::Relaxed);
         let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
-        let mut nudge = Nudge { targets, created, bytes_min, nudged_at };
+        let mut nudge = Nudge { targets, created, bytes_min, nudged_at, journal };
         let work = move || {
             let started = Instant::now();
-            let mut times = WritebackTimes::default();
-            let result = nudge.work_off(&inbox, journal, &mut times);
-            times.total = started.elapsed();
-            (times, result)
+            let mut written =
+                WrittenBack { times: WritebackTimes::default(), recorded: false, result: Ok(()) };
+            written.result = nudge.work_off(&inbox, &mut written.recorded, &mut written.times);
+            written.times.total = started.elapsed();
+            written
         };
         let thread = thread::Builder::new().name("unsnap-writeback".to_owned()).spawn(work).ok();
         Self { outbox: Some(outbox), thread }
@@ -82,14 +92,13 @@ impl Writeback {
         self.outbox.clone()
     }
 
-    /// Ends the thread. An error of a nudge is final, like one of the last sync.
-    pub fn finish(mut self) -> Result<Option<WritebackTimes>, Error> {
-        // A panic is no reason to fail: what it has not synced, the final sync does.
-        let Some((times, result)) = self.stop() else { return Ok(None) };
-        result.map(|()| Some(times))
+    /// Ends the thread when it has written down the last checkpoint. `None` if there was none, or
+    /// it panicked: what it has not synced, the final sync does.
+    pub fn finish(mut self) -> Option<WrittenBack> {
+        self.stop()
     }
 
-    fn stop(&mut self) -> Option<(WritebackTimes, Result<(), Error>)> {
+    fn stop(&mut self) -> Option<WrittenBack> {
         self.outbox = None;
         self.thread.take()?.join().ok()
     }
@@ -107,6 +116,8 @@ struct Nudge {
     bytes_min: u64,
     /// Bytes that had gone through the page cache at the last nudge.
     nudged_at: u64,
+    /// Where checkpoints go.
+    journal: Option<Journal>,
 }
 
 impl Nudge {
@@ -114,7 +125,7 @@ impl Nudge {
     fn work_off(
         &mut self,
         inbox: &Receiver<Checkpoint>,
-        mut journal: Option<Journal>,
+        recorded: &mut bool,
         times: &mut WritebackTimes,
     ) -> Result<(), Error> {
         loop {
@@ -123,12 +134,14 @@ impl Nudge {
             match message {
                 Ok(checkpoint) => {
                     self.sync()?;
-                    // It is a convenience: what cannot be written down cannot be resumed, that is all.
-                    if let Some(open) = &mut journal
-                        && let Err(errno) = open.checkpoint(&checkpoint)
-                    {
-                        tracing::warn!(%errno, "cannot write the journal: no more checkpoints");
-                        journal = None;
+                    match self.journal.as_mut().map(|journal| journal.checkpoint(&checkpoint)) {
+                        Some(Ok(())) => *recorded = true,
+                        // A convenience: what is not written down cannot be resumed, that is all.
+                        Some(Err(errno)) => {
+                            tracing::warn!(%errno, "cannot write the journal: no more checkpoints");
+                            self.journal = None;
+                        }
+                        None => {}
                     }
                     times.syncing += since.elapsed();
                 }
@@ -175,6 +188,7 @@ mod tests {
             created: Arc::clone(&created),
             bytes_min: 100,
             nudged_at: 0,
+            journal: None,
         };
         for (cached, due) in [(0, false), (99, false), (100, true), (150, false), (250, true)] {
             created.cached_bytes.store(cached, Ordering::Relaxed);
@@ -184,8 +198,10 @@ mod tests {
 
     #[test]
     fn it_ends_when_it_is_told_to() {
-        let writeback = Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None, None);
-        let times = writeback.finish().unwrap().unwrap();
+        let writeback =
+            Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None, None);
+        let WrittenBack { times, recorded, result } = writeback.finish().unwrap();
+        assert!(result.is_ok() && !recorded);
         assert_eq!(times.syncing, Duration::ZERO);
         assert!(times.total < Duration::from_mins(1));
     }

@@ -82,6 +82,13 @@ fn unsafe_paths() {
     for path in ["a/", "./a/", "a/b/"] {
         assert_eq!(problem(&file(path, 1)), PathProblem::TrailingSlash, "{path}");
     }
+    for path in [".unsnap-journal", "./.unsnap-staging", ".unsnap-probe/a"] {
+        assert_eq!(problem(&file(path, 1)), PathProblem::Reserved, "{path}");
+    }
+    assert_eq!(problem(&directory(".unsnap-staging/")), PathProblem::Reserved);
+    for path in ["a/.unsnap-journal", ".unsnap", "unsnap-journal"] {
+        assert!(AnyLayout::new(Limits::default()).admit(&file(path, 1)).is_ok(), "{path}");
+    }
 }
 
 #[test]
