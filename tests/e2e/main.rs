@@ -9,6 +9,7 @@
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
+//! | [`sandbox`] | a parser that is taken over reaches nothing but the destinations |
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
 //! which [`support`] has cargo build once. References are made by testkit, which shares no code with
@@ -23,4 +24,5 @@ mod memory;
 mod refusals;
 mod report;
 mod repository;
+mod sandbox;
 mod support;

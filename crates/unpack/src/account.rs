@@ -5,7 +5,8 @@ use unsnap_layout::{ArchiveName, Summary};
 use unsnap_ring::EngineKind;
 
 use crate::{
-    Config, LayoutKind, Report, report::millis, resources::Memory, times::Times, walk::Met,
+    Config, LayoutKind, Report, SandboxReport, report::millis, resources::Memory, times::Times,
+    walk::Met,
 };
 
 /// Everything that was learnt in a run that succeeded.
@@ -22,6 +23,7 @@ pub(crate) struct Account<'a> {
     pub created: Created,
     pub times: Times,
     pub fallbacks: Vec<String>,
+    pub sandbox: SandboxReport,
     pub peak_rss_bytes: u64,
 }
 
@@ -46,6 +48,9 @@ impl Account<'_> {
                 engines.push(creator.engine);
             }
         }
+        let restricted = times.create.iter().map(|creator| creator.ring_restricted);
+        let restricted = restricted.chain([decoded.source.ring_restricted]).flatten();
+        let sandbox = self.sandbox.with_rings(restricted);
         let mut rings = Vec::new();
         if decoded.source.engine == Some(uring) {
             rings.push(decoded.source.registered_buffers);
@@ -92,6 +97,7 @@ impl Account<'_> {
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
             memory_bytes: memory.arena.bytes() as u64,
             fallbacks: self.fallbacks,
+            sandbox,
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: self.peak_rss_bytes,

@@ -1,9 +1,11 @@
 //! What to unpack, where to, and how.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 pub use unsnap_decode::Tuning as DecodeTuning;
 pub use unsnap_ring::{DirectMode, FaultPlan};
+
+use crate::SandboxMode;
 
 /// Where the archive comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub struct Limits {
 }
 
 /// Settings for tests and benchmarks; the defaults are right.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Sizes of segments and reads.
     pub decode: DecodeTuning,
@@ -72,6 +74,30 @@ pub struct Tuning {
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
+    /// For tests of the sandbox only: what an attacker does who has taken over the tar walk.
+    pub compromised: Option<Compromised>,
+}
+
+/// For tests of the sandbox only: called once, by the thread that walks the tar, at the first member
+/// of an archive.
+#[derive(Clone)]
+pub struct Compromised(Arc<dyn Fn() + Send + Sync>);
+
+impl Compromised {
+    /// `attack`: what to do in the unpacker's place.
+    pub fn new(attack: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(attack))
+    }
+
+    pub(crate) fn strike(&self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Compromised {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Compromised")
+    }
 }
 
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
@@ -97,6 +123,9 @@ pub struct Config {
     pub hugetlb: bool,
     /// Do everything but create files.
     pub dry_run: bool,
+    /// Whether to give up, before the first byte of the archive is looked at, all rights that are not
+    /// needed: see [`SandboxMode`] for what that protects against and what not.
+    pub sandbox: SandboxMode,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -117,6 +146,7 @@ impl Config {
             memory_budget: None,
             hugetlb: false,
             dry_run: false,
+            sandbox: SandboxMode::default(),
             limits: Limits::default(),
             tuning: Tuning::default(),
         }

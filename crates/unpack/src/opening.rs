@@ -14,7 +14,10 @@ use std::{
 use unsnap_create::Destination;
 use unsnap_source::{ArchiveFile, SourceError};
 
-use crate::{Archive, Config, Error, staging::Staging, writeback::SyncTarget};
+use crate::{
+    Archive, Config, Error, SandboxMode, SandboxReport, sandbox, staging::Staging,
+    writeback::SyncTarget,
+};
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
 const DECODE_THREADS_MAX: usize = 16;
@@ -69,6 +72,14 @@ impl Target {
             .collect::<Result<_, _>>()?;
         let sync = staging.file_systems()?;
         Ok(Self { staging, destinations, sync })
+    }
+}
+
+impl Opened {
+    /// Confines this thread, and all that it starts, to what has been opened.
+    pub fn confine(&self, mode: SandboxMode) -> SandboxReport {
+        let needs = self.target.as_ref().map(|target| target.staging.needs());
+        sandbox::confine(mode, &needs.unwrap_or_default())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The pipeline, from archive to published files, in the order of the data's flow.
 
 use std::{
+    io,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -23,19 +24,27 @@ use crate::{
 };
 
 /// Unpacks one archive. Read top to bottom, this is the whole of unsnap.
+///
+/// Confines the calling thread on the way, for good; `confined` is called when that is done.
 pub(crate) fn run(
     config: &Config,
     progress: &Progress,
     cancel: &CancelToken,
+    confined: impl FnOnce() -> io::Result<()>,
 ) -> Result<Report, Error> {
     let started = Instant::now();
     progress.enter(Phase::Preparing);
     let name = config.archive.display_name();
 
-    // Open: the archive, and where its files will go. Dropped on any error, `target` takes
-    // everything back. After this nothing outside of what is being built is opened any more.
-    let Opened { mut target, archive, threads, status } = Opened::open(config, !config.dry_run)?;
+    // Open: the archive, and where its files will go.
+    let opened = Opened::open(config, !config.dry_run)?;
 
+    // Confine: from here on this thread, and all that it starts, reach what is open and can build
+    // in the staging directories. Not a byte of the archive has been looked at.
+    let sandbox = opened.confine(config.sandbox);
+    confined().map_err(|error| no_thread(&error))?;
+    // Dropped on any error, `target` takes everything back.
+    let Opened { mut target, archive, threads, status } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
@@ -72,6 +81,7 @@ pub(crate) fn run(
             layout: layout(config),
             progress,
             cancel,
+            compromised: config.tuning.compromised.clone(),
         };
         let (summary, met) = walk.run(files.as_mut())?;
         let created = files.map(|files| finish_creating(files, &mut times)).transpose()?;
@@ -140,20 +150,26 @@ pub(crate) fn run(
         created,
         times,
         fallbacks,
+        sandbox,
         peak_rss_bytes: status.peak_rss_bytes(),
     };
     Ok(account.report())
 }
 
 /// Walks an archive without a layout and without creating anything; `visit` sees every member.
+/// Confines the calling thread like [`run`].
 pub(crate) fn list(
     config: &Config,
     progress: &Progress,
     cancel: &CancelToken,
+    confined: impl FnOnce() -> io::Result<()>,
     mut visit: impl FnMut(&unsnap_tarstream::Member<'_>) -> std::ops::ControlFlow<()>,
 ) -> Result<(), Error> {
     let name = config.archive.display_name();
-    let Opened { archive, threads, .. } = Opened::open(config, false)?;
+    let opened = Opened::open(config, false)?;
+    opened.confine(config.sandbox);
+    confined().map_err(|error| no_thread(&error))?;
+    let Opened { archive, threads, .. } = opened;
     let (engine, _) = choose_engine(&config.io_engine)?;
     let input = Input::begin(archive, &config.archive, cancel)?;
     let memory = Memory::reserve(config, &input, threads)?;
@@ -186,6 +202,10 @@ pub(crate) fn list(
     memory.close();
     decoded.join();
     result
+}
+
+pub(crate) fn no_thread(error: &io::Error) -> Error {
+    Error::Memory { reason: format!("cannot start a thread: {error}") }
 }
 
 /// The engine for reading and creating; and in words what was wanted instead, if that was refused.

@@ -18,7 +18,7 @@
 use std::{
     ffi::{CStr, CString, OsStr},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{Error, writeback::SyncTarget};
+use crate::{Error, sandbox::Need, writeback::SyncTarget};
 
 /// Name of a staging directory inside its destination; also the suffix of one beside it.
 const STAGING_NAME: &str = ".unsnap-staging";
@@ -127,6 +127,25 @@ impl Staging {
             Ok((directory, place.path.clone()))
         };
         self.one_on_each_device()?.into_iter().map(open).collect()
+    }
+
+    /// What all of this needs of which directories from now on.
+    pub fn needs(&self) -> Vec<(BorrowedFd<'_>, Need)> {
+        self.places
+            .iter()
+            .flat_map(|place| {
+                let (staging, holder) = (place.staging.as_fd(), place.holder.as_fd());
+                match place.publication {
+                    Publication::Rename { .. } => {
+                        vec![(staging, Need::Build), (holder, Need::Publish)]
+                    }
+                    // The staging directory is in the destination. Nothing can be moved to where
+                    // more is allowed, and a publication may have to be taken back: so to both the
+                    // same.
+                    Publication::MoveEntries { .. } => vec![(holder, Need::Build)],
+                }
+            })
+            .collect()
     }
 
     fn one_on_each_device(&self) -> Result<Vec<&Place>, Error> {

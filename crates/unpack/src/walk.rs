@@ -6,7 +6,7 @@ use unsnap_decode::{Decoded, DecodedSegment, Position};
 use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
-use crate::{CancelToken, Error, Progress};
+use crate::{CancelToken, Compromised, Error, Progress};
 use std::sync::atomic::Ordering;
 
 /// What the walk has met.
@@ -24,6 +24,8 @@ pub(crate) struct Walk<'a> {
     pub layout: Layout,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
+    /// For tests: what an attacker does with the first member.
+    pub compromised: Option<Compromised>,
 }
 
 impl Walk<'_> {
@@ -83,29 +85,34 @@ impl Walk<'_> {
             position = range.end;
             match step.event {
                 Event::Skipped | Event::End => {}
-                Event::Member(member) => match self.layout.admit(&member).map_err(bad_layout)? {
-                    Placement::Root => {}
-                    Placement::Directory { path } => {
-                        met.directories += 1;
-                        if let Some(files) = files {
-                            files.assembler.directory(0, path)?;
+                Event::Member(member) => {
+                    if let Some(compromised) = self.compromised.take() {
+                        compromised.strike();
+                    }
+                    match self.layout.admit(&member).map_err(bad_layout)? {
+                        Placement::Root => {}
+                        Placement::Directory { path } => {
+                            met.directories += 1;
+                            if let Some(files) = files {
+                                files.assembler.directory(0, path)?;
+                            }
+                        }
+                        placement @ Placement::File { role, path } => {
+                            met.files += 1;
+                            version.open = role == Role::Version;
+                            if let Some(files) = files {
+                                let (destination, path) = match (role, placement.file_name()) {
+                                    (Role::Storage { .. }, Some(name)) => {
+                                        files.spread(member.size, path, name)
+                                    }
+                                    _ => (0, path),
+                                };
+                                let new = NewMember { destination, path, size: member.size };
+                                files.assembler.begin(new, view)?;
+                            }
                         }
                     }
-                    placement @ Placement::File { role, path } => {
-                        met.files += 1;
-                        version.open = role == Role::Version;
-                        if let Some(files) = files {
-                            let (destination, path) = match (role, placement.file_name()) {
-                                (Role::Storage { .. }, Some(name)) => {
-                                    files.spread(member.size, path, name)
-                                }
-                                _ => (0, path),
-                            };
-                            let new = NewMember { destination, path, size: member.size };
-                            files.assembler.begin(new, view)?;
-                        }
-                    }
-                },
+                }
                 Event::Payload { last } => {
                     version.take(&bytes[range.clone()], last).map_err(bad_layout)?;
                     if let Some(files) = files {
