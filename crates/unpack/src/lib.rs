@@ -6,6 +6,9 @@
 //! final name, and stays so through a power cut. Anything else is an [`Error`], and the destination
 //! is as it was.
 //!
+//! Archives are hostile until they have been parsed. So the run confines itself before it looks at
+//! one: [`SandboxMode`] says how far, and what that is worth in a process of many threads.
+//!
 //! ```no_run
 //! use unsnap_unpack::{Archive, Config, Unpacker};
 //!

@@ -119,19 +119,18 @@ pub(crate) fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> S
     if mode == SandboxMode::Off {
         return SandboxReport::default();
     }
-    let report = SandboxReport { wanted: true, ..SandboxReport::default() };
+    // Whatever becomes of Landlock, which asks for it as well.
+    let no_new_privs = rustix::thread::set_no_new_privs(true).is_ok();
+    let mut report = SandboxReport { wanted: true, no_new_privs, ..SandboxReport::default() };
+    if !no_new_privs {
+        report = report.without("programs may gain privileges: the kernel refuses no_new_privs");
+    }
     let status = match restrict(places) {
         Ok(status) => status,
         Err(error) => {
-            let no_new_privs = rustix::thread::no_new_privs().unwrap_or(false);
-            return SandboxReport { no_new_privs, ..report }
-                .without(format_args!("files are not restricted: {}", causes(&error)));
+            return report.without(format_args!("files are not restricted: {}", causes(&error)));
         }
     };
-    let mut report = SandboxReport { no_new_privs: status.no_new_privs, ..report };
-    if !report.no_new_privs {
-        report = report.without("programs may gain privileges: the kernel refuses no_new_privs");
-    }
     let abi = match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => {
             kernel_abi.unwrap_or(effective_abi as i32)
@@ -139,7 +138,9 @@ pub(crate) fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> S
         LandlockStatus::NotEnabled => {
             return report.without("files are not restricted: Landlock is not enabled");
         }
-        _ => return report.without("files are not restricted: the kernel has no Landlock"),
+        _ => return report.without(
+            "files are not restricted: the kernel has no Landlock, or a seccomp filter hides it",
+        ),
     };
     if status.ruleset == RulesetStatus::NotEnforced {
         return report.without(
