@@ -138,7 +138,7 @@ pub(crate) fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> S
         LandlockStatus::NotEnabled => {
             return report.without("files are not restricted: Landlock is not enabled");
         }
-        _ => return report.without(
+        LandlockStatus::NotImplemented => return report.without(
             "files are not restricted: the kernel has no Landlock, or a seccomp filter hides it",
         ),
     };
