@@ -10,6 +10,7 @@
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
+//! | [`sandbox`] | a parser that is taken over reaches nothing but the destinations |
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
 //! which [`support`] has cargo build once. References are made by testkit, which shares no code with
@@ -25,4 +26,5 @@ mod refusals;
 mod report;
 mod repository;
 mod resume;
+mod sandbox;
 mod support;

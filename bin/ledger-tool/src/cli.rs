@@ -167,6 +167,15 @@ pub struct IoArgs {
     #[arg(long)]
     pub hugetlb: bool,
 
+    /// Do not confine the process before it looks at the archive
+    ///
+    /// Without this flag the process gives up, once archive and destinations are open, the rights
+    /// to open, create or run anything else and to connect by TCP, as far as the kernel can take
+    /// them (Landlock), so that an archive that deceives the unpacker gains nothing. The report
+    /// says what could not be had. Only of use where that gets in the way of something.
+    #[arg(long)]
+    pub no_sandbox: bool,
+
     /// Limits on what an archive may claim, from a file like config/ledger-tool.toml
     #[arg(long, value_name = "FILE", env = "UNSNAP_CONFIG")]
     pub config: Option<PathBuf>,

@@ -10,7 +10,8 @@ use unsnap_unpack::{Member, MemberKind, Unpacker, printable};
 
 use crate::{
     cli::{ListArgs, ListFormat},
-    settings, signals,
+    settings,
+    signals::Signals,
 };
 
 /// An entry, as JSON shows it.
@@ -30,15 +31,17 @@ struct Entry<'a> {
 
 pub fn run(args: &ListArgs) -> anyhow::Result<()> {
     let unpacker = Unpacker::new(settings::reading(&args.archive, &args.io)?);
-    signals::cancel_on_signals(unpacker.cancel_token())?;
+    let signals = Signals::catch()?;
+    let cancel = unpacker.cancel_token();
     let mut out = BufWriter::new(io::stdout().lock());
     let mut written = Ok(());
     let mut first = true;
     let format = args.format;
-    let listed = unpacker.list(|member| {
+    let visit = |member: &Member<'_>| {
         written = write_member(&mut out, format, member, std::mem::take(&mut first));
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
+    };
+    let listed = unpacker.list_on_this_thread(|| signals.cancel(cancel), visit);
     written?;
     if format == ListFormat::Json && listed.is_ok() {
         out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use unsnap_unpack::{Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits};
+use unsnap_unpack::{
+    Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits, SandboxMode,
+};
 
 use crate::cli::{DigestArg, DirectIo, Engine, IoArgs, Layout, UnpackArgs};
 
@@ -41,6 +43,7 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
     config.decode_threads = io.decode_threads.map(usize::from);
     config.memory_budget = io.memory_budget;
     config.hugetlb = io.hugetlb;
+    config.sandbox = if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto };
     if let Some(path) = &io.config {
         LimitsFile::read(path)?.apply(&mut config.limits);
     }

@@ -1,15 +1,19 @@
 //! Signals: the first asks the run to stop, the second ends the process at once.
 
 use std::{
+    io,
     process::ExitCode,
-    sync::atomic::{AtomicI32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering},
+    },
     thread,
 };
 
 use anyhow::Context;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
+    flag, iterator,
     low_level::emulate_default_handler,
 };
 use unsnap_unpack::CancelToken;
@@ -17,25 +21,39 @@ use unsnap_unpack::CancelToken;
 /// The signal that stopped the run; 0 for none.
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 
-/// From here on SIGINT, SIGTERM and SIGHUP cancel the run.
-pub fn cancel_on_signals(token: CancelToken) -> anyhow::Result<()> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    thread::Builder::new()
-        .name("unsnap-signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                let first =
-                    RECEIVED.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-                if first.is_err() {
-                    // Impatient: what is staged stays behind, and the next run removes it.
-                    let _ = emulate_default_handler(signal);
-                }
+/// SIGINT, SIGTERM and SIGHUP, which no longer end the process.
+pub struct Signals {
+    caught: iterator::Signals,
+}
+
+impl Signals {
+    /// From here on the first of them is kept for [`cancel`](Self::cancel). The second ends the
+    /// process: somebody is impatient; what is staged stays behind, and the next run removes it.
+    pub fn catch() -> anyhow::Result<Self> {
+        let numbers = [SIGINT, SIGTERM, SIGHUP];
+        let again = Arc::new(AtomicBool::new(false));
+        let register = || {
+            for number in numbers {
+                // In this order: the first one is not yet the second.
+                flag::register_conditional_default(number, Arc::clone(&again))?;
+                flag::register(number, Arc::clone(&again))?;
+            }
+            iterator::Signals::new(numbers)
+        };
+        let caught = register().context("cannot watch for signals")?;
+        Ok(Self { caught })
+    }
+
+    /// Has a thread cancel the run when one of them comes, or at once if one has come.
+    pub fn cancel(mut self, token: CancelToken) -> io::Result<()> {
+        let watch = move || {
+            for signal in self.caught.forever() {
+                let _ = RECEIVED.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
                 token.cancel();
             }
-        })
-        .context("cannot watch for signals")?;
-    Ok(())
+        };
+        thread::Builder::new().name("unsnap-signals".to_owned()).spawn(watch).map(drop)
+    }
 }
 
 /// Ends the process by the signal it received, so that a shell sees 128 + its number.

@@ -10,15 +10,21 @@ use crate::{
     cli::{ReportFormat, UnpackArgs},
     printer::{Printer, data},
     progress::Display,
-    settings, signals,
+    settings,
+    signals::Signals,
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
     let config = settings::unpacking(args)?;
     let unpacker = Unpacker::new(config);
-    signals::cancel_on_signals(unpacker.cancel_token())?;
-    let display = Display::start(printer, unpacker.progress());
-    let result = unpacker.run();
+    let signals = Signals::catch()?;
+    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let mut display = None;
+    // The other threads are started once this one is confined, and so are confined like it.
+    let result = unpacker.run_on_this_thread(|| {
+        display = Display::start(printer, progress);
+        signals.cancel(cancel)
+    });
     drop(display);
     let report = result?;
     match args.format {
@@ -85,6 +91,9 @@ fn summary(report: &Report) -> String {
     }
     for fallback in &report.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
+    }
+    for missing in &report.sandbox.missing {
+        let _ = writeln!(text, "  sandbox: {missing}");
     }
     text
 }

@@ -147,6 +147,7 @@ impl Creator {
         }
         self.check_nothing_is_left();
         self.times.engine = self.engine.kind().name();
+        self.times.ring_restricted = self.engine.ring_restricted();
         self.times.registered_buffers = self.engine.registered_buffers();
         self.times.workers = self.engine.workers();
         self.times.total = started.elapsed();

@@ -103,6 +103,8 @@ pub struct CreatorTimes {
     pub engine: &'static str,
     /// Whether its engine had the buffers registered.
     pub registered_buffers: bool,
+    /// Whether its engine's ring takes only the operations of engines; `None` if it has no ring.
+    pub ring_restricted: Option<bool>,
     /// Where the time of the engine's own threads has gone.
     pub workers: Vec<WorkerTimes>,
 }

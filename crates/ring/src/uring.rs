@@ -39,6 +39,7 @@ const WAKE: u64 = u64::MAX;
 /// about a second of `EAGAIN` or `EBUSY`.
 const DROP_RETRIES_MAX: u32 = 1000;
 
+#[allow(clippy::struct_excessive_bools)] // facts about the kernel, not states
 pub(crate) struct Uring {
     ring: IoUring,
     /// Fixed in size and place for as long as the ring lives. `None` after a leak.

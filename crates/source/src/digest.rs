@@ -25,7 +25,7 @@ impl DigestKind {
     /// A hasher that has seen nothing yet.
     pub fn hasher(self) -> Hasher {
         match self {
-            Self::Xxh3 => Hasher::Xxh3(twox_hash::XxHash3_128::new()),
+            Self::Xxh3 => Hasher::Xxh3(Box::new(twox_hash::XxHash3_128::new())),
             Self::Blake3 => Hasher::Blake3(Box::new(blake3::Hasher::new())),
         }
     }
@@ -96,7 +96,7 @@ impl FromStr for Digest {
 #[derive(Clone)]
 pub enum Hasher {
     /// For [`DigestKind::Xxh3`].
-    Xxh3(twox_hash::XxHash3_128),
+    Xxh3(Box<twox_hash::XxHash3_128>),
     /// For [`DigestKind::Blake3`].
     Blake3(Box<blake3::Hasher>),
 }

@@ -49,6 +49,8 @@ pub struct SourceTraits {
     pub direct: bool,
     /// Buffers are registered with the ring.
     pub registered_buffers: bool,
+    /// Whether the ring takes only the operations of engines; `None` if there is no ring.
+    pub ring_restricted: Option<bool>,
     /// The engine's name; `None` for a stream, which has none.
     pub engine: Option<&'static str>,
     /// Bytes that were read out of the page cache, because they were there.

@@ -345,6 +345,7 @@ impl Source for SequentialFileReader {
         SourceTraits {
             direct: self.direct.is_some(),
             registered_buffers: self.engine.registered_buffers(),
+            ring_restricted: self.engine.ring_restricted(),
             engine: Some(self.engine.kind().name()),
             cached_bytes: self.cached_bytes,
             digest: None,

@@ -2,10 +2,11 @@
 
 use unsnap_decode::{DecodeSummary, Format};
 use unsnap_layout::{ArchiveName, Summary};
-use unsnap_ring::EngineKind;
+use unsnap_ring::{DirectMode, EngineKind};
 
 use crate::{
-    Config, LayoutKind, Report, Resumed, report::millis, resources::Memory, times::Times, walk::Met,
+    Config, LayoutKind, Report, Resumed, SandboxReport, report::millis, resources::Memory,
+    times::Times, walk::Met,
 };
 
 /// Everything that was learnt in a run that succeeded.
@@ -22,7 +23,9 @@ pub(crate) struct Account<'a> {
     pub created: Created,
     pub resumed: Option<Resumed>,
     pub times: Times,
+    /// What was wanted by then and could not be had.
     pub fallbacks: Vec<String>,
+    pub sandbox: SandboxReport,
     pub peak_rss_bytes: u64,
 }
 
@@ -37,6 +40,18 @@ pub(crate) struct Created {
 impl Account<'_> {
     pub fn report(self) -> Report {
         let Self { config, memory, threads, summary, met, decoded, created, times, .. } = self;
+        let mut fallbacks = self.fallbacks;
+        if config.direct_io == DirectMode::On && decoded.source.engine.is_none() {
+            fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
+        }
+        fallbacks.extend(decoded.source.fallbacks.iter().cloned());
+        fallbacks.extend(created.fallbacks.iter().cloned());
+        let copied = decoded.copied_frames;
+        if copied > 0 {
+            fallbacks.push(format!(
+                "copying decoder: the window of {copied} frame(s) is larger than a segment"
+            ));
+        }
         let name = self.name.filter(|_| config.layout == LayoutKind::Snapshot);
         let written = if config.dry_run { 0 } else { summary.file_bytes() };
         // Plain threads and streams have nothing that buffers could be registered with.
@@ -47,6 +62,9 @@ impl Account<'_> {
                 engines.push(creator.engine);
             }
         }
+        let restricted = times.create.iter().map(|creator| creator.ring_restricted);
+        let restricted = restricted.chain([decoded.source.ring_restricted]).flatten();
+        let sandbox = self.sandbox.with_rings(restricted);
         let mut rings = Vec::new();
         if decoded.source.engine == Some(uring) {
             rings.push(decoded.source.registered_buffers);
@@ -92,9 +110,10 @@ impl Account<'_> {
             huge_pages: memory.arena.page_kind().name(),
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
             memory_bytes: memory.arena.bytes() as u64,
-            fallbacks: self.fallbacks,
+            fallbacks,
             digest: decoded.source.digest.map(|digest| digest.to_string()),
             resumed: self.resumed,
+            sandbox,
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: self.peak_rss_bytes,

@@ -1,10 +1,12 @@
 //! What to unpack, where to, and how.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 pub use unsnap_decode::Tuning as DecodeTuning;
 pub use unsnap_ring::{DirectMode, FaultPlan};
 pub use unsnap_source::{Digest, DigestKind};
+
+use crate::SandboxMode;
 
 /// Where the archive comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +73,7 @@ pub struct Limits {
 }
 
 /// Settings for tests and benchmarks; the defaults are right.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Sizes of segments and reads.
     pub decode: DecodeTuning,
@@ -83,6 +85,30 @@ pub struct Tuning {
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
+    /// For tests of the sandbox only: what an attacker does who has taken over the tar walk.
+    pub compromised: Option<Compromised>,
+}
+
+/// For tests of the sandbox only: called once, by the thread that walks the tar, at the first member
+/// of an archive.
+#[derive(Clone)]
+pub struct Compromised(Arc<dyn Fn() + Send + Sync>);
+
+impl Compromised {
+    /// `attack`: what to do in the unpacker's place.
+    pub fn new(attack: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(attack))
+    }
+
+    pub(crate) fn strike(&self) {
+        (self.0)();
+    }
+}
+
+impl std::fmt::Debug for Compromised {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Compromised")
+    }
 }
 
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
@@ -121,6 +147,9 @@ pub struct Config {
     pub expect_digest: Option<Digest>,
     /// A file that takes name, size and digest of every file, a line of JSON each.
     pub manifest: Option<PathBuf>,
+    /// Whether to give up, before the first byte of the archive is looked at, all rights that are not
+    /// needed: see [`SandboxMode`] for what that protects against and what not.
+    pub sandbox: SandboxMode,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -146,6 +175,7 @@ impl Config {
             digest: Some(DigestKind::Xxh3),
             expect_digest: None,
             manifest: None,
+            sandbox: SandboxMode::default(),
             limits: Limits::default(),
             tuning: Tuning::default(),
         }

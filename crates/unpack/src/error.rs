@@ -95,9 +95,9 @@ pub enum Error {
         /// The archive.
         archive: String,
         /// What was found.
-        found: Digest,
+        found: Box<Digest>,
         /// What was asked for.
-        expected: Digest,
+        expected: Box<Digest>,
     },
     /// What is to be resumed was not unpacked from this archive.
     #[error(

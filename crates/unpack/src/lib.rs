@@ -6,6 +6,9 @@
 //! final name, and stays so through a power cut. Anything else is an [`Error`], and the destination
 //! is as it was.
 //!
+//! Archives are hostile until they have been parsed. So the run confines itself before it looks at
+//! one: [`SandboxMode`] says how far, and what that is worth in a process of many threads.
+//!
 //! ```no_run
 //! use unsnap_unpack::{Archive, Config, Unpacker};
 //!
@@ -42,20 +45,24 @@ mod progress;
 mod report;
 mod resources;
 mod resume;
+mod sandbox;
+mod stages;
 mod staging;
 mod times;
 mod walk;
 mod writeback;
 
-use std::ops::ControlFlow;
+use std::{io, ops::ControlFlow, thread};
 
 pub use config::{
-    Archive, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan, IoEngine, LayoutKind,
-    Limits, Tuning,
+    Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan,
+    IoEngine, LayoutKind, Limits, Tuning,
 };
 pub use error::{Error, Family};
+use pipeline::no_thread;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
 pub use report::{Report, Resumed, ThreadReport};
+pub use sandbox::{SandboxMode, SandboxReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.
@@ -83,13 +90,54 @@ impl Unpacker {
     }
 
     /// Unpacks. Blocks until the result is durable, or until everything has been taken back.
+    ///
+    /// The work is done by a thread of its own, which confines itself and what it starts
+    /// ([`SandboxMode`]); the caller keeps its rights.
     pub fn run(self) -> Result<Report, Error> {
-        pipeline::run(&self.config, &self.progress, &self.cancel)
+        on_a_thread_of_its_own(|| self.run_on_this_thread(|| Ok(())))
+    }
+
+    /// Unpacks like [`run`](Self::run), but confines the calling thread, for good: it and the
+    /// threads that it starts later can open nothing any more. For programs that do nothing else:
+    /// when all threads of a process are confined, the process is.
+    ///
+    /// `confined` is called once that is done, before the archive is looked at. It is the place to
+    /// start threads that shall be confined as well. An error of it (no thread could be started)
+    /// ends the run.
+    pub fn run_on_this_thread(
+        self,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Report, Error> {
+        pipeline::run(&self.config, &self.progress, &self.cancel, confined)
     }
 
     /// Walks the archive without creating anything and shows `visit` every member, in order, with
-    /// nothing refused but what is no tar. Ends early when `visit` breaks.
-    pub fn list(self, visit: impl FnMut(&Member<'_>) -> ControlFlow<()>) -> Result<(), Error> {
-        pipeline::list(&self.config, &self.progress, &self.cancel, visit)
+    /// nothing refused but what is no tar. Ends early when `visit` breaks. `visit` is called on a
+    /// confined thread, see [`run`](Self::run).
+    pub fn list(
+        self,
+        visit: impl FnMut(&Member<'_>) -> ControlFlow<()> + Send,
+    ) -> Result<(), Error> {
+        on_a_thread_of_its_own(|| self.list_on_this_thread(|| Ok(()), visit))
     }
+
+    /// Lists like [`list`](Self::list), but confines the calling thread, like
+    /// [`run_on_this_thread`](Self::run_on_this_thread).
+    pub fn list_on_this_thread(
+        self,
+        confined: impl FnOnce() -> io::Result<()>,
+        visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        pipeline::list(&self.config, &self.progress, &self.cancel, confined, visit)
+    }
+}
+
+fn on_a_thread_of_its_own<T: Send>(
+    work: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("unsnap-walk".to_owned());
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| no_thread(&error))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }

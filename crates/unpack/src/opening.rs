@@ -14,7 +14,10 @@ use std::{
 use unsnap_create::Destination;
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
-use crate::{Archive, Config, Error, manifest::Manifest, staging::Staging, writeback::SyncTarget};
+use crate::{
+    Archive, Config, Error, SandboxMode, SandboxReport, manifest::Manifest, sandbox,
+    staging::Staging, writeback::SyncTarget,
+};
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
 const DECODE_THREADS_MAX: usize = 16;
@@ -79,6 +82,14 @@ impl Target {
             .collect::<Result<_, _>>()?;
         let sync = staging.file_systems()?;
         Ok(Self { staging, directories, destinations, sync })
+    }
+}
+
+impl Opened {
+    /// Confines this thread, and all that it starts, to what has been opened.
+    pub fn confine(&self, mode: SandboxMode) -> SandboxReport {
+        let needs = self.target.as_ref().map(|target| target.staging.needs());
+        sandbox::confine(mode, &needs.unwrap_or_default())
     }
 }
 

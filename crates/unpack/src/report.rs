@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::SandboxReport;
+
 /// What a run did. Serialises into the JSON report; sizes are bytes, times milliseconds.
 #[allow(clippy::struct_excessive_bools)] // facts, not states
 #[derive(Clone, Debug, Serialize)]
@@ -62,6 +64,8 @@ pub struct Report {
     pub memory_bytes: u64,
     /// What was wanted and could not be had, in words.
     pub fallbacks: Vec<String>,
+    /// How far the run was confined before it looked at the archive.
+    pub sandbox: SandboxReport,
     /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync".
     pub limited_by: &'static str,
     /// Digest of the whole archive, such as "xxh3:…"; `None` if nobody asked for it, or if not all

@@ -25,7 +25,7 @@ use crate::{
     journal::{self, Checkpoint, Journal, Loaded, Recorded, Run, is_journal},
     manifest::Manifest,
     opening::{OpenArchive, Target},
-    pipeline::layout,
+    stages::layout,
     staging::names,
     walk::{Met, Spread},
 };
@@ -51,7 +51,7 @@ impl Beginning {
     /// Finds out where to begin, and removes what is of no use. `target`: `None` in a dry run.
     pub fn find(
         config: &Config,
-        target: Option<&mut Target>,
+        target: &mut Option<Target>,
         archive: &OpenArchive,
         manifest: Option<&mut Manifest>,
     ) -> Result<Self, Error> {
@@ -167,18 +167,14 @@ impl Staged<'_> {
     /// Puts it into the manifest; without a digest it has to be read.
     fn list(&self, directories: &[OwnedFd], manifest: &mut Manifest) -> Result<(), Error> {
         let known = self.digest.and_then(|digest| digest.parse().ok());
-        let digest = match known.filter(|digest: &Digest| digest.kind() == manifest.kind()) {
-            Some(digest) => digest,
-            None => {
-                let directory = &directories[self.destination];
-                let digest = digest_of(directory, self.placed, manifest.kind().hasher());
-                digest.map_err(|error| Error::Staging {
-                    step: "read the unpacked",
-                    path: self.path.into(),
-                    errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
-                })?
-            }
-        };
+        let usable = known.filter(|digest: &Digest| digest.kind() == manifest.kind());
+        let read =
+            || digest_of(&directories[self.destination], self.placed, manifest.kind().hasher());
+        let digest = usable.map_or_else(read, Ok).map_err(|error| Error::Staging {
+            step: "read the unpacked",
+            path: self.path.into(),
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
         manifest.line(self.path, self.bytes, digest)
     }
 }

@@ -18,7 +18,7 @@
 use std::{
     ffi::{CStr, CString, OsStr},
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
@@ -34,7 +34,7 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{Error, journal::remove_journal, writeback::SyncTarget};
+use crate::{Error, journal::remove_journal, sandbox::Need, writeback::SyncTarget};
 
 /// Name of a staging directory inside its destination; also the suffix of one beside it.
 const STAGING_NAME: &str = ".unsnap-staging";
@@ -167,6 +167,26 @@ impl Staging {
             Ok((directory, place.path.clone()))
         };
         self.one_on_each_device()?.into_iter().map(open).collect()
+    }
+
+    /// What all of this needs of which directories from now on.
+    pub fn needs(&self) -> Vec<(BorrowedFd<'_>, Need)> {
+        self.places
+            .iter()
+            .flat_map(|place| {
+                let (staging, holder) = (place.staging.as_fd(), place.holder.as_fd());
+                let build = if place.left_over { Need::Resume } else { Need::Build };
+                match place.publication {
+                    Publication::Rename { .. } => {
+                        vec![(staging, build), (holder, Need::Publish)]
+                    }
+                    // The staging directory is in the destination. Nothing can be moved to where
+                    // more is allowed, and a publication may have to be taken back: so to both the
+                    // same.
+                    Publication::MoveEntries { .. } => vec![(holder, build)],
+                }
+            })
+            .collect()
     }
 
     fn one_on_each_device(&self) -> Result<Vec<&Place>, Error> {

@@ -6,7 +6,9 @@ use unsnap_decode::{Decoded, DecodedSegment, Position};
 use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
-use crate::{CancelToken, Error, Progress, checkpoints::Checkpoints, manifest::Manifest};
+use crate::{
+    CancelToken, Compromised, Error, Progress, checkpoints::Checkpoints, manifest::Manifest,
+};
 use std::sync::atomic::Ordering;
 
 /// What the walk has met.
@@ -32,6 +34,8 @@ pub(crate) struct Walk<'a> {
     pub manifest: Option<&'a mut Manifest>,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
+    /// For tests: what an attacker does with the first member.
+    pub compromised: Option<Compromised>,
 }
 
 impl Walk<'_> {
@@ -91,6 +95,9 @@ impl Walk<'_> {
             match step.event {
                 Event::Skipped | Event::End => {}
                 Event::Member(member) => {
+                    if let Some(compromised) = self.compromised.take() {
+                        compromised.strike();
+                    }
                     if let (Some(checkpoints), Some(files)) =
                         (&mut self.checkpoints, files.as_deref_mut())
                         && checkpoints.is_due()
