@@ -389,6 +389,10 @@ fn no_privileges_are_needed() {
     let report = public.unpack_as_nobody(&own.join("output")).assert_code(0).json();
     assert_holds(&own.join("output"), &expected, "as nobody");
     assert_eq!(report["files"], 43);
+    // Confining oneself needs no privileges either.
+    let site = Site::new();
+    let by_root = run(tool(&genuine_full(), &site.output()).args(["--format", "json"]));
+    assert_eq!(report["sandbox"], by_root.assert_code(0).json()["sandbox"]);
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(own.join("output")).unwrap());
     assert_eq!(Some(owner), NOBODY);
 

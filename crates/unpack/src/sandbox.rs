@@ -16,12 +16,13 @@
 //! It also gains no privileges by executing anything (`no_new_privs`). Rings are restricted by
 //! themselves, see the crate ring.
 //!
-//! What it does not do: Landlock confines a thread and those that it starts later, so in a process
+//! What it does not do. Landlock confines a thread and those that it starts later, so in a process
 //! with other threads it stops whoever can make the parser do things, but not one who has taken over
 //! the parser's memory and reaches for those other threads through it. It does not hide metadata
-//! (`stat` works everywhere), does not close descriptors that are open, does not filter system
-//! calls, and knows no UDP. Who can do all that the destinations allow can fill the disk, and can
-//! rename directories beside the destination.
+//! (`stat` works everywhere), does not close what is open, does not filter system calls, and knows no
+//! UDP. What publishing needs is left to all: below the directory that holds a destination,
+//! directories can be made, renamed in their place and, if empty, removed. And a destination can be
+//! filled until its disk is full.
 
 use std::{fmt, os::fd::BorrowedFd};
 
