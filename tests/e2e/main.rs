@@ -7,6 +7,7 @@
 //! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`space`] | what cannot fit is refused before anything is written, and a disk is not filled up |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //!
@@ -23,4 +24,5 @@ mod memory;
 mod refusals;
 mod report;
 mod repository;
+mod space;
 mod support;

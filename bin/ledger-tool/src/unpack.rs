@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Report, Unpacker};
+use unsnap_unpack::{PreflightReport, Report, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs},
@@ -72,8 +72,32 @@ fn summary(report: &Report) -> String {
         report.huge_pages,
         yes(report.registered_buffers),
     );
+    if let Some(preflight) = &report.preflight {
+        text.push_str(&space(preflight));
+    }
     for fallback in &report.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
+    }
+    text
+}
+
+/// What was needed, and what there was.
+fn space(preflight: &PreflightReport) -> String {
+    let mut text = String::new();
+    if let Some(reason) = &preflight.skipped {
+        let _ = writeln!(text, "  space needed: not known beforehand: {reason}");
+    }
+    let about = if preflight.bytes_exact { "" } else { "about " };
+    for system in &preflight.file_systems {
+        if let (Some(needed), Some(available)) = (system.bytes_needed, system.bytes_available) {
+            let _ = writeln!(
+                text,
+                "  space needed on {}: {about}{} of {} that were free",
+                system.destinations.join(" and "),
+                BinaryBytes(needed),
+                BinaryBytes(available),
+            );
+        }
     }
     text
 }

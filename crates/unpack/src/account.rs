@@ -5,7 +5,7 @@ use unsnap_layout::{ArchiveName, Summary};
 use unsnap_ring::EngineKind;
 
 use crate::{
-    Config, LayoutKind, Report,
+    Config, LayoutKind, PreflightReport, Report,
     report::{millis, peak_rss_bytes},
     resources::Memory,
     times::Times,
@@ -26,6 +26,7 @@ pub(crate) struct Account<'a> {
     pub created: Created,
     pub times: Times,
     pub fallbacks: Vec<String>,
+    pub preflight: Option<PreflightReport>,
 }
 
 /// What the creators did.
@@ -95,6 +96,7 @@ impl Account<'_> {
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
             memory_bytes: memory.arena.bytes() as u64,
             fallbacks: self.fallbacks,
+            preflight: self.preflight,
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: peak_rss_bytes(),

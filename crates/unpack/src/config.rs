@@ -72,6 +72,9 @@ pub struct Tuning {
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
+    /// Free bytes of each file system that are taken for used while the run goes on, as if somebody
+    /// had written so much after it began.
+    pub hidden_bytes: Option<u64>,
 }
 
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
@@ -97,6 +100,9 @@ pub struct Config {
     pub hugetlb: bool,
     /// Do everything but create files.
     pub dry_run: bool,
+    /// Refuse what cannot fit before anything is written, and stop before a disk is full. True by
+    /// default; without, a run goes on until the disk has nothing left.
+    pub preflight: bool,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -117,6 +123,7 @@ impl Config {
             memory_budget: None,
             hugetlb: false,
             dry_run: false,
+            preflight: true,
             limits: Limits::default(),
             tuning: Tuning::default(),
         }

@@ -33,13 +33,17 @@
 mod account;
 mod config;
 mod error;
+mod members;
 mod pipeline;
+mod preflight;
 mod progress;
 mod report;
 mod resources;
+mod space;
 mod staging;
 mod times;
 mod walk;
+mod watch;
 mod writeback;
 
 use std::ops::ControlFlow;
@@ -47,9 +51,9 @@ use std::ops::ControlFlow;
 pub use config::{
     Archive, Config, DecodeTuning, DirectMode, FaultPlan, IoEngine, LayoutKind, Limits, Tuning,
 };
-pub use error::{Error, Family};
+pub use error::{Error, Family, Resource, Shortage};
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{Report, ThreadReport};
+pub use report::{FileSystemReport, PreflightReport, Report, ThreadReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use unsnap_create::{Assembler, CreateError, CreatorPool, Destination, PoolConfig};
-use unsnap_decode::Decoded;
+use unsnap_decode::{DecodeSummary, Decoded};
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
 use unsnap_ring::{DirectMode, EngineKind, probe_uring};
 use unsnap_source::{SequentialFileReader, Source, StreamReader};
@@ -16,6 +16,7 @@ use unsnap_tarstream::Walker;
 use crate::{
     Archive, CancelToken, Config, Error, IoEngine, LayoutKind, Phase, Progress, Report,
     account::{Account, Created},
+    preflight::Preflight,
     resources::{Input, Memory},
     staging::Staging,
     times::Times,
@@ -50,6 +51,7 @@ pub(crate) fn run(
     if config.direct_io == DirectMode::On && matches!(input, Input::Stream { .. }) {
         fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
     }
+    let mut preflight = Preflight::check(input.file(), staging.as_ref(), config)?;
     let threads = decode_threads(config);
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
@@ -79,6 +81,7 @@ pub(crate) fn run(
             layout: layout(config),
             progress,
             cancel,
+            watch: preflight.watch(memory.plan.segments_bytes),
         };
         let (summary, met) = walk.run(files.as_mut())?;
         let created = files.map(|files| finish_creating(files, &mut times)).transpose()?;
@@ -128,12 +131,7 @@ pub(crate) fn run(
     let created = created.unwrap_or_default();
     fallbacks.extend(decode_summary.source.fallbacks.iter().cloned());
     fallbacks.extend(created.fallbacks.iter().cloned());
-    if decode_summary.copied_frames > 0 {
-        let frames = decode_summary.copied_frames;
-        fallbacks.push(format!(
-            "copying decoder: the window of {frames} frame(s) is larger than a segment"
-        ));
-    }
+    fallbacks.extend(copied(&decode_summary));
     times.total = started.elapsed();
     let account = Account {
         config,
@@ -147,6 +145,7 @@ pub(crate) fn run(
         created,
         times,
         fallbacks,
+        preflight: preflight.report,
     };
     Ok(account.report())
 }
@@ -192,6 +191,14 @@ pub(crate) fn list(
     memory.close();
     decoded.join();
     result
+}
+
+/// Says so where the decoder had to copy.
+fn copied(summary: &DecodeSummary) -> Option<String> {
+    let frames = summary.copied_frames;
+    let reason =
+        || format!("copying decoder: the window of {frames} frame(s) is larger than a segment");
+    (frames > 0).then(reason)
 }
 
 /// The engine for reading and creating; and in words what was wanted instead, if that was refused.

@@ -23,7 +23,7 @@ const STREAM_HEAD_BYTES: usize = 512;
 
 /// The archive, opened far enough to know its beginning and its size.
 pub(crate) enum Input {
-    Seekable { head: Vec<u8>, bytes: u64 },
+    Seekable { file: File, head: Vec<u8>, bytes: u64 },
     Stream { file: OwnedFd, head: Vec<u8> },
 }
 
@@ -44,10 +44,11 @@ impl Input {
             return Self::stream(file.into(), archive, cancel);
         }
         let mut head = Vec::with_capacity(HEAD_BYTES);
-        file.take(HEAD_BYTES as u64)
+        (&file)
+            .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)
             .map_err(|error| open_error(path, &error))?;
-        Ok(Self::Seekable { head, bytes: metadata.len() })
+        Ok(Self::Seekable { file, head, bytes: metadata.len() })
     }
 
     fn stream(file: OwnedFd, archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
@@ -58,6 +59,14 @@ impl Input {
             error => Error::Source(error),
         })?;
         Ok(Self::Stream { file, head })
+    }
+
+    /// The archive and its size, unless it is a stream.
+    pub fn file(&self) -> Option<(&File, u64)> {
+        match self {
+            Self::Seekable { file, bytes, .. } => Some((file, *bytes)),
+            Self::Stream { .. } => None,
+        }
     }
 
     fn head(&self) -> &[u8] {

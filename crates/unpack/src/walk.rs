@@ -6,7 +6,7 @@ use unsnap_decode::{Decoded, DecodedSegment, Position};
 use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
-use crate::{CancelToken, Error, Progress};
+use crate::{CancelToken, Error, Progress, watch::Watch};
 use std::sync::atomic::Ordering;
 
 /// What the walk has met.
@@ -24,6 +24,8 @@ pub(crate) struct Walk<'a> {
     pub layout: Layout,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
+    /// Ends the run before a disk is full.
+    pub watch: Option<&'a Watch>,
 }
 
 impl Walk<'_> {
@@ -32,6 +34,9 @@ impl Walk<'_> {
         let mut met = Met::default();
         let mut version = VersionFile::default();
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
+            if let (Some(watch), Some(files)) = (self.watch, &files) {
+                watch.look(files.assembler.written())?;
+            }
             let len = segment.len() as u64;
             let view = match &mut files {
                 Some(files) => segment.prepend(files.assembler.take_carry()),
