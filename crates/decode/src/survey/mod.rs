@@ -108,7 +108,7 @@ pub trait Samples {
     fn bytes(&mut self, bytes: &[u8]);
 }
 
-/// Looks at an archive of `archive_bytes`. Reads at most 80 MiB, in pieces of up to 1 MiB, and
+/// Looks at an archive of `archive_bytes`. Reads at most 100 MiB, in pieces of up to 1 MiB, and
 /// decodes at most 40 MiB.
 pub fn survey(
     archive: &dyn ReadAt,
