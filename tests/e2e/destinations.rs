@@ -293,11 +293,15 @@ fn several_destinations_fail_together() {
     let archive = site.archive(&spec);
     let accounts = disk.path().join("accounts");
     let (before, before_there) = (site.state(), read_tree(disk.path()).unwrap());
-    run(tool(&archive, &site.output()).arg("--accounts").arg(&accounts))
-        .assert_code(3)
-        .assert_error(&[accounts.to_str().unwrap()]);
-    site.assert_untouched(&before, "output");
-    assert_same_tree(&read_tree(disk.path()).unwrap(), &before_there, "accounts");
+    for (flags, error) in
+        [(&[][..], "the archive does not fit"), (&["--no-preflight"], "No space left")]
+    {
+        run(tool(&archive, &site.output()).arg("--accounts").arg(&accounts).args(flags))
+            .assert_code(3)
+            .assert_error(&[accounts.to_str().unwrap(), error]);
+        site.assert_untouched(&before, "output");
+        assert_same_tree(&read_tree(disk.path()).unwrap(), &before_there, "accounts");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
+//! | [`space`] | what cannot fit is refused before anything is written, and a disk is not filled up |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //! | [`sandbox`] | a parser that is taken over reaches nothing but the destinations |
@@ -27,4 +28,5 @@ mod report;
 mod repository;
 mod resume;
 mod sandbox;
+mod space;
 mod support;

@@ -78,6 +78,7 @@ fn the_json_report_has_every_field_with_a_sane_value() {
             assert!(["transparent", "hugetlb", "none"].contains(&pages));
             flag("registered_buffers");
             assert!(report["fallbacks"].as_array().unwrap().iter().all(Value::is_string));
+            assert_preflight(&report, file_bytes as u64, files.clone().count() + directories);
             let limited_by = report["limited_by"].as_str().unwrap();
             assert!(["source", "decode", "walk", "create", "sync"].contains(&limited_by));
             assert_threads_add_up(&report);
@@ -86,6 +87,26 @@ fn the_json_report_has_every_field_with_a_sane_value() {
             assert_eq!(site.output().exists(), !dry_run);
         }
     }
+}
+
+/// What was needed is known exactly, and was there.
+fn assert_preflight(report: &Value, file_bytes: u64, inodes: usize) {
+    let preflight = &report["preflight"];
+    if report["dry_run"] == true {
+        return assert_eq!(*preflight, Value::Null);
+    }
+    assert_eq!(preflight["basis"], "walked");
+    assert_eq!(preflight["bytes_exact"], true);
+    assert_eq!(preflight["inodes_needed"], inodes);
+    assert_eq!(preflight["skipped"], Value::Null);
+    assert_eq!(preflight["warnings"], Value::Array(Vec::new()));
+    let needed = preflight["bytes_needed"].as_u64().unwrap();
+    assert!((file_bytes..file_bytes + inodes as u64 * 65_536).contains(&needed), "{preflight:#}");
+    let [system] = preflight["file_systems"].as_array().unwrap().as_slice() else {
+        panic!("{preflight:#}")
+    };
+    assert_eq!(system["bytes_needed"], needed);
+    assert!(system["bytes_available"].as_u64().unwrap() > needed);
 }
 
 /// What a thread was busy and what it waited for is all of its time; the main thread's is the run's.

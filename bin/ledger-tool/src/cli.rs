@@ -107,6 +107,10 @@ pub struct UnpackArgs {
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
 
+    /// Unpack even if it does not seem to fit, and go on until a disk is full
+    #[arg(long)]
+    pub no_preflight: bool,
+
     /// How to print the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,

@@ -54,6 +54,7 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     config.dry_run = args.dry_run;
+    config.preflight = !args.no_preflight;
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
     config.resume = args.resume;

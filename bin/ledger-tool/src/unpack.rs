@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Report, Resumed, Unpacker};
+use unsnap_unpack::{PreflightReport, Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs},
@@ -89,11 +89,35 @@ fn summary(report: &Report) -> String {
     if let Some(digest) = &report.digest {
         let _ = writeln!(text, "  digest of the archive: {digest}");
     }
+    if let Some(preflight) = &report.preflight {
+        text.push_str(&space(preflight));
+    }
     for fallback in &report.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
     }
     for missing in &report.sandbox.missing {
         let _ = writeln!(text, "  sandbox: {missing}");
+    }
+    text
+}
+
+/// What was needed, and what there was.
+fn space(preflight: &PreflightReport) -> String {
+    let mut text = String::new();
+    if let Some(reason) = &preflight.skipped {
+        let _ = writeln!(text, "  space needed: not known beforehand: {reason}");
+    }
+    let about = if preflight.bytes_exact { "" } else { "about " };
+    for system in &preflight.file_systems {
+        if let (Some(needed), Some(available)) = (system.bytes_needed, system.bytes_available) {
+            let _ = writeln!(
+                text,
+                "  space needed on {}: {about}{} of {} that were free",
+                system.destinations.join(" and "),
+                BinaryBytes(needed),
+                BinaryBytes(available),
+            );
+        }
     }
     text
 }

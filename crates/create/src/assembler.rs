@@ -8,7 +8,7 @@ use unsnap_ring::{NewFile, RelativePath};
 use crate::{
     CreateError, Destination, FILE_BLOCK_BYTES,
     creator::{Command, FileId},
-    pool::CreatorPool,
+    pool::{CreatorPool, Written},
 };
 
 /// Files smaller than this are written through the page cache even where direct I/O works, because
@@ -174,6 +174,11 @@ impl Assembler {
     pub fn take_carry(&mut self) -> &[u8] {
         let len = std::mem::take(&mut self.carry.len);
         &self.carry.bytes[..len]
+    }
+
+    /// What has been written so far, for each destination.
+    pub fn written(&self) -> &[Written] {
+        self.creators.written()
     }
 
     /// Gives back what it was made from: the creators are still to be awaited.

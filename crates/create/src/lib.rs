@@ -30,7 +30,7 @@ mod pool;
 pub use assembler::{Assembler, NewMember};
 pub use destination::Destination;
 pub use error::CreateError;
-pub use pool::{CreateProgress, CreatorPool, CreatorTimes, PoolConfig};
+pub use pool::{CreateProgress, CreatorPool, CreatorTimes, PoolConfig, Written};
 
 /// File blocks that direct writes are made of, whatever smaller unit the device takes: the block
 /// size of ext4 and XFS, so that no block is written twice.

@@ -90,6 +90,15 @@ impl CreateProgress {
     }
 }
 
+/// What has been written below one destination; shared, to be read at any time.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Bytes that files take in blocks of 4096, of parts of files too.
+    pub bytes: AtomicU64,
+    /// Files that are complete.
+    pub files: AtomicU64,
+}
+
 /// Where a creator's time went.
 #[derive(Clone, Debug, Default)]
 pub struct CreatorTimes {
@@ -115,9 +124,19 @@ pub(crate) struct Shared {
     pub failed: AtomicBool,
     pub error: Mutex<Option<CreateError>>,
     pub progress: Arc<CreateProgress>,
+    /// For each destination.
+    pub written: Box<[Written]>,
 }
 
 impl Shared {
+    /// Counts bytes that are written, and a file if they complete one.
+    pub fn wrote(&self, destination: usize, bytes: u64, file: bool) {
+        if let Some(written) = self.written.get(destination) {
+            written.bytes.fetch_add(bytes, Ordering::Relaxed);
+            written.files.fetch_add(u64::from(file), Ordering::Relaxed);
+        }
+    }
+
     /// Keeps the first error; the others follow from it.
     pub fn fail(&self, error: CreateError) {
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +199,8 @@ impl CreatorPool {
         let creators = devices.len() * if config.cached_engine.is_some() { 2 } else { 1 };
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
         let files_queued = progress.files.load(Ordering::Relaxed);
-        let shared = Arc::new(Shared { progress, ..Shared::default() });
+        let written = destinations.iter().map(|_| Written::default()).collect();
+        let shared = Arc::new(Shared { progress, written, ..Shared::default() });
         let mut pool = Self {
             members: Vec::new(),
             routes: Vec::new(),
@@ -309,6 +329,11 @@ impl CreatorPool {
     /// Time that whoever feeds the creators has waited for them to take more.
     pub fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// What has been written below each destination.
+    pub(crate) fn written(&self) -> &[Written] {
+        &self.shared.written
     }
 
     /// Waits until every file is complete.

@@ -127,6 +127,13 @@ pub(crate) fn block_header(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<(u64, bool
     }
 }
 
+/// Decoded length of a block, where its header alone says it: of one that is stored as it is, and of
+/// a run. `None` for one that is compressed.
+pub(crate) fn block_raw_bytes(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<u64> {
+    let header = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
+    matches!((header >> 1) & 3, 0 | 1).then(|| u64::from(header >> 3))
+}
+
 fn little_endian(head: &[u8], at: usize, count: usize) -> Result<u64, FrameStartError> {
     let bytes = head.get(at..at + count).ok_or(FrameStartError::Incomplete)?;
     Ok(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))

@@ -23,6 +23,9 @@
 //! lz4 and plain tar have streaming engines of their own. Whatever the engine, segments leave in
 //! raw order, the memory in use is the pool's, and [`Limits`] hold for what an archive claims.
 //!
+//! Beside all that, [`survey`](survey()) looks at an archive beforehand and tells how much it will
+//! decode to.
+//!
 //! What this crate leaves to others: what the decoded bytes mean.
 
 #[allow(unsafe_code)]
@@ -40,6 +43,7 @@ mod plan;
 mod planner;
 mod restart;
 mod stream;
+mod survey;
 
 pub use error::{DecodeError, Position};
 pub use format::Format;
@@ -48,3 +52,4 @@ pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
 pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
 pub use restart::FrameStarts;
+pub use survey::{Basis, Place, ReadAt, Samples, Survey, survey};

@@ -1,7 +1,7 @@
 //! `ArchiveFile`: a regular file, opened once and for all.
 
 use std::{
-    os::fd::OwnedFd,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
@@ -66,6 +66,11 @@ impl ArchiveFile {
     /// Its size in bytes when it was opened.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// To read it at any place, through the page cache.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.buffered.as_fd()
     }
 
     /// What identifies it, and when it was changed.

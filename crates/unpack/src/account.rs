@@ -5,8 +5,8 @@ use unsnap_layout::{ArchiveName, Summary};
 use unsnap_ring::{DirectMode, EngineKind};
 
 use crate::{
-    Config, LayoutKind, Report, Resumed, SandboxReport, report::millis, resources::Memory,
-    times::Times, walk::Met,
+    Config, LayoutKind, PreflightReport, Report, Resumed, SandboxReport, report::millis,
+    resources::Memory, times::Times, walk::Met,
 };
 
 /// Everything that was learnt in a run that succeeded.
@@ -27,6 +27,7 @@ pub(crate) struct Account<'a> {
     pub fallbacks: Vec<String>,
     pub sandbox: SandboxReport,
     pub peak_rss_bytes: u64,
+    pub preflight: Option<PreflightReport>,
 }
 
 /// What the creators did.
@@ -114,6 +115,7 @@ impl Account<'_> {
             digest: decoded.source.digest.map(|digest| digest.to_string()),
             resumed: self.resumed,
             sandbox,
+            preflight: self.preflight,
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: self.peak_rss_bytes,

@@ -85,6 +85,9 @@ pub struct Tuning {
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
+    /// Free bytes of each file system that are taken for used while the run goes on, as if somebody
+    /// had written so much after it began.
+    pub hidden_bytes: Option<u64>,
     /// For tests of the sandbox only: what an attacker does who has taken over the tar walk.
     pub compromised: Option<Compromised>,
 }
@@ -112,6 +115,7 @@ impl std::fmt::Debug for Compromised {
 }
 
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
+#[allow(clippy::struct_excessive_bools)] // switches, not states
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The archive.
@@ -150,6 +154,9 @@ pub struct Config {
     /// Whether to give up, before the first byte of the archive is looked at, all rights that are not
     /// needed: see [`SandboxMode`] for what that protects against and what not.
     pub sandbox: SandboxMode,
+    /// Refuse what cannot fit before anything is written, and stop before a disk is full. True by
+    /// default; without, a run goes on until the disk has nothing left.
+    pub preflight: bool,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -176,6 +183,7 @@ impl Config {
             expect_digest: None,
             manifest: None,
             sandbox: SandboxMode::default(),
+            preflight: true,
             limits: Limits::default(),
             tuning: Tuning::default(),
         }

@@ -124,9 +124,98 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// A destination's file system has not enough space or inodes.
+    #[error("{0}")]
+    NoSpace(Box<Shortage>),
     /// Somebody asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What a file system can run out of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Space for the content of files.
+    Bytes,
+    /// Inodes: one for each file and directory.
+    Inodes,
+}
+
+/// A file system has less than the archive needs there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// What it is short of.
+    pub resource: Resource,
+    /// The destinations that lie on it.
+    pub file_system: String,
+    /// What is needed, or still needed; `None` if nobody knows.
+    pub needed: Option<u64>,
+    /// Whether `needed` is exact, and not an estimate.
+    pub exact: bool,
+    /// What there is.
+    pub available: u64,
+    /// Whether it was found in the middle of the run, and not before.
+    pub unpacking: bool,
+}
+
+impl Shortage {
+    fn amount(&self, number: u64) -> String {
+        match self.resource {
+            Resource::Inodes => format!("{number} inodes"),
+            Resource::Bytes => {
+                let unit = |&(size, _): &(u64, _)| number >= size;
+                match [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+                    .into_iter()
+                    .find(unit)
+                {
+                    Some((size, name)) => {
+                        // In tenths, rounded down.
+                        let tenths = u128::from(number) * 10 / u128::from(size);
+                        format!("{}.{} {name} ({number} bytes)", tenths / 10, tenths % 10)
+                    }
+                    None => format!("{number} bytes"),
+                }
+            }
+        }
+    }
+
+    /// What is needed, and what is available, where.
+    pub(crate) fn figures(&self) -> String {
+        let Self { file_system, exact, .. } = self;
+        let about = if *exact { "" } else { "about " };
+        let needed = self.amount(self.needed.unwrap_or(0));
+        let estimate = if *exact { "" } else { ", by an estimate," };
+        let available = self.amount(self.available);
+        format!(
+            "{about}{needed}{estimate} are needed on the file system of {file_system}, and \
+             {available} are available"
+        )
+    }
+}
+
+impl std::fmt::Display for Shortage {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file_system, .. } = self;
+        let available = self.amount(self.available);
+        if !self.unpacking {
+            return write!(formatter, "the archive does not fit: {}", self.figures());
+        }
+        let what = match self.resource {
+            Resource::Bytes => "is full",
+            Resource::Inodes => "has no inodes left",
+        };
+        write!(formatter, "stopped before the file system of {file_system} {what}: ")?;
+        match self.needed {
+            Some(needed) => {
+                let needed = self.amount(needed);
+                write!(formatter, "{needed} are still to come, and {available} are available")
+            }
+            None => write!(
+                formatter,
+                "{available} are available, and the archive does not tell how much is to come"
+            ),
+        }
+    }
 }
 
 const INCOMPLETE: &str =
@@ -215,6 +304,23 @@ impl Error {
             }
             Self::Source(SourceError::Grew { .. }) => "wait until the download is complete",
             Self::Memory { .. } => "lower --memory-budget, or free memory",
+            Self::NoSpace(shortage) => match (shortage.resource, shortage.unpacking) {
+                (Resource::Bytes, false) => {
+                    "free space there, or unpack to a larger file system; --no-preflight tries it \
+                     all the same"
+                }
+                (Resource::Inodes, false) => {
+                    "remove files there, or unpack to a file system made with more inodes (see df \
+                     -i); --no-preflight tries it all the same"
+                }
+                (Resource::Bytes, true) => {
+                    "free space there and unpack again; --no-preflight goes on until nothing is left"
+                }
+                (Resource::Inodes, true) => {
+                    "remove files there and unpack again (see df -i); --no-preflight goes on until \
+                     nothing is left"
+                }
+            },
             _ => return self.errno().and_then(errno_hint).map(str::to_owned),
         };
         Some(hint.to_owned())

@@ -39,17 +39,21 @@ mod config;
 mod error;
 mod journal;
 mod manifest;
+mod members;
 mod opening;
 mod pipeline;
+mod preflight;
 mod progress;
 mod report;
 mod resources;
 mod resume;
 mod sandbox;
+mod space;
 mod stages;
 mod staging;
 mod times;
 mod walk;
+mod watch;
 mod writeback;
 
 use std::{io, ops::ControlFlow, thread};
@@ -58,10 +62,10 @@ pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan,
     IoEngine, LayoutKind, Limits, Tuning,
 };
-pub use error::{Error, Family};
+pub use error::{Error, Family, Resource, Shortage};
 use pipeline::no_thread;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{Report, Resumed, ThreadReport};
+pub use report::{FileSystemReport, PreflightReport, Report, Resumed, ThreadReport};
 pub use sandbox::{SandboxMode, SandboxReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 

@@ -10,6 +10,7 @@ use crate::{
     account::Account,
     manifest::Manifest,
     opening::{Opened, Target},
+    preflight::Preflight,
     resources::{Input, Memory},
     resume::Beginning,
     stages::{Stages, archive_name, check_digest, choose_engine, finish_creating},
@@ -54,6 +55,8 @@ pub(crate) fn run(
     let since = Instant::now();
     let input = Input::begin(archive, &config.archive, cancel)?;
     let opened_in = since.elapsed();
+    // Does it fit? Refused before the first byte is written.
+    let mut preflight = Preflight::check(input.file(), target.as_ref(), &beginning.kept, config)?;
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
@@ -89,6 +92,7 @@ pub(crate) fn run(
             progress,
             cancel,
             compromised: config.tuning.compromised.clone(),
+            watch: preflight.watch(memory.plan.segments_bytes),
         };
         let (summary, met) = walk.run(files.as_mut())?;
         let finish = |files| finish_creating(files, met.files, progress, &mut times);
@@ -146,6 +150,7 @@ pub(crate) fn run(
         fallbacks,
         sandbox,
         peak_rss_bytes: status.peak_rss_bytes(),
+        preflight: preflight.report,
     };
     Ok(account.report())
 }

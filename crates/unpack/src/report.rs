@@ -66,6 +66,8 @@ pub struct Report {
     pub fallbacks: Vec<String>,
     /// How far the run was confined before it looked at the archive.
     pub sandbox: SandboxReport,
+    /// Whether it would fit, as found before anything was written; `None` in a dry run.
+    pub preflight: Option<PreflightReport>,
     /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync".
     pub limited_by: &'static str,
     /// Digest of the whole archive, such as "xxh3:…"; `None` if nobody asked for it, or if not all
@@ -88,6 +90,45 @@ pub struct Resumed {
     pub bytes: u64,
     /// Where in the archive reading began.
     pub from_byte: u64,
+}
+
+/// What was needed and what there was, before anything was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct PreflightReport {
+    /// How what is needed is known: "walked" (every entry was seen), "declared" (the archive tells
+    /// how long its tar stream is), "sampled" (estimated from samples) or "unknown".
+    pub basis: &'static str,
+    /// Why it is not known, in words.
+    pub skipped: Option<String>,
+    /// Bytes that the files take, on all file systems.
+    pub bytes_needed: Option<u64>,
+    /// Whether that is exact, and not an estimate.
+    pub bytes_exact: bool,
+    /// Files and directories. `None` if samples did not show enough of them.
+    pub inodes_needed: Option<u64>,
+    /// Whether that is exact, and not an estimate.
+    pub inodes_exact: bool,
+    /// Each file system that something is written to.
+    pub file_systems: Vec<FileSystemReport>,
+    /// What is doubtful, in words.
+    pub warnings: Vec<String>,
+    /// Time it took.
+    pub elapsed_ms: u64,
+}
+
+/// What was needed and what there was on one file system.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileSystemReport {
+    /// The destinations on it, as messages call them.
+    pub destinations: Vec<String>,
+    /// Bytes that the files take there.
+    pub bytes_needed: Option<u64>,
+    /// Bytes that were free. `None` if it does not tell.
+    pub bytes_available: Option<u64>,
+    /// Files and directories there.
+    pub inodes_needed: Option<u64>,
+    /// Inodes that were free. `None` if it has no limit.
+    pub inodes_available: Option<u64>,
 }
 
 /// Where a thread's time went. What it was busy and what it waited for add up to its total.

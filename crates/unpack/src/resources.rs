@@ -43,6 +43,14 @@ impl Input {
         }
     }
 
+    /// The archive, unless it is a stream.
+    pub fn file(&self) -> Option<&ArchiveFile> {
+        match self {
+            Self::File { file, .. } => Some(file),
+            Self::Stream { .. } => None,
+        }
+    }
+
     fn head(&self) -> &[u8] {
         match self {
             Self::File { head, .. } | Self::Stream { head, .. } => head,

@@ -41,6 +41,8 @@ pub(crate) struct Beginning {
     pub spread: Spread,
     pub met: Met,
     pub resumed: Option<Resumed>,
+    /// What is there already, in each destination; empty if nothing is.
+    pub kept: Vec<Kept>,
     /// To write down what this run does.
     pub journal: Option<Journal>,
     /// Why nothing was resumed although that was wanted, in words.
@@ -62,6 +64,7 @@ impl Beginning {
             spread: Spread::new(config.accounts.len()),
             met: Met::default(),
             resumed: None,
+            kept: Vec::new(),
             journal: None,
             fallback: None,
         };
@@ -144,12 +147,24 @@ impl Beginning {
             bytes: files.iter().map(|file| file.bytes).sum(),
             from_byte: reached.restart.compressed_offset,
         };
+        self.kept = vec![Kept::default(); directories.len()];
+        for file in &files {
+            let Kept { files, bytes } = &mut self.kept[file.destination];
+            (*files, *bytes) = (*files + 1, *bytes + file.bytes);
+        }
         self.decode = reached.restart.into();
         self.header_offset = reached.header_offset;
         self.resumed = Some(resumed);
         self.journal = Some(journal);
         Ok(Ok(()))
     }
+}
+
+/// What is there already in a destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub files: u64,
+    pub bytes: u64,
 }
 
 /// A file that is there.

@@ -8,6 +8,7 @@ use unsnap_tarstream::{Event, TarError, Walker};
 
 use crate::{
     CancelToken, Compromised, Error, Progress, checkpoints::Checkpoints, manifest::Manifest,
+    watch::Watch,
 };
 use std::sync::atomic::Ordering;
 
@@ -36,6 +37,8 @@ pub(crate) struct Walk<'a> {
     pub cancel: &'a CancelToken,
     /// For tests: what an attacker does with the first member.
     pub compromised: Option<Compromised>,
+    /// Ends the run before a disk is full.
+    pub watch: Option<&'a Watch>,
 }
 
 impl Walk<'_> {
@@ -43,6 +46,9 @@ impl Walk<'_> {
     pub fn run(mut self, mut files: Option<&mut Assembler>) -> Result<(Summary, Met), Error> {
         let mut version = VersionFile::default();
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
+            if let (Some(watch), Some(files)) = (self.watch, &files) {
+                watch.look(files.written())?;
+            }
             let len = segment.len() as u64;
             let view = match &mut files {
                 Some(files) => segment.prepend(files.take_carry()),

@@ -1,0 +1,254 @@
+//! Walking compressed data by its headers: frames, and the blocks in them.
+
+use crate::{
+    Format,
+    format::{LZ4_MAGIC, is_skippable, magic},
+    frame::{
+        BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, block_header,
+        block_raw_bytes, frame_start,
+    },
+    survey::peek::Peek,
+};
+
+/// The longest lz4 frame header: magic, two bytes of flags, content size, dictionary id, checksum.
+const LZ4_HEADER_BYTES_MAX: usize = 19;
+
+/// Blocks in a row that are taken for proof that a walk that began somewhere stands on blocks. A
+/// place in random bytes looks like a block of zstd once in about 40 times, so twelve in a row are
+/// a matter of 1 in 10^19.
+const PROOF_BLOCKS: usize = 12;
+
+/// As many are enough where they lead to the end of what is looked at.
+const PROOF_BLOCKS_AT_END: usize = 6;
+
+/// What a walk meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A frame's header. `content_bytes`: decoded size, if the frame declares it.
+    FrameBegins {
+        content_bytes: Option<u64>,
+        block_bytes_max: u64,
+    },
+    /// A block. `raw_bytes`: decoded size, where that can be told without decoding.
+    Block {
+        raw_bytes: Option<u64>,
+    },
+    FrameEnds,
+    /// A frame that decoders pass over.
+    Skipped,
+}
+
+/// Why a walk ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// All frames are complete, and nothing follows.
+    End,
+    /// What may be looked at ends here.
+    Short,
+    /// This is not what the format allows.
+    Bad,
+}
+
+/// A walk over frames and blocks. Each step passes at least one byte, but for the step at a
+/// frame's end, of which there are no two in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks {
+    pub at: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Between {
+        format: Format,
+    },
+    /// Where a walk began in the middle, it does not know whether the frame has a checksum.
+    Zstd {
+        checksum: Option<bool>,
+    },
+    ZstdEnd {
+        checksum: Option<bool>,
+    },
+    Lz4(Lz4Flags),
+    Lz4End,
+}
+
+/// What an lz4 frame's header says about its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lz4Flags {
+    block_bytes_max: u64,
+    block_checksum: bool,
+    content_checksum: bool,
+}
+
+impl Blocks {
+    /// A walk from the beginning of a frame on.
+    pub fn from_frame(at: u64, format: Format) -> Self {
+        Self { at, place: Place::Between { format } }
+    }
+
+    /// Looks for blocks from `from` on, which may lie anywhere in a frame. `lz4`: what the frames
+    /// are like, if it is that.
+    pub fn find(peek: &mut Peek<'_>, from: u64, lz4: Option<Lz4Flags>) -> Option<Self> {
+        let (place, span) = match lz4 {
+            None => (Place::Zstd { checksum: None }, BLOCK_BYTES_MAX + BLOCK_HEADER_BYTES as u64),
+            Some(flags) => (Place::Lz4(flags), flags.block_bytes_max + 8),
+        };
+        let end = peek.limit().min(from.saturating_add(span));
+        (from..end).map(|at| Self { at, place }).find(|start| start.is_proven(peek))
+    }
+
+    fn is_proven(mut self, peek: &mut Peek<'_>) -> bool {
+        let mut blocks = 0;
+        while blocks < PROOF_BLOCKS {
+            match self.next(peek) {
+                Ok(Step::Block { .. }) => blocks += 1,
+                Ok(_) => {}
+                Err(Stop::End | Stop::Short) => return blocks >= PROOF_BLOCKS_AT_END,
+                Err(Stop::Bad) => return false,
+            }
+        }
+        true
+    }
+
+    /// Passes what stands here.
+    pub fn next(&mut self, peek: &mut Peek<'_>) -> Result<Step, Stop> {
+        match self.place {
+            Place::Between { format: Format::Lz4 } => self.lz4_frame(peek),
+            Place::Between { .. } => self.zstd_frame(peek),
+            Place::Zstd { checksum } => self.zstd_block(peek, checksum),
+            Place::ZstdEnd { checksum } => self.zstd_end(peek, checksum),
+            Place::Lz4(flags) => self.lz4_block(peek, flags),
+            Place::Lz4End => {
+                self.place = Place::Between { format: Format::Lz4 };
+                Ok(Step::FrameEnds)
+            }
+        }
+    }
+
+    fn end_or_short(&self, peek: &Peek<'_>) -> Stop {
+        if self.at == peek.limit() { Stop::End } else { Stop::Short }
+    }
+
+    fn zstd_frame(&mut self, peek: &mut Peek<'_>) -> Result<Step, Stop> {
+        let head = peek.at(self.at, FRAME_HEADER_BYTES_MAX);
+        if head.is_empty() {
+            return Err(self.end_or_short(peek));
+        }
+        match frame_start(head) {
+            Ok(FrameStart::Zstd(header)) => {
+                self.at += header.header_bytes as u64;
+                self.place = Place::Zstd { checksum: Some(header.has_checksum) };
+                Ok(Step::FrameBegins {
+                    content_bytes: header.content_bytes,
+                    block_bytes_max: header.block_bytes_max() as u64,
+                })
+            }
+            Ok(FrameStart::Skippable { bytes }) => self.skip(bytes),
+            Err(crate::frame::FrameStartError::Incomplete) => Err(Stop::Short),
+            Err(_) => Err(Stop::Bad),
+        }
+    }
+
+    fn zstd_block(&mut self, peek: &mut Peek<'_>, checksum: Option<bool>) -> Result<Step, Stop> {
+        let bytes = peek.at(self.at, BLOCK_HEADER_BYTES);
+        let bytes = *bytes.first_chunk().ok_or(Stop::Short)?;
+        let (compressed_bytes, last) = block_header(bytes).ok_or(Stop::Bad)?;
+        let raw_bytes = block_raw_bytes(bytes);
+        let size = raw_bytes.unwrap_or(compressed_bytes);
+        // Where a walk began in the middle, zeros would be empty blocks all over.
+        if size > BLOCK_BYTES_MAX || (size == 0 && !last && checksum.is_none()) {
+            return Err(Stop::Bad);
+        }
+        self.at += BLOCK_HEADER_BYTES as u64 + compressed_bytes;
+        if last {
+            self.place = Place::ZstdEnd { checksum };
+        }
+        Ok(Step::Block { raw_bytes })
+    }
+
+    fn zstd_end(&mut self, peek: &mut Peek<'_>, checksum: Option<bool>) -> Result<Step, Stop> {
+        let limit = peek.limit();
+        let mut begins_frame =
+            |at: u64| at == limit || frame_start(peek.at(at, FRAME_HEADER_BYTES_MAX)).is_ok();
+        let checksum = match checksum {
+            Some(known) => known,
+            // What follows tells.
+            None if begins_frame(self.at) => false,
+            None if begins_frame(self.at + 4) => true,
+            None => return Err(Stop::Bad),
+        };
+        self.at += if checksum { 4 } else { 0 };
+        self.place = Place::Between { format: Format::Zstd };
+        if self.at > peek.limit() { Err(Stop::Short) } else { Ok(Step::FrameEnds) }
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<Step, Stop> {
+        self.at = self.at.checked_add(bytes).ok_or(Stop::Bad)?;
+        Ok(Step::Skipped)
+    }
+
+    fn lz4_frame(&mut self, peek: &mut Peek<'_>) -> Result<Step, Stop> {
+        let head = peek.at(self.at, LZ4_HEADER_BYTES_MAX);
+        if head.is_empty() {
+            return Err(self.end_or_short(peek));
+        }
+        match magic(head) {
+            Some(LZ4_MAGIC) => {}
+            Some(magic) if is_skippable(magic) => {
+                let size = head.get(4..8).and_then(|bytes| bytes.first_chunk());
+                let size = u32::from_le_bytes(*size.ok_or(Stop::Short)?);
+                return self.skip(8 + u64::from(size));
+            }
+            Some(_) => return Err(Stop::Bad),
+            None => return Err(Stop::Short),
+        }
+        let &[flags, sizes] =
+            head.get(4..6).and_then(|bytes| bytes.first_chunk()).ok_or(Stop::Short)?;
+        let has = |bit: u8| flags & bit != 0;
+        let block_bytes_max = match (sizes >> 4) & 7 {
+            log @ 4..=7 => 1 << (8 + 2 * log),
+            _ => return Err(Stop::Bad),
+        };
+        let mut header_bytes = 7;
+        let mut content_bytes = None;
+        if has(0x08) {
+            let size = head.get(6..14).and_then(|bytes| bytes.first_chunk()).ok_or(Stop::Short)?;
+            content_bytes = Some(u64::from_le_bytes(*size));
+            header_bytes += 8;
+        }
+        header_bytes += if has(0x01) { 4 } else { 0 };
+        self.at += header_bytes;
+        self.place = Place::Lz4(Lz4Flags {
+            block_bytes_max,
+            block_checksum: has(0x10),
+            content_checksum: has(0x04),
+        });
+        Ok(Step::FrameBegins { content_bytes, block_bytes_max })
+    }
+
+    fn lz4_block(&mut self, peek: &mut Peek<'_>, flags: Lz4Flags) -> Result<Step, Stop> {
+        let bytes = peek.at(self.at, 4);
+        let header = u32::from_le_bytes(*bytes.first_chunk().ok_or(Stop::Short)?);
+        if header == 0 {
+            self.at += if flags.content_checksum { 8 } else { 4 };
+            self.place = Place::Lz4End;
+            // So that a run of zeros is no run of empty frames: the step after next must find one.
+            return self.next(peek);
+        }
+        let (size, stored) = (u64::from(header & 0x7fff_ffff), header >> 31 != 0);
+        if size == 0 || size > flags.block_bytes_max {
+            return Err(Stop::Bad);
+        }
+        self.at += 4 + size + if flags.block_checksum { 4 } else { 0 };
+        Ok(Step::Block { raw_bytes: stored.then_some(size) })
+    }
+
+    /// What the lz4 frame that the walk is in is like.
+    pub fn lz4_flags(&self) -> Option<Lz4Flags> {
+        match self.place {
+            Place::Lz4(flags) => Some(flags),
+            _ => None,
+        }
+    }
+}

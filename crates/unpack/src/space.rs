@@ -1,0 +1,104 @@
+//! What is free where files will go.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{StatFs, fstat, fstatfs},
+    process::geteuid,
+};
+
+use crate::Error;
+
+/// Free space and inodes of a file system, for who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Free {
+    /// `None` where the file system does not tell.
+    pub bytes: Option<u64>,
+    /// `None` where there is no limit.
+    pub inodes: Option<u64>,
+    /// Unit in which it allocates.
+    pub unit_bytes: u64,
+    /// Its size.
+    pub total_bytes: u64,
+    pub total_inodes: u64,
+}
+
+/// ext2, ext3 and ext4 (linux/magic.h).
+const EXT4_MAGIC: u64 = 0xef53;
+
+impl Free {
+    pub fn of(directory: &OwnedFd, path: &Path) -> Result<Self, Error> {
+        let stat = fstatfs(directory).map_err(|errno| Error::Staging {
+            step: "ask for the free space of",
+            path: path.to_owned(),
+            errno,
+        })?;
+        Ok(Self::from_stat(&stat, geteuid().is_root()))
+    }
+
+    fn from_stat(stat: &StatFs, is_root: bool) -> Self {
+        let number = |value: i64| u64::try_from(value).unwrap_or(0);
+        let unit_bytes = match number(stat.f_frsize) {
+            0 => number(stat.f_bsize).max(1),
+            unit => unit,
+        };
+        // Only ext4 keeps a reserve that root may use; elsewhere the difference is no space at all
+        // (btrfs: space that is allocated for metadata).
+        let reserve_is_ours = is_root && number(stat.f_type) == EXT4_MAGIC;
+        let blocks = if reserve_is_ours { stat.f_bfree } else { stat.f_bavail };
+        Self {
+            bytes: (stat.f_blocks > 0).then_some(blocks.saturating_mul(unit_bytes)),
+            inodes: (stat.f_files > 0).then_some(stat.f_ffree),
+            unit_bytes,
+            total_bytes: stat.f_blocks.saturating_mul(unit_bytes),
+            total_inodes: stat.f_files,
+        }
+    }
+}
+
+/// A file system, and which destinations lie on it.
+#[derive(Debug)]
+pub(crate) struct FileSystem {
+    pub directory: OwnedFd,
+    /// Indices of the destinations; the first is the output.
+    pub destinations: Vec<usize>,
+    /// What messages call them.
+    pub paths: Vec<PathBuf>,
+}
+
+impl FileSystem {
+    /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
+    /// btrfs have numbers of their own and share their space; they count as several.)
+    pub fn of(directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, Error> {
+        let mut devices: Vec<(u64, Self)> = Vec::new();
+        for (index, (directory, path)) in directories.into_iter().enumerate() {
+            let stat = fstat(&directory).map_err(|errno| Error::Staging {
+                step: "look at",
+                path: path.clone(),
+                errno,
+            })?;
+            let known = devices.iter_mut().find(|(device, _)| *device == stat.st_dev);
+            if let Some((_, system)) = known {
+                system.destinations.push(index);
+                system.paths.push(path);
+            } else {
+                let (destinations, paths) = (vec![index], vec![path]);
+                devices.push((stat.st_dev, Self { directory, destinations, paths }));
+            }
+        }
+        Ok(devices.into_iter().map(|(_, system)| system).collect())
+    }
+
+    pub fn free(&self) -> Result<Free, Error> {
+        Free::of(&self.directory, &self.paths[0])
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        paths.join(" and ")
+    }
+}

@@ -1,0 +1,259 @@
+//! What cannot fit is refused before anything is written, and a run ends before a disk is full.
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use rustix::fs::statvfs;
+use unsnap_testkit::{
+    scratch::{Ext4, ScratchFs, Tmpfs},
+    spec::{ArchiveSpec, Compression, FileSizes, Frames},
+    tree::{Node, Tree, read_tree},
+};
+use unsnap_unpack::{Error, Family, Resource};
+
+use crate::support::{
+    Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
+    small, unpack, until,
+};
+
+fn tool(archive: &Path, output: &Path) -> Command {
+    let mut tool = ledger_tool();
+    tool.arg("unpack").arg(archive).arg("--output").arg(output).args(["--format", "json"]);
+    tool
+}
+
+/// What files take in pages of 4096 bytes, as on a tmpfs.
+fn in_pages(tree: &Tree) -> u64 {
+    let size = |node: &Node| match node {
+        Node::File { bytes, .. } => (bytes.len() as u64).next_multiple_of(4096),
+        _ => 0,
+    };
+    tree.values().map(size).sum()
+}
+
+fn spec(total_bytes: u64, frames: Frames, compression: Compression) -> ArchiveSpec {
+    ArchiveSpec { total_bytes, frames, compression, ..ArchiveSpec::default() }
+}
+
+/// Refused on every way of getting to know what is needed, on a file system and below its root.
+fn assert_refused(disk: &ScratchFs, total_bytes: u64) {
+    for (spec, exact) in [
+        (spec(total_bytes, Frames::One, Compression::Zstd), None),
+        (spec(total_bytes, Frames::Sized(1 << 20), Compression::Zstd), None),
+        (spec(total_bytes, Frames::Firedancer, Compression::Zstd), None),
+        (spec(total_bytes, Frames::One, Compression::Lz4), None),
+        (spec(total_bytes, Frames::One, Compression::None), None),
+        (spec(14_000_000, Frames::One, Compression::Zstd), Some(())),
+    ] {
+        let site = Site::new();
+        let archive = site.archive(&spec);
+        let before = read_tree(disk.path()).unwrap();
+        let words = if exact.is_some() { "fit: 1" } else { "fit: about " };
+        for output in [disk.path().join("output"), disk.path().to_owned()] {
+            let outcome = run(&mut tool(&archive, &output)).assert_code(3).assert_error(&[
+                "error: the archive does not ",
+                words,
+                " bytes)",
+                " are needed on the file system of ",
+                output.to_str().unwrap(),
+                " are available",
+                "hint: free space there, or unpack to a larger file system; --no-preflight",
+            ]);
+            assert_eq!(outcome.stdout, "");
+            assert_eq!(outcome.stderr.contains("by an estimate"), exact.is_none(), "{outcome:?}");
+            let after = read_tree(disk.path()).unwrap();
+            assert_same_tree(&after, &before, format_args!("{spec:?}"));
+        }
+    }
+}
+
+#[test]
+fn too_small_a_disk_is_refused() {
+    let options = Ext4 { size_bytes: 12 << 20, ..Ext4::default() };
+    if let Some(disk) = available(ScratchFs::ext4(&options)) {
+        assert_refused(&disk, 30_000_000);
+    }
+    if let Some(disk) = available(ScratchFs::tmpfs(&Tmpfs { size_bytes: 12 << 20, inodes: None })) {
+        assert_refused(&disk, 30_000_000);
+    }
+}
+
+#[test]
+fn too_few_inodes_are_refused() {
+    // Seen one by one, and estimated.
+    for (files, words) in [(400, "406 inodes are needed"), (8000, "about ")] {
+        let site = Site::new();
+        let file_sizes = FileSizes::Fixed(3000);
+        let total_bytes = files * 3000;
+        let archive =
+            site.archive(&ArchiveSpec { total_bytes, file_sizes, ..ArchiveSpec::default() });
+        let hint = "hint: remove files there, or unpack to a file system made with more inodes";
+        let words = ["does not fit: ", words, " inodes", hint];
+        let options = Ext4 { size_bytes: 80 << 20, inodes: Some(64), ..Ext4::default() };
+        if let Some(disk) = available(ScratchFs::ext4(&options)) {
+            let before = read_tree(disk.path()).unwrap();
+            run(&mut tool(&archive, &disk.path().join("output")))
+                .assert_code(3)
+                .assert_error(&words);
+            assert_same_tree(&read_tree(disk.path()).unwrap(), &before, files);
+        }
+        let options = Tmpfs { size_bytes: 80 << 20, inodes: Some(300) };
+        if let Some(disk) = available(ScratchFs::tmpfs(&options)) {
+            run(&mut tool(&archive, disk.path())).assert_code(3).assert_error(&words);
+            assert!(read_tree(disk.path()).unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_fits_exactly_is_unpacked() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 9_000_000, ..ArchiveSpec::default() });
+    let expected = expected_tree_of(&archive);
+    let needed = in_pages(&expected);
+    for (missing, code) in [(0, 0), (4096, 3)] {
+        let options = Tmpfs { size_bytes: needed - missing, inodes: None };
+        let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+        let outcome = run(&mut tool(&archive, disk.path())).assert_code(code);
+        if code == 0 {
+            let preflight = &outcome.json()["preflight"];
+            assert_eq!(preflight["bytes_needed"], needed);
+            assert_eq!(preflight["inodes_needed"], expected.len());
+            assert_eq!(preflight["warnings"].as_array().unwrap().len(), 1, "{preflight:#}");
+            assert!(outcome.stderr.contains("it may not fit"), "{outcome:#?}");
+            assert_same_tree(&read_tree(disk.path()).unwrap(), &expected, "it fits");
+        } else {
+            outcome.assert_error(&[&format!("({needed} bytes) are needed")]);
+            assert!(read_tree(disk.path()).unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn each_file_system_is_asked_once_and_for_its_share() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 9_000_000, ..ArchiveSpec::default() });
+    let expected = expected_tree_of(&archive);
+    let storages: Tree = expected
+        .iter()
+        .filter(|(path, _)| path.starts_with("accounts/"))
+        .map(|(path, node)| (path.clone(), node.clone()))
+        .collect();
+    let options = Tmpfs { size_bytes: 64 << 20, inodes: None };
+    let (Some(one), Some(two)) =
+        (available(ScratchFs::tmpfs(&options)), available(ScratchFs::tmpfs(&options)))
+    else {
+        return;
+    };
+    let unpack = |output: &Path, accounts: [&Path; 2]| {
+        let accounts = accounts.map(|path| path.display().to_string()).join(",");
+        let outcome = run(tool(&archive, output).args(["--accounts", &accounts]));
+        outcome.assert_code(0).json()["preflight"].clone()
+    };
+    // Output and one directory here, the other directory there.
+    let preflight = unpack(
+        &one.path().join("output"),
+        [&one.path().join("accounts"), &two.path().join("accounts")],
+    );
+    let systems = preflight["file_systems"].as_array().unwrap();
+    let needed = |index: usize| systems[index]["bytes_needed"].as_u64().unwrap();
+    assert_eq!(systems.len(), 2, "{preflight:#}");
+    assert_eq!(systems[0]["destinations"].as_array().unwrap().len(), 2);
+    let half = in_pages(&storages).div_ceil(2);
+    assert_eq!(needed(1), half);
+    assert_eq!(needed(0), half + in_pages(&expected) - in_pages(&storages));
+    assert_eq!(preflight["bytes_needed"], needed(0) + needed(1));
+
+    // All of them on one file system.
+    let preflight = unpack(&two.path().join("a"), [&two.path().join("b"), &two.path().join("c")]);
+    let systems = preflight["file_systems"].as_array().unwrap();
+    assert_eq!(systems.len(), 1, "{preflight:#}");
+    let all = systems[0]["bytes_needed"].as_u64().unwrap();
+    assert!(all.abs_diff(in_pages(&expected)) <= 1, "{preflight:#}");
+}
+
+#[test]
+fn of_a_stream_nothing_is_known() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 3_000_000, ..ArchiveSpec::default() });
+    let outcome =
+        run(tool(Path::new("-"), &site.output()).stdin(fs::File::open(&archive).unwrap()));
+    // A file on standard input is read like any stream.
+    let preflight = &outcome.assert_code(0).json()["preflight"];
+    assert_eq!(preflight["basis"], "unknown");
+    assert!(preflight["skipped"].as_str().unwrap().contains("a stream"), "{preflight:#}");
+    assert_eq!(preflight["bytes_needed"], serde_json::Value::Null);
+    assert_eq!(preflight["file_systems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_disk_that_others_fill_ends_the_run() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 9_000_000, ..ArchiveSpec::default() });
+    let before = site.state();
+    let mut config = small(&archive, &site.output());
+    // As if somebody had taken all of it as soon as the run began.
+    config.tuning.hidden_bytes = Some(u64::MAX);
+    let error = unpack(&config).unwrap_err();
+    assert_eq!(error.family(), Family::Environment, "{error}");
+    let Error::NoSpace(shortage) = &error else { panic!("{error}") };
+    assert!(shortage.unpacking && shortage.resource == Resource::Bytes, "{error}");
+    assert_eq!(shortage.available, 0);
+    assert!(shortage.needed.unwrap() >= 8_000_000, "{error}");
+    assert!(error.to_string().contains("stopped before the file system of"), "{error}");
+    assert!(error.hint().unwrap().contains("--no-preflight"));
+    site.assert_untouched(&before, "stopped");
+
+    config.preflight = false;
+    unpack(&config).unwrap();
+    assert_holds(&site.output(), &expected_tree_of(&archive), "not watched");
+}
+
+/// Real files take the space away while a stream is stuck in the middle. Whatever the moment, the
+/// run ends by itself and does not run into the wall: what is in flight (less than 1 MiB) is less
+/// than what it leaves free.
+#[test]
+fn a_stream_ends_before_the_disk_is_full() {
+    let options = Tmpfs { size_bytes: 64 << 20, inodes: None };
+    let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+    let site = Site::new();
+    let file_sizes = FileSizes::Fixed(200_000);
+    let spec = ArchiveSpec { total_bytes: 50_000_000, file_sizes, ..ArchiveSpec::default() };
+    let mut archive = fs::read(site.archive(&spec)).unwrap();
+    let rest = archive.split_off(archive.len() / 2);
+    let mut child = tool(Path::new("-"), &disk.path().join("output"))
+        .args(["--memory-budget", "1MiB"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut feed = child.stdin.take().unwrap();
+    feed.write_all(&archive).unwrap();
+    let staged = disk.path().join(".output.unsnap-staging/accounts");
+    // Nearly all that it has been given: 250 files are in the archive.
+    until("most of it is staged", || {
+        fs::read_dir(&staged).is_ok_and(|entries| entries.count() > 100)
+    });
+    let free = statvfs(disk.path()).unwrap();
+    let free = free.f_bavail * free.f_frsize;
+    // 10 MB remain; of 25 files it may not have written yet, and 25 MB are still to come.
+    fs::write(disk.path().join("others"), vec![1; usize::try_from(free).unwrap() - 10_000_000])
+        .unwrap();
+    // It may have ended before it has taken all.
+    let _ = feed.write_all(&rest);
+    drop(feed);
+    finish(child).assert_code(3).assert_error(&[
+        "error: stopped before the file system of ",
+        "output is full: ",
+        "the archive does not tell how much is to come",
+        "hint: free space there and unpack again; --no-preflight",
+    ]);
+    let left: Vec<_> =
+        fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["others"]);
+}
