@@ -304,6 +304,9 @@ impl Surveyor<'_> {
         let mut middle = Mean::default();
         let stride = starts.len().div_ceil(self.plan.middle_samples).max(1);
         for &start in starts.iter().step_by(stride) {
+            self.archive.will_read(start, self.plan.window_bytes);
+        }
+        for &start in starts.iter().step_by(stride) {
             let decoded = self.sample(Place::Middle, format, start, self.plan.middle);
             self.calibrate(format, start, decoded, &mut middle);
         }
