@@ -39,8 +39,9 @@ const EXACT: Margin = Margin { refuse: 0, warn: 1 };
 /// rounded up, is estimated. It is 0.2 percent of a snapshot like mainnet's. A guess.
 const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
 
-/// The length is estimated. Of made archives of 500 MB the estimate was 1.5 percent (token accounts)
-/// to 4 percent (Huffman-coded literals) too low; real ones vary more from one part to another.
+/// The length is estimated. Of made archives of 0.5 and 6 GB the estimate was up to 5 percent too low
+/// (one frame: the blocks of its beginning, a bank file, are not quite as full as the others); real
+/// ones vary more from one part to another.
 const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
 
 /// Of inodes, if not every entry was seen. Samples of a large archive show some ten or twenty files,

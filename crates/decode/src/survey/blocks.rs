@@ -13,13 +13,14 @@ use crate::{
 /// The longest lz4 frame header: magic, two bytes of flags, content size, dictionary id, checksum.
 const LZ4_HEADER_BYTES_MAX: usize = 19;
 
-/// Blocks in a row that are taken for proof that a walk that began somewhere stands on blocks. A
-/// place in random bytes looks like a block of zstd once in about 40 times, so twelve in a row are
-/// a matter of 1 in 10^19.
-const PROOF_BLOCKS: usize = 12;
+/// Blocks in a row, up to the end of what is looked at, that are taken for proof that a walk that
+/// began somewhere stands on blocks. A place in random bytes looks like a block of zstd once in
+/// about 40 times, and a walk from there seldom gets that far.
+const PROOF_BLOCKS_MIN: usize = 6;
 
-/// As many are enough where they lead to the end of what is looked at.
-const PROOF_BLOCKS_AT_END: usize = 6;
+/// Steps that looking for blocks may take, in all: about 3 ms. A window of a snapshot has some tens
+/// of blocks, and most places that are none show it at the first step.
+const PROOF_STEPS_MAX: u32 = 1 << 18;
 
 /// What a walk meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,20 +96,28 @@ impl Blocks {
             Some(flags) => (Place::Lz4(flags), flags.block_bytes_max + 8),
         };
         let end = peek.limit().min(from.saturating_add(span));
-        (from..end).map(|at| Self { at, place }).find(|start| start.is_proven(peek))
+        let mut steps_left = PROOF_STEPS_MAX;
+        for at in from..end {
+            let start = Self { at, place };
+            if start.is_proven(peek, &mut steps_left)? {
+                return Some(start);
+            }
+        }
+        None
     }
 
-    fn is_proven(mut self, peek: &mut Peek<'_>) -> bool {
+    /// `None` if there are no steps left to find out.
+    fn is_proven(mut self, peek: &mut Peek<'_>, steps_left: &mut u32) -> Option<bool> {
         let mut blocks = 0;
-        while blocks < PROOF_BLOCKS {
+        loop {
+            *steps_left = steps_left.checked_sub(1)?;
             match self.next(peek) {
                 Ok(Step::Block { .. }) => blocks += 1,
                 Ok(_) => {}
-                Err(Stop::End | Stop::Short) => return blocks >= PROOF_BLOCKS_AT_END,
-                Err(Stop::Bad) => return false,
+                Err(Stop::End | Stop::Short) => return Some(blocks >= PROOF_BLOCKS_MIN),
+                Err(Stop::Bad) => return Some(false),
             }
         }
-        true
     }
 
     /// Passes what stands here.

@@ -170,16 +170,17 @@ impl Surveyor<'_> {
         sample::decode(&mut self.peek, format, start, budget, &mut |bytes| samples.bytes(bytes))
     }
 
-    /// Where windows begin: at multiples of their size, like the reads of the run.
+    /// Where windows begin: in the middle of equal parts, so that the beginning counts for no more
+    /// than it is; at multiples of their size, like the reads of the run.
     fn window(&self, index: u64) -> u64 {
-        self.archive_bytes / self.plan.windows * index / self.plan.window_bytes
-            * self.plan.window_bytes
+        let part = self.archive_bytes / self.plan.windows;
+        (part * index + part / 2) / self.plan.window_bytes * self.plan.window_bytes
     }
 
     /// Has the windows fetched together, so that one disk access follows the other.
     fn announce(&self) {
         self.archive.will_read(0, self.plan.head.compressed_bytes);
-        for index in 1..self.plan.windows {
+        for index in 0..self.plan.windows {
             self.archive.will_read(self.window(index), self.plan.window_bytes);
         }
     }
@@ -251,7 +252,7 @@ impl Surveyor<'_> {
         for index in 0..self.plan.windows {
             let from = self.window(index);
             self.peek.set_limit(self.archive_bytes.min(from + self.plan.window_bytes));
-            let walk = match index {
+            let walk = match from {
                 0 => Some(Blocks::from_frame(0, format)),
                 _ => Blocks::find(&mut self.peek, from, flags),
             };
@@ -300,17 +301,25 @@ impl Surveyor<'_> {
 
     /// Decodes a part of some of the frames that begin there.
     fn middle(&mut self, format: Format, starts: &[u64], mean: &mut Mean) {
+        let mut middle = Mean::default();
         let stride = starts.len().div_ceil(self.plan.middle_samples).max(1);
         for &start in starts.iter().step_by(stride) {
+            self.archive.will_read(start, self.plan.window_bytes);
+        }
+        for &start in starts.iter().step_by(stride) {
             let decoded = self.sample(Place::Middle, format, start, self.plan.middle);
-            self.calibrate(format, start, decoded, mean);
+            self.calibrate(format, start, decoded, &mut middle);
+        }
+        // It tells more about the rest than the beginning, where that is a bank file.
+        if middle.blocks >= MEAN_BLOCKS_MIN {
+            *mean = middle;
         }
     }
 
     fn plain_middle(&mut self) {
         let budget =
             Budget { compressed_bytes: self.plan.window_bytes, raw_bytes: self.plan.window_bytes };
-        for index in 1..self.plan.windows {
+        for index in 0..self.plan.windows {
             let start = self.window(index);
             if start >= self.plan.head.compressed_bytes {
                 self.sample(Place::Middle, Format::Tar, start, budget);
