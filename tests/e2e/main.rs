@@ -5,6 +5,7 @@
 //! | [`identity`] | what comes out is what went in, whatever the engine, the shape and the sizes |
 //! | [`report`] | what is told, on which stream, with which exit code |
 //! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
+//! | [`hostile`] | every construct that has broken a reader of archives is met as it must be |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
@@ -21,6 +22,7 @@
 
 mod destinations;
 mod faults;
+mod hostile;
 mod identity;
 mod memory;
 mod refusals;

@@ -270,8 +270,8 @@ pub enum PathProblem {
     /// A file with a slash behind its name.
     #[error("it ends in a slash but is no directory")]
     TrailingSlash,
-    /// A name that unsnap keeps its own files under while it unpacks.
-    #[error("names that begin with .unsnap- are reserved")]
+    /// The first component is one that unsnap keeps its own files under while it unpacks.
+    #[error("it is a name that unsnap uses itself: they begin with .unsnap-")]
     Reserved,
     /// Longer than a path can be.
     #[error("it has {found} bytes, limit is {limit}")]

@@ -127,9 +127,17 @@ pub(crate) struct Recorded {
     pub digest: Option<String>,
 }
 
-/// A journal that is being written.
+/// A journal that is being written, or will be as soon as there is something to write: of a run that
+/// ends before its first checkpoint there is none.
 #[derive(Debug)]
-pub(crate) struct Journal {
+pub(crate) enum Journal {
+    Planned { directory: OwnedFd, run: Run },
+    Begun(Appender),
+}
+
+/// The end of a journal.
+#[derive(Debug)]
+pub(crate) struct Appender {
     file: File,
     hash: u64,
 }
@@ -145,13 +153,12 @@ pub(crate) struct Loaded {
 }
 
 impl Journal {
-    /// Begins a journal in a staging directory that has none.
-    pub fn create(directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
-        let mut journal = Self { file: file.into(), hash: 0 };
-        journal.append(run)?;
-        Ok(journal)
+    /// A journal for a staging directory that has none.
+    pub fn plan(directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
+        let directory = directory.try_clone();
+        let directory =
+            directory.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Self::Planned { directory, run })
     }
 
     /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint,
@@ -182,11 +189,33 @@ impl Journal {
             (&file).seek(SeekFrom::Start(end)).map(drop)
         };
         cut().map_err(|error| format!("cannot write on: {error}"))?;
-        Ok(Some(Loaded { run, reached, journal: Self { file, hash } }))
+        Ok(Some(Loaded { run, reached, journal: Self::Begun(Appender { file, hash }) }))
     }
 
     /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
     pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
+        match self {
+            Self::Begun(appender) => appender.checkpoint(checkpoint),
+            Self::Planned { directory, run } => {
+                let mut appender = Appender::create(directory, run)?;
+                appender.checkpoint(checkpoint)?;
+                *self = Self::Begun(appender);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Appender {
+    fn create(directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
+        let mut appender = Self { file: file.into(), hash: 0 };
+        appender.append(run)?;
+        Ok(appender)
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
         self.append(checkpoint)?;
         fdatasync(&self.file)
     }
@@ -304,9 +333,9 @@ mod tests {
     }
 
     fn write(handle: &OwnedFd) -> Vec<usize> {
-        let mut journal = Journal::create(handle, &run()).unwrap();
+        let mut journal = Appender::create(handle, &run()).unwrap();
         let end =
-            |journal: &Journal| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
+            |journal: &Appender| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
         let mut ends = vec![end(&journal)];
         for entries in [2, 4, 6] {
             journal.checkpoint(&checkpoint(entries)).unwrap();
@@ -333,6 +362,18 @@ mod tests {
         remove_journal(&handle).unwrap();
         remove_journal(&handle).unwrap();
         assert!(Journal::load(&handle).unwrap().is_none());
+    }
+
+    #[test]
+    fn it_is_not_there_before_it_says_something() {
+        let (directory, handle) = directory();
+        let mut journal = Journal::plan(&handle, run()).unwrap();
+        assert!(!file(directory.path()).exists());
+        for entries in [2, 4] {
+            journal.checkpoint(&checkpoint(entries)).unwrap();
+            let loaded = Journal::load(&handle).unwrap().unwrap();
+            assert_eq!((loaded.run, loaded.reached.entries), (run(), entries));
+        }
     }
 
     #[test]

@@ -95,9 +95,9 @@ impl Beginning {
             staging.clear()?;
         }
         // A convenience: without it the run cannot be resumed, that is all.
-        let journal = directories.first().map(|output| Journal::create(output, &run));
+        let journal = directories.first().map(|output| Journal::plan(output, run));
         beginning.journal = journal.and_then(|journal| {
-            journal.inspect_err(|errno| tracing::warn!(%errno, "cannot begin a journal")).ok()
+            journal.inspect_err(|errno| tracing::warn!(%errno, "there will be no journal")).ok()
         });
         Ok(beginning)
     }

@@ -82,12 +82,16 @@ fn unsafe_paths() {
     for path in ["a/", "./a/", "a/b/"] {
         assert_eq!(problem(&file(path, 1)), PathProblem::TrailingSlash, "{path}");
     }
-    for path in [".unsnap-journal", "./.unsnap-staging", ".unsnap-probe/a"] {
+}
+
+#[test]
+fn names_of_our_own() {
+    for path in [".unsnap-staging", ".unsnap-staging/a", "./.unsnap-journal", ".unsnap-probe/a/b"] {
         assert_eq!(problem(&file(path, 1)), PathProblem::Reserved, "{path}");
+        assert_eq!(problem(&directory(path)), PathProblem::Reserved, "{path}");
     }
-    assert_eq!(problem(&directory(".unsnap-staging/")), PathProblem::Reserved);
-    for path in ["a/.unsnap-journal", ".unsnap", "unsnap-journal"] {
-        assert!(AnyLayout::new(Limits::default()).admit(&file(path, 1)).is_ok(), "{path}");
+    for path in ["a/.unsnap-staging", ".unsnap", ".a.unsnap-staging", "unsnap-journal"] {
+        assert!(alone(&file(path, 1)).is_ok(), "{path}");
     }
 }
 

@@ -42,14 +42,18 @@ fn no_file_is_without_a_verdict() {
     for folder in ["go", "tar-rs", "tokio-tar"] {
         for entry in fs::read_dir(data().join(folder)).expect("the folder is there") {
             let name = entry.expect("readable").file_name();
-            files.insert(format!("{folder}/{}", name.display()));
+            let name = name.to_str().expect("plain names");
+            // The compressed ones are judged with the other readers, in tests/e2e/verdicts.rs.
+            if !name.ends_with(".bz2") && name != "README.md" {
+                files.insert(format!("{folder}/{name}"));
+            }
         }
     }
     assert_eq!(files, VERDICTS.iter().map(|(file, _)| (*file).to_owned()).collect());
 }
 
 fn data() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tar-corpus"))
 }
 
 fn describe(member: &SeenMember) -> String {
