@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`gate`] | the judge of the other modules tells right publishers from wrong ones |
 //! | [`loops`] | killed, or without power, at random moments: all or nothing, and all if reported |
+//! | [`steps`] | the same at every single step of staging and publishing |
 //! | [`images`] | the same of images of the disk, taken while the program runs |
 //!
 //! Rounds are few by default; `UNSNAP_CRASH_ROUNDS=<N>` makes more of them, `UNSNAP_TEST_SEED=<N>`
@@ -18,6 +19,7 @@ mod images;
 mod law;
 mod loops;
 mod stage;
+mod steps;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]
