@@ -47,7 +47,7 @@ use std::ops::ControlFlow;
 pub use config::{
     Archive, Config, DecodeTuning, DirectMode, FaultPlan, IoEngine, LayoutKind, Limits, Tuning,
 };
-pub use error::{Error, Family};
+pub use error::{Error, Family, io_hint};
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
 pub use report::{Report, ThreadReport};
 pub use unsnap_tarstream::{Member, MemberKind, printable};

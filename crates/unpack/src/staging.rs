@@ -51,11 +51,17 @@ const STAGING_ATTEMPTS_MAX: u32 = 100;
 
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// Descriptors that removing staged files takes at a time: the staging directory, a directory in
+/// it, and the one that entries are being read from.
+const REMOVAL_DESCRIPTORS: usize = 3;
+
 /// Destinations under construction. Dropping it takes everything back.
 #[derive(Debug)]
 pub(crate) struct Staging {
     places: Vec<Place>,
     committed: bool,
+    /// Kept so that everything can be taken back although the process may open no more files.
+    spare: Vec<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -95,7 +101,8 @@ impl Staging {
             resolved.push(path);
         }
         // Grown one by one, so that a failure takes back those that were made before.
-        let mut staging = Self { places: Vec::new(), committed: false };
+        let spare = keep_descriptors(paths)?;
+        let mut staging = Self { places: Vec::new(), committed: false, spare };
         for path in resolved {
             staging.places.push(Place::prepare(path)?);
         }
@@ -172,6 +179,7 @@ impl Drop for Staging {
         if self.committed {
             return;
         }
+        self.spare.clear();
         for place in &self.places {
             if let Err(error) = place.remove() {
                 tracing::warn!(%error, "staged files are left behind; the next run removes them");
@@ -350,6 +358,14 @@ impl Place {
     }
 }
 
+/// Opens what is to be closed again when staged files are removed.
+fn keep_descriptors(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, Error> {
+    let path = paths.first().cloned().unwrap_or_default();
+    let one = |_| open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let kept: Result<Vec<OwnedFd>, Errno> = (0..REMOVAL_DESCRIPTORS).map(one).collect();
+    kept.map_err(|errno| Error::Staging { step: "keep a descriptor for", path, errno })
+}
+
 /// Makes and locks a staging directory, or takes over one that a killed run has left.
 fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, Error> {
     let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
@@ -365,7 +381,13 @@ fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, E
             Ok(staging) => staging,
             // Its owner has just published or removed it.
             Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(at("open the staging directory of", errno)),
+            Err(errno) => {
+                if !left_over {
+                    // Empty, so this removes nothing of anybody's.
+                    let _ = unlinkat(holder, name, AtFlags::REMOVEDIR);
+                }
+                return Err(at("open the staging directory of", errno));
+            }
         };
         match flock(&staging, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
