@@ -122,17 +122,12 @@ impl SlowGroup {
         let number = fs::metadata(device).unwrap().rdev();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let v1 = Path::new("/sys/fs/cgroup/blkio");
-        let (root, file, text) = match v1.is_dir() {
-            true => (
-                v1,
-                "blkio.throttle.write_bps_device",
-                format!("{major}:{minor} {bytes_per_second}"),
-            ),
-            false => (
-                Path::new("/sys/fs/cgroup"),
-                "io.max",
-                format!("{major}:{minor} wbps={bytes_per_second}"),
-            ),
+        let (root, file, text) = if v1.is_dir() {
+            let text = format!("{major}:{minor} {bytes_per_second}");
+            (v1, "blkio.throttle.write_bps_device", text)
+        } else {
+            let text = format!("{major}:{minor} wbps={bytes_per_second}");
+            (Path::new("/sys/fs/cgroup"), "io.max", text)
         };
         let group = Self { path: root.join(format!("unsnap-slow-{}", std::process::id())) };
         let made =

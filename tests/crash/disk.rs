@@ -49,6 +49,7 @@ impl Kind {
 }
 
 /// What a disk is like.
+#[allow(clippy::struct_field_names)] // the unit belongs to the name
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Size that the device claims to have. XFS wants at least 300 MiB.

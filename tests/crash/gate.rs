@@ -3,6 +3,8 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::{FileExt, PermissionsExt},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -65,10 +67,9 @@ fn publish(publisher: Publisher, stage: &Stage<'_>) {
     }
 }
 
-fn write(tree: &Tree, staging: &std::path::Path, publisher: Publisher) {
+fn write(tree: &Tree, staging: &Path, publisher: Publisher) {
     let each = publisher == Publisher::NoSyncOfTheParentButOfEachFile;
-    use std::os::unix::fs::PermissionsExt;
-    let mode = |path: &std::path::Path, mode| {
+    let mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(staging, 0o755);
@@ -116,6 +117,9 @@ fn wrong_publishers_are_caught() {
     }
 }
 
+/// Does harm to a published destination.
+type Spoil<'a> = &'a dyn Fn(&Path);
+
 /// A file that lacks its last byte, one that has another mode, one too many: none is overlooked.
 #[test]
 fn every_difference_is_seen() {
@@ -124,7 +128,6 @@ fn every_difference_is_seen() {
     }
     let subject = Subject::new();
     let Some(mut stage) = Stage::new(&subject, KINDS[0]) else { return };
-    type Spoil<'a> = &'a dyn Fn(&std::path::Path);
     let spoils: [(&str, Spoil<'_>); 5] = [
         ("intact", &|_| {}),
         ("a byte less", &|output| {
@@ -132,7 +135,6 @@ fn every_difference_is_seen() {
             file.set_len(599_999).unwrap();
         }),
         ("a block of zeros", &|output| {
-            use std::os::unix::fs::FileExt;
             let file = File::options().write(true).open(output.join("accounts/905.1")).unwrap();
             file.write_all_at(&[0; 4096], 4096).unwrap();
         }),
