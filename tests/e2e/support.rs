@@ -402,6 +402,11 @@ impl HalfWay {
     }
 
     pub fn start(command: &mut Command, site: &Site) -> Self {
+        Self::start_in(command, site, &site.place())
+    }
+
+    /// The same where the destination is `<place>/output`.
+    pub fn start_in(command: &mut Command, site: &Site, place: &Path) -> Self {
         let mut archive = fs::read(site.archive(&Self::spec())).unwrap();
         let rest = archive.split_off(archive.len() / 2);
         let mut tool = command
@@ -412,18 +417,19 @@ impl HalfWay {
             .unwrap();
         let mut feed = tool.stdin.take().unwrap();
         feed.write_all(&archive).unwrap();
-        until("a storage is staged", || staged_storages(&site.place()) > 0);
+        until("a storage is staged", || staged_storages(place) > 0);
         Self { tool, feed, rest }
     }
 
     pub fn go_on(mut self) -> Outcome {
-        self.feed.write_all(&self.rest).unwrap();
+        // If it takes no more, it has ended, and what it says tells why.
+        let _ = self.feed.write_all(&self.rest);
         drop(self.feed);
         finish(self.tool)
     }
 }
 
-/// Storages that a run to the site's output has staged so far.
+/// Storages that a run to `<place>/output` has staged so far.
 pub fn staged_storages(place: &Path) -> usize {
     let staged = fs::read_dir(place.join(".output.unsnap-staging/accounts"));
     staged.map_or(0, Iterator::count)

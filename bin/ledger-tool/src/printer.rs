@@ -36,8 +36,14 @@ impl Printer {
     /// What went wrong, with its causes, and the remedy if there is one.
     pub fn error(&self, error: &anyhow::Error) {
         eprintln!("{}: {}", self.paint("error", "31;1"), message(error));
-        let hint =
-            error.downcast_ref::<unsnap_unpack::Error>().and_then(unsnap_unpack::Error::hint);
+        let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
+            Some(error) => error.hint(),
+            None => error
+                .chain()
+                .find_map(|cause| cause.downcast_ref::<io::Error>())
+                .and_then(unsnap_unpack::io_hint)
+                .map(str::to_owned),
+        };
         if let Some(hint) = hint {
             eprintln!("{}: {hint}", self.paint("hint", "36;1"));
         }

@@ -56,6 +56,7 @@ impl CreateError {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::File { errno, .. } | Self::Directory { errno, .. } => Some(*errno),
+            Self::Engine(error) => error.errno(),
             _ => None,
         }
     }

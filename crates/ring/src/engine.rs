@@ -178,6 +178,17 @@ pub enum EngineError {
     WorkerDied,
 }
 
+impl EngineError {
+    /// The kernel's answer, where there is one.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Refused(refused) => Some(refused.errno),
+            Self::Ring { source, .. } | Self::Spawn { source } => Errno::from_io_error(source),
+            Self::WorkerDied => None,
+        }
+    }
+}
+
 /// The kernel refuses io_uring to this process.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the kernel refuses io_uring: {errno} ({})", self.reason())]

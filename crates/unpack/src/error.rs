@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use unsnap_create::CreateError;
 use unsnap_decode::{DecodeError, Position};
 use unsnap_layout::LayoutError;
-use unsnap_ring::UringRefused;
+use unsnap_ring::{EngineError, UringRefused};
 use unsnap_source::{Digest, SourceError};
 use unsnap_tarstream::TarError;
 
@@ -255,6 +255,10 @@ impl Error {
 
     /// The remedy, where there is one.
     pub fn hint(&self) -> Option<String> {
+        if self.errno() == Some(Errno::MFILE) {
+            // Whatever it was that needed one descriptor more.
+            return errno_hint(Errno::MFILE).map(str::to_owned);
+        }
         let hint = match self {
             Self::Request { hint, .. } => return hint.clone(),
             Self::Decode { source, .. } => match **source {
@@ -298,6 +302,12 @@ impl Error {
             }
             Self::Locked { .. } => "wait for it, or give another directory",
             Self::Uring(_) => "use --io-engine auto or threads, which give the same bytes",
+            Self::Create(CreateError::Engine(
+                EngineError::Ring { .. } | EngineError::Refused(_),
+            ))
+            | Self::Source(SourceError::Engine(
+                EngineError::Ring { .. } | EngineError::Refused(_),
+            )) => "use --io-engine threads, which gives the same bytes",
             Self::Create(CreateError::DirectRefused { .. })
             | Self::Source(SourceError::DirectRefused { .. }) => {
                 "use --use-direct-io=auto, which falls back to the page cache"
@@ -330,6 +340,8 @@ impl Error {
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Create(error) => error.errno(),
+            Self::Source(SourceError::Engine(error)) => error.errno(),
+            Self::Uring(refused) => Some(refused.errno),
             Self::Staging { errno, .. }
             | Self::Source(SourceError::Open { errno, .. } | SourceError::Read { errno, .. }) => {
                 Some(*errno)
@@ -337,6 +349,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// The remedy for an error of the operating system, where there is one.
+pub fn io_hint(error: &std::io::Error) -> Option<&'static str> {
+    Errno::from_io_error(error).and_then(errno_hint)
 }
 
 fn errno_hint(errno: Errno) -> Option<&'static str> {

@@ -62,7 +62,7 @@ pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan,
     IoEngine, LayoutKind, Limits, Tuning,
 };
-pub use error::{Error, Family, Resource, Shortage};
+pub use error::{Error, Family, Resource, Shortage, io_hint};
 use pipeline::no_thread;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
 pub use report::{FileSystemReport, PreflightReport, Report, Resumed, ThreadReport};
