@@ -46,3 +46,12 @@ pub use limits::Limits;
 pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
 pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
+
+/// How frames are found, for the fuzz targets: no part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::frame::{
+        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
+        block_header, frame_start,
+    };
+}
