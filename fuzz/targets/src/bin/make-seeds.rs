@@ -1,4 +1,4 @@
-//! Writes the seeds of all targets: `cargo run --manifest-path fuzz/Cargo.toml`.
+//! Writes the seeds of all targets: `cargo run --manifest-path fuzz/Cargo.toml -p unsnap-fuzz-targets`.
 //!
 //! Files that are there and are not among them, such as former findings, are left alone.
 
