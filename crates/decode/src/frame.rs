@@ -3,24 +3,27 @@
 use crate::format::{ZSTD_MAGIC, begins_magic, is_skippable, magic};
 
 /// The longest frame header: magic, descriptor, window, dictionary id, content size.
-pub(crate) const FRAME_HEADER_BYTES_MAX: usize = 18;
+pub const FRAME_HEADER_BYTES_MAX: usize = 18;
 /// Every block begins with this many bytes.
-pub(crate) const BLOCK_HEADER_BYTES: usize = 3;
+pub const BLOCK_HEADER_BYTES: usize = 3;
 /// No block holds more, whatever its frame's window.
 pub(crate) const BLOCK_BYTES_MAX: u64 = 128 << 10;
 
 /// What stands at the beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameStart {
+pub enum FrameStart {
     /// A frame to decode.
     Zstd(FrameHeader),
     /// A frame to skip: its whole length, header included.
-    Skippable { bytes: u64 },
+    Skippable {
+        /// Bytes to pass.
+        bytes: u64,
+    },
 }
 
 /// A zstd frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameHeader {
+pub struct FrameHeader {
     /// Length of the header itself.
     pub header_bytes: usize,
     /// How far back a match may reach.
@@ -42,7 +45,7 @@ impl FrameHeader {
 
 /// Why a frame's beginning cannot be understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameStartError {
+pub enum FrameStartError {
     /// `head` ends within the header.
     Incomplete,
     /// Neither a zstd nor a skippable frame.
@@ -52,7 +55,7 @@ pub(crate) enum FrameStartError {
 }
 
 /// Reads the header at the beginning of `head`, of which 18 bytes are always enough.
-pub(crate) fn frame_start(head: &[u8]) -> Result<FrameStart, FrameStartError> {
+pub fn frame_start(head: &[u8]) -> Result<FrameStart, FrameStartError> {
     let Some(magic) = magic(head) else {
         let cut = begins_magic(head, ZSTD_MAGIC);
         return Err(if cut { FrameStartError::Incomplete } else { FrameStartError::NotAFrame });
@@ -115,7 +118,7 @@ pub(crate) fn content_lie(declared: u64, decoded: u64) -> Option<String> {
 
 /// Compressed length of the block after its header, and whether it is the frame's last; `None`
 /// for the reserved block type.
-pub(crate) fn block_header(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<(u64, bool)> {
+pub fn block_header(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<(u64, bool)> {
     let header = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     let last = header & 1 != 0;
     let size = u64::from(header >> 3);

@@ -53,3 +53,12 @@ pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
 pub use restart::FrameStarts;
 pub use survey::{Basis, Place, ReadAt, Samples, Survey, survey};
+
+/// How frames are found, for the fuzz targets: no part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::frame::{
+        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
+        block_header, frame_start,
+    };
+}

@@ -56,7 +56,9 @@ fn frames<S: Spans>(
         }
         match magic(head) {
             Some(LZ4_MAGIC) => {
-                frame(cursor, filler, at, progress)?;
+                // A header that has no flags is cut, which the decoder notices.
+                let flags = head.get(4).copied().unwrap_or(0);
+                frame(cursor, BlockWalk::new(flags), filler, at, progress)?;
                 found.frames += 1;
             }
             Some(magic) if is_skippable(magic) && head.len() == 8 => {
@@ -80,12 +82,13 @@ fn frames<S: Spans>(
 
 fn frame<S: Spans>(
     cursor: &mut Cursor<S>,
+    blocks: BlockWalk,
     filler: &mut Filler<'_>,
     start: Position,
     progress: &impl Fn(u64),
 ) -> Result<(), DecodeError> {
     let mut at = start;
-    let mut decoder = FrameDecoder::new(Feed { cursor, ended: false, failed: None });
+    let mut decoder = FrameDecoder::new(Feed { cursor, blocks, ended: false, failed: None });
     loop {
         let result = decoder.read(filler.spare_mut(at)?);
         let feed = decoder.get_mut();
@@ -94,7 +97,9 @@ fn frame<S: Spans>(
         match result {
             // The decoder takes an archive that ends between two blocks for complete.
             _ if feed.ended => return Err(DecodeError::Truncated { at, inside: "an lz4 frame" }),
-            Ok(0) => return Ok(()),
+            Ok(0) if feed.blocks.at_end() => return Ok(()),
+            // A block that decodes to nothing: it has at least been passed, so this comes to an end.
+            Ok(0) => {}
             Ok(count) => filler.advance(count, at)?,
             Err(error) => {
                 return Err(match feed.failed.take() {
@@ -111,6 +116,7 @@ fn frame<S: Spans>(
 /// why reading failed.
 struct Feed<'a, S> {
     cursor: &'a mut Cursor<S>,
+    blocks: BlockWalk,
     ended: bool,
     failed: Option<SourceError>,
 }
@@ -126,11 +132,78 @@ impl<S: Spans> Read for Feed<'_, S> {
                 let count = chunk.len().min(buffer.len());
                 buffer[..count].copy_from_slice(&chunk[..count]);
                 self.cursor.pass(count);
+                self.blocks.pass(&buffer[..count]);
                 Ok(count)
             }
             Err(error) => {
                 self.failed = Some(error);
                 Err(io::Error::other("reading the archive failed"))
+            }
+        }
+    }
+}
+
+/// Follows a frame by the headers of its blocks, to know its end mark: the decoder answers the same
+/// to an end mark and to a block that decodes to nothing.
+///
+/// ```text
+/// │ magic 4 │ flags, sizes, header checksum 3 to 15 │ length 4 │ block │ … │ 0 0 0 0 │ checksum │
+/// ```
+struct BlockWalk {
+    /// Bytes to pass before the next length.
+    skip: u64,
+    length: [u8; 4],
+    /// Bytes of `length` that are there.
+    length_bytes: usize,
+    /// The end mark has been passed.
+    marked: bool,
+    block_checksum_bytes: u64,
+    content_checksum_bytes: u64,
+}
+
+impl BlockWalk {
+    /// A frame whose header has these flags (the first byte behind the magic number).
+    fn new(flags: u8) -> Self {
+        let flag = |bit: u8, bytes: u64| if flags & bit == 0 { 0 } else { bytes };
+        Self {
+            // Magic number, flags, block size and header checksum; content size; dictionary.
+            skip: 4 + 3 + flag(0x08, 8) + flag(0x01, 4),
+            length: [0; 4],
+            length_bytes: 0,
+            marked: false,
+            block_checksum_bytes: flag(0x10, 4),
+            content_checksum_bytes: flag(0x04, 4),
+        }
+    }
+
+    /// Whether the frame is complete.
+    fn at_end(&self) -> bool {
+        self.marked && self.skip == 0
+    }
+
+    fn pass(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+            self.skip -= skipped as u64;
+            bytes = &bytes[skipped..];
+            if self.marked {
+                // The decoder does not read beyond its frame.
+                return;
+            }
+            let part = bytes.len().min(self.length.len() - self.length_bytes);
+            self.length[self.length_bytes..][..part].copy_from_slice(&bytes[..part]);
+            self.length_bytes += part;
+            bytes = &bytes[part..];
+            if self.length_bytes == self.length.len() {
+                self.length_bytes = 0;
+                let length = u32::from_le_bytes(self.length);
+                self.marked = length == 0;
+                self.skip = if self.marked {
+                    self.content_checksum_bytes
+                } else {
+                    // The first bit says that the block is stored as it is.
+                    u64::from(length & 0x7fff_ffff) + self.block_checksum_bytes
+                };
             }
         }
     }

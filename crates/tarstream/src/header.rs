@@ -207,21 +207,26 @@ fn number(field: &[u8]) -> Result<Option<u64>, NumberProblem> {
     }
 }
 
-/// Octal digits between optional spaces and NULs on both sides, or nothing but NULs (`None`). At
-/// most twelve digits, so there is no overflow.
+/// Octal digits behind optional spaces and in front of spaces and NULs, or nothing but NULs
+/// (`None`). At most twelve digits, so there is no overflow.
+///
+/// Digits behind a NUL are refused: some readers go on to them, for others the field has ended.
 fn octal(field: &[u8]) -> Result<Option<u64>, NumberProblem> {
-    let blank = |&byte: &u8| matches!(byte, b' ' | 0);
-    let Some(start) = field.iter().position(|byte| !blank(byte)) else {
-        let never_filled_in = field.iter().all(|&byte| byte == 0);
-        return if never_filled_in { Ok(None) } else { Err(NumberProblem::Malformed) };
-    };
+    if field.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let blanks = field.iter().take_while(|&&byte| byte == b' ').count();
     let mut value = 0;
-    let mut rest = &field[start..];
+    let mut rest = &field[blanks..];
+    if !matches!(rest, [b'0'..=b'7', ..]) {
+        return Err(NumberProblem::Malformed);
+    }
     while let [digit @ b'0'..=b'7', tail @ ..] = rest {
         value = value * 8 + u64::from(digit - b'0');
         rest = tail;
     }
-    if rest.iter().all(blank) { Ok(Some(value)) } else { Err(NumberProblem::Malformed) }
+    let ended = rest.iter().all(|byte| matches!(byte, b' ' | 0));
+    if ended { Ok(Some(value)) } else { Err(NumberProblem::Malformed) }
 }
 
 fn until_nul(field: &[u8]) -> &[u8] {
@@ -251,7 +256,7 @@ mod tests {
             (&b"00000000005\0"[..], 5),
             (b"00000000005 ", 5),
             (b"          5 ", 5),
-            (b"\0\0 5 \0\0\0\0\0\0\0", 5),
+            (b" 5 \0\0\0\0\0\0\0 \0", 5),
             (b"5           ", 5),
             (b"777777777777", (1 << 36) - 1),
             (b"000000000000", 0),
@@ -295,6 +300,8 @@ mod tests {
             b"0000 000005\0",
             b"5\0garbage\0\0\0",
             b"\0 \0         ",
+            b"\0\0 5 \0\0\0\0\0\0\0",
+            b"\x0000000000005",
         ] {
             assert_eq!(number(field), Err(NumberProblem::Malformed), "{}", printable(field));
         }

@@ -310,6 +310,39 @@ fn a_wrong_checksum_is_found_by_every_engine() {
 }
 
 #[test]
+fn an_empty_lz4_block_is_not_the_end_of_its_frame() {
+    // The decoder we use answers to such a block as to the end mark.
+    let raw = content(1000);
+    let frame = lz4_frame(&raw);
+    let header_bytes = 7;
+    let (head, blocks) = frame.split_at(header_bytes);
+    // Stored, of length 0; compressed, a token that says "no literals".
+    for empty in [&[0, 0, 0, 0x80][..], &[1, 0, 0, 0, 0]] {
+        let archive = [head, empty, blocks].concat();
+        for setup in setups() {
+            setup.decode(&archive).expect(&raw);
+        }
+        // The end of the archive behind it is no end of the frame either, nor is another frame.
+        let cut = archive[..header_bytes + empty.len()].to_vec();
+        for (_, bytes, error) in errors(&cut) {
+            let DecodeError::Truncated { at: found, .. } = error else { panic!("{error}") };
+            assert_eq!(found, at(cut.len(), 0, 0));
+            assert_same(&bytes, &[]);
+        }
+        for (_, _, error) in errors(&[&cut[..], &frame].concat()) {
+            assert!(error.is_bad_archive(), "{error}");
+        }
+        // And the checksum behind the true end mark counts.
+        let mut wrong = archive;
+        *wrong.last_mut().unwrap() ^= 1;
+        for (_, bytes, error) in errors(&wrong) {
+            assert!(matches!(error, DecodeError::Corrupt { .. }), "{error}");
+            assert_same(&bytes, &raw);
+        }
+    }
+}
+
+#[test]
 fn huge_windows_are_refused() {
     let first = zstd_one_frame(b"good", 1, None, false, true);
     for window_log in [28, 31, 41] {

@@ -181,6 +181,23 @@ fn extensions_under_a_foreign_magic() {
 }
 
 #[test]
+fn a_size_behind_a_nul() {
+    // For tar-core the field ends at the NUL and the size is 0, for GNU tar it is 5.
+    for field in [&b"\x0000000000005"[..], b"\0\0 5 \0\0\0\0\0\0\0", b" \0\0\0\0\0\0\0\0\0\x005"] {
+        let mut header = Header::new("name", 0);
+        header.field(124, field);
+        let expected = TarError::Number {
+            offset: BEHIND,
+            entry: Some("name".to_owned()),
+            field: "size",
+            found: unsnap_tarstream::printable(field),
+            problem: NumberProblem::Malformed,
+        };
+        assert_eq!(refusal(&behind_a_file().header(&header).content(b"hello").end()), expected);
+    }
+}
+
+#[test]
 fn extensions_without_measure() {
     // Only the header is there: nothing is allocated for what it promises.
     let limits = Limits::default();

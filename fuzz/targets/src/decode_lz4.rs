@@ -1,0 +1,37 @@
+//! lz4, end to end.
+
+use unsnap_decode::Format;
+
+use crate::{
+    INPUT_BYTES_MAX,
+    engines::Setup,
+    reference::{self, Reference},
+};
+
+/// An archive of lz4 frames. It is decoded exactly if all its frames are whole and `lz4_flex`
+/// decodes each of them; what is handed out before a refusal is what `lz4_flex` gives.
+///
+/// Allowed: we refuse what passes our own limits.
+pub fn decode_lz4(data: &[u8]) {
+    if data.len() > INPUT_BYTES_MAX || Format::detect(data) != Some(Format::Lz4) {
+        return;
+    }
+    let Reference { bytes, good, .. } = reference::lz4(data);
+    let mut verdict = None;
+    for (span_bytes, segment_bytes) in [(1 << 20, None), (1, Some(1000)), (7, Some(100_000))] {
+        let setup = Setup { threads: 1, span_bytes, segment_bytes };
+        let outcome = setup.decode(data);
+        let common = outcome.bytes.len().min(bytes.len());
+        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: other bytes");
+        if outcome.is_limit() {
+            continue;
+        }
+        assert_eq!(outcome.result.is_ok(), good, "{setup:?}: {:?}", outcome.result);
+        assert!(outcome.bytes.len() <= bytes.len(), "{setup:?}: bytes out of nowhere");
+        if good {
+            assert_eq!(outcome.bytes.len(), bytes.len(), "{setup:?}");
+        }
+        let expected = *verdict.get_or_insert_with(|| outcome.verdict());
+        assert_eq!(outcome.verdict(), expected, "{setup:?}: {:?}", outcome.result);
+    }
+}

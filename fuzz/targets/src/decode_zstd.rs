@@ -1,0 +1,106 @@
+//! zstd, end to end, by every engine.
+
+use unsnap_decode::{
+    DecodeError, Format,
+    fuzzing::{FrameStart, frame_start},
+};
+
+use crate::{
+    INPUT_BYTES_MAX,
+    engines::{Outcome, Setup},
+    reference::{self, Frame, Reference},
+};
+
+/// An archive of zstd frames, or any other bytes but those of lz4.
+///
+/// The engines (streaming in place, in place with segments as short as they can be, through
+/// libzstd's own window, frame-parallel) and libzstd's streaming interface give the same bytes, or
+/// all refuse. What our engines refuse they refuse for the same kind of reason at the same frame.
+///
+/// Allowed:
+///
+/// * **limits**: we refuse what passes our limits; engines notice it at different places;
+/// * **lies**: libzstd does not compare the declared content size if the last block is empty, we do;
+/// * **window**: in a frame whose content is longer than its window a match may reach behind the
+///   window. Where decoders still hold what is there they may take it, others refuse or, in
+///   libzstd's ring buffer, find other bytes. Frames before it must agree, and so must engines that
+///   keep segments (they have the bytes of the stream or refuse).
+pub fn decode_zstd(data: &[u8]) {
+    if data.len() > INPUT_BYTES_MAX {
+        return;
+    }
+    let format = Format::detect(&data[..data.len().min(512)]);
+    match format {
+        Some(Format::Lz4) => return,
+        Some(Format::Zstd) => {}
+        // Nothing to decode.
+        Some(Format::Tar) | None => {
+            let setup = Setup { threads: 2, span_bytes: 700, segment_bytes: Some(1000) };
+            let Outcome { bytes, result } = setup.decode(data);
+            assert_eq!(result.is_ok(), format.is_some());
+            assert!(bytes == if result.is_ok() { data } else { &[] });
+            return;
+        }
+    }
+    let Reference { bytes, good, frames } = reference::zstd(data);
+    let outcomes = setups(data).map(|setup| (setup, setup.decode(data)));
+    // What can be compared with libzstd: all, or what precedes a frame that outgrows its window.
+    let outgrown = frames.iter().position(Frame::outgrows_its_window);
+    let comparable = outgrown.map_or(usize::MAX, |frame| frames[frame].raw_offset);
+    for (setup, outcome) in &outcomes {
+        let common = outcome.bytes.len().min(bytes.len()).min(comparable);
+        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: other bytes");
+        if outgrown.is_some() || outcome.is_limit() {
+            continue;
+        }
+        let context = || format!("{setup:?}: {:?}, {frames:?}", outcome.result);
+        match &outcome.result {
+            Ok(_) => {
+                assert!(good, "libzstd refuses: {}", context());
+                assert_eq!(outcome.bytes.len(), bytes.len(), "{}", context());
+            }
+            Err(DecodeError::Corrupt { at, reason }) if good => {
+                let lie = usize::try_from(at.frame).ok().and_then(|frame| frames.get(frame));
+                assert!(lie.is_some_and(Frame::lies), "libzstd accepts: {}", context());
+                assert!(reason.starts_with("the frame declares"), "{}", context());
+            }
+            Err(_) => assert!(!good, "libzstd accepts: {}", context()),
+        }
+    }
+    agree(&outcomes, outgrown.is_some());
+}
+
+/// The engines agree with each other.
+fn agree(outcomes: &[(Setup, Outcome)], outgrown: bool) {
+    let comparable = |(_, outcome): &&(Setup, Outcome)| {
+        let kept_segments = outcome.result.as_ref().is_ok_and(|summary| summary.copied_frames == 0);
+        !outcome.is_limit() && (!outgrown || kept_segments)
+    };
+    let compared: Vec<_> = outcomes.iter().filter(comparable).collect();
+    for pair in compared.windows(2) {
+        let [(first, one), (second, other)] = pair else { continue };
+        let context = || format!("{first:?}: {:?}, {second:?}: {:?}", one.result, other.result);
+        assert_eq!(one.verdict(), other.verdict(), "{}", context());
+        let common = one.bytes.len().min(other.bytes.len());
+        assert!(one.bytes[..common] == other.bytes[..common], "{}", context());
+        assert!(one.result.is_err() || one.bytes.len() == other.bytes.len(), "{}", context());
+    }
+}
+
+fn setups(data: &[u8]) -> [Setup; 4] {
+    // As short as segments can be and still serve as the window of the first frame: they change as
+    // often as they can.
+    let shortest = match frame_start(data) {
+        Ok(FrameStart::Zstd(header)) => {
+            let bytes = header.window_bytes + header.window_bytes.min(128 << 10);
+            usize::try_from(bytes).ok().filter(|bytes| (1..=512 << 10).contains(bytes))
+        }
+        _ => None,
+    };
+    [
+        Setup { threads: 1, span_bytes: 1 << 20, segment_bytes: None },
+        Setup { threads: 1, span_bytes: 60, segment_bytes: shortest.or(Some(3000)) },
+        Setup { threads: 2, span_bytes: 3, segment_bytes: None },
+        Setup { threads: 1, span_bytes: 50, segment_bytes: Some(300) },
+    ]
+}

@@ -1,0 +1,81 @@
+//! What the fuzz targets assert, as plain functions over bytes.
+//!
+//! Each target takes any bytes and panics if something is untrue that must hold for all bytes: not
+//! only that nothing panics, but that two ways to the same answer agree. libFuzzer's programs in
+//! `../fuzz_targets` call these functions, and so does the smoke test in `tests/smoke.rs`, on stable
+//! Rust, with the checked-in seeds and a bounded number of mutations.
+//!
+//! | target | compared with |
+//! |---|---|
+//! | [`tar_header`] | a second reading of one header block |
+//! | [`tar_pax`] | a second reading of PAX records |
+//! | [`tar_walk`] | the same stream cut into other pieces, and cut short |
+//! | [`tar_differential`] | the crate `tar-core`, with a list of allowed differences |
+//! | [`zstd_scan`] | libzstd's own reading of frame headers and lengths |
+//! | [`decode_zstd`] | libzstd, and the engines with each other |
+//! | [`decode_lz4`] | `lz4_flex` on whole frames, told apart by a walk of their blocks |
+//! | [`archive_name`] | a second reading of the grammar |
+//! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
+//! | [`report`] | escapes and JSON read back |
+
+mod archive_name;
+mod blocks;
+mod decode_lz4;
+mod decode_zstd;
+mod engines;
+mod layout;
+mod reference;
+mod report;
+#[cfg(feature = "seeds")]
+pub mod seeds;
+mod tar_differential;
+mod tar_header;
+mod tar_pax;
+mod tar_walk;
+mod text;
+mod walk;
+mod zstd_scan;
+
+pub use archive_name::archive_name;
+pub use decode_lz4::decode_lz4;
+pub use decode_zstd::decode_zstd;
+pub use layout::{layout_any, layout_snapshot};
+pub use report::report;
+pub use tar_differential::{ALLOWED, Allowed, tar_differential};
+pub use tar_header::tar_header;
+pub use tar_pax::tar_pax;
+pub use tar_walk::tar_walk;
+pub use zstd_scan::zstd_scan;
+
+/// A target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is also that of its program and of its folder of seeds.
+    pub name: &'static str,
+    /// Its body.
+    pub run: fn(&[u8]),
+    /// Mutated inputs that the smoke test tries: a second or two of them in a debug build.
+    pub smoke_inputs: u64,
+}
+
+/// All targets, by name.
+pub const TARGETS: [Target; 11] = [
+    target("archive_name", archive_name, 20_000),
+    target("decode_lz4", decode_lz4, 400),
+    target("decode_zstd", decode_zstd, 300),
+    target("layout_any", layout_any, 4_000),
+    target("layout_snapshot", layout_snapshot, 4_000),
+    target("report", report, 10_000),
+    target("tar_differential", tar_differential, 4_000),
+    target("tar_header", tar_header, 10_000),
+    target("tar_pax", tar_pax, 10_000),
+    target("tar_walk", tar_walk, 600),
+    target("zstd_scan", zstd_scan, 4_000),
+];
+
+const fn target(name: &'static str, run: fn(&[u8]), smoke_inputs: u64) -> Target {
+    Target { name, run, smoke_inputs }
+}
+
+/// Inputs longer than this are not looked at: what is to be found is found in small ones, sooner.
+const INPUT_BYTES_MAX: usize = 64 << 10;

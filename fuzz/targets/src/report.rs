@@ -1,0 +1,100 @@
+//! What is told about names.
+
+use serde_json::{Value, json};
+use unsnap_unpack::{Report, ThreadReport, printable};
+
+use crate::{INPUT_BYTES_MAX, text::assert_safe};
+
+/// A name of any bytes. Escaped, it can be shown and means one name only; in JSON it comes back as
+/// it was, and neither a listing nor a report has a control character of its own.
+pub fn report(data: &[u8]) {
+    if data.len() > INPUT_BYTES_MAX {
+        return;
+    }
+    let shown = printable(data);
+    assert_safe(&shown);
+    assert_eq!(unescape(&shown).as_deref(), Some(data), "{shown:?}");
+
+    // An entry of `ledger-tool list`.
+    let entry = serde_json::to_string(&json!({ "path": shown })).expect("plain data");
+    assert_safe(&entry);
+    let back: Value = serde_json::from_str(&entry).expect("it was written a moment ago");
+    assert_eq!(back["path"], shown);
+
+    // A report: the archive's name is the caller's, and given back as it was.
+    let given = String::from_utf8_lossy(data).into_owned();
+    let json = serde_json::to_string(&report_on(&given, &shown)).expect("plain data");
+    assert!(!json.bytes().any(|byte| byte < b' '), "{json:?}");
+    let back: Value = serde_json::from_str(&json).expect("it was written a moment ago");
+    assert_eq!(back["archive"], given);
+    assert_eq!(back["fallbacks"], json!([shown]));
+    assert_eq!(back["threads"][0]["name"], given);
+}
+
+/// Reads back what `printable` wrote, by its documentation.
+fn unescape(shown: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut rest = shown;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('\\') {
+            bytes.push(b'\\');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('x') {
+            let (digits, after) = after.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = after;
+        } else {
+            let (digits, after) = rest.strip_prefix("u{")?.split_once('}')?;
+            let character = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
+            bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = after;
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Some(bytes)
+}
+
+fn report_on(archive: &str, fallback: &str) -> Report {
+    let thread = ThreadReport {
+        name: archive.to_owned(),
+        stage: "walk",
+        total_ms: 1,
+        busy_ms: 1,
+        waiting_for_input_ms: 0,
+        waiting_for_output_ms: 0,
+        waiting_for_io_ms: 0,
+    };
+    Report {
+        archive: archive.to_owned(),
+        kind: "unknown",
+        slot: Some(u64::MAX),
+        base_slot: None,
+        hash: None,
+        compression: "zstd",
+        dry_run: true,
+        files: 0,
+        directories: 0,
+        bytes_read: u64::MAX,
+        bytes_decoded: 0,
+        bytes_written: 0,
+        frames: 0,
+        skippable_frames: 0,
+        elapsed_ms: 1,
+        sync_ms: 0,
+        decode_engine: "streaming",
+        decode_threads: 1,
+        io_engine: "threads".to_owned(),
+        direct_read: false,
+        bytes_from_cache: 0,
+        direct_write: false,
+        huge_pages: "none",
+        registered_buffers: false,
+        memory_bytes: 0,
+        fallbacks: vec![fallback.to_owned()],
+        limited_by: "walk",
+        threads: vec![thread],
+        peak_rss_bytes: 0,
+    }
+}
