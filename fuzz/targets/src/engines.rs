@@ -88,6 +88,8 @@ impl Setup {
             limits,
             threads: self.threads,
             progress: Arc::clone(&progress),
+            begin: Position::default(),
+            frame_starts: Arc::default(),
         })
         .expect("there are threads and memory");
 
