@@ -116,6 +116,9 @@ pub(crate) fn run(
         let recorded = written_back.as_ref().is_some_and(|written| written.recorded);
         // Of a bad archive there is nothing to resume.
         staging.keep((resumed.is_some() || recorded) && (interrupted || !bad));
+        if staging.is_kept() && (interrupted || walked.is_err()) {
+            tracing::warn!("what is complete stays where it is: go on with --resume");
+        }
     }
     if interrupted {
         // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that
