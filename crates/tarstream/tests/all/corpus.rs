@@ -42,14 +42,17 @@ fn no_file_is_without_a_verdict() {
     for folder in ["go", "tar-rs", "tokio-tar"] {
         for entry in fs::read_dir(data().join(folder)).expect("the folder is there") {
             let name = entry.expect("readable").file_name();
-            files.insert(format!("{folder}/{}", name.display()));
+            // The compressed ones are judged with the other readers, in tests/e2e/verdicts.rs.
+            if Path::new(&name).extension().is_some_and(|extension| extension == "tar") {
+                files.insert(format!("{folder}/{}", name.display()));
+            }
         }
     }
     assert_eq!(files, VERDICTS.iter().map(|(file, _)| (*file).to_owned()).collect());
 }
 
 fn data() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/tar-corpus"))
 }
 
 fn describe(member: &SeenMember) -> String {
