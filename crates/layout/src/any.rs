@@ -11,8 +11,9 @@ use unsnap_tarstream::{Member, MemberKind, printable};
 /// Admits regular files and directories under any safe relative path.
 ///
 /// Paths are UTF-8 without control characters, relative, and made of plain components; one leading
-/// `./` is taken off. No path comes twice and none is both a file and a directory. A directory may
-/// be listed after something in it.
+/// `./` is taken off. At the top nothing may be called like unsnap's staging directory. No path
+/// comes twice and none is both a file and a directory. A directory may be listed after something
+/// in it.
 ///
 /// Paths are remembered as keyed 64-bit hashes of 8 bytes (twice for directories that are listed).
 /// If two different ones had the same hash the archive would be refused as having a duplicate;
@@ -192,8 +193,15 @@ fn safe_path<'m>(
             _ => {}
         }
     }
+    if path.split('/').next() == Some(STAGING_NAME) {
+        return Err(PathProblem::Reserved);
+    }
     Ok(Some(path))
 }
+
+/// Where `unsnap-unpack` stages what becomes a mount point's content. There an entry of this name
+/// could not be published, and anywhere it would be taken for a left-over by the next run.
+const STAGING_NAME: &str = ".unsnap-staging";
 
 /// The characters of Unicode's property `Bidi_Control`.
 fn is_bidirectional(character: char) -> bool {

@@ -270,6 +270,9 @@ pub enum PathProblem {
     /// A file with a slash behind its name.
     #[error("it ends in a slash but is no directory")]
     TrailingSlash,
+    /// The first component is the name of a staging directory.
+    #[error("it is a name that unsnap uses itself")]
+    Reserved,
     /// Longer than a path can be.
     #[error("it has {found} bytes, limit is {limit}")]
     TooLong {

@@ -85,6 +85,17 @@ fn unsafe_paths() {
 }
 
 #[test]
+fn the_name_of_the_staging_directory() {
+    for path in [".unsnap-staging", ".unsnap-staging/a", "./.unsnap-staging/a/b"] {
+        assert_eq!(problem(&file(path, 1)), PathProblem::Reserved, "{path}");
+        assert_eq!(problem(&directory(path)), PathProblem::Reserved, "{path}");
+    }
+    for path in ["a/.unsnap-staging", ".unsnap-staging-2", ".a.unsnap-staging"] {
+        assert!(alone(&file(path, 1)).is_ok(), "{path}");
+    }
+}
+
+#[test]
 fn characters_that_no_name_needs() {
     for path in [&b"\xff"[..], b"a/\xe2\x98", b"hi\x80bye"] {
         assert_eq!(problem(&file(path, 1)), PathProblem::NotUtf8);
