@@ -255,6 +255,9 @@ impl Place {
 
     fn publish(&mut self) -> Result<(), Error> {
         let at = |step, errno| Error::Staging { step, path: self.path.clone(), errno };
+        if let Publication::Rename { .. } = self.publication {
+            self.check_name(&self.staging_name)?;
+        }
         match &mut self.publication {
             Publication::Rename { name, replaces_empty: true } => {
                 // Replaces an empty directory and nothing else.
@@ -284,7 +287,23 @@ impl Place {
             },
             errno => at("publish", errno),
         })?;
+        if let Publication::Rename { name, .. } = &self.publication {
+            self.check_name(name)?;
+        }
         fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))
+    }
+
+    /// Renames go by names. Looked at before, and again afterwards: what is reported as published
+    /// is what was staged, whatever others have put in its place.
+    fn check_name(&self, name: &CStr) -> Result<(), Error> {
+        match names_directory(&self.holder, name, &self.staging) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Errno::NOENT) => {
+                let reason = "had its staging directory replaced by somebody else";
+                Err(Error::NotClean { path: self.path.clone(), reason })
+            }
+            Err(errno) => Err(self.error("look at the staging directory of", errno)),
+        }
     }
 
     /// Takes a publication back, as far as it went. What remains is staged, and removed by `remove`.
@@ -368,16 +387,14 @@ fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, E
             Err(errno) => return Err(at("lock the staging directory of", errno)),
         }
         // Between open and lock its owner may have renamed or removed it.
-        let (ours, named) = (fstat(&staging), statat(holder, name, AtFlags::SYMLINK_NOFOLLOW));
-        match (ours, named) {
-            (Ok(ours), Ok(named)) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {
-                // In a directory that others may write to, it could be a trap.
-                if ours.st_uid != geteuid().as_raw() {
-                    let reason = "has a staging directory of another user beside or in it";
-                    return Err(Error::NotClean { path: path.to_owned(), reason });
-                }
-            }
-            _ => continue,
+        if names_directory(holder, name, &staging) != Ok(true) {
+            continue;
+        }
+        // In a directory that others may write to, it could be a trap.
+        let owner = fstat(&staging).map_err(|errno| at("look at", errno))?.st_uid;
+        if owner != geteuid().as_raw() {
+            let reason = "has a staging directory of another user beside or in it";
+            return Err(Error::NotClean { path: path.to_owned(), reason });
         }
         if left_over {
             tracing::info!(path = %path.display(), "removing what an interrupted run has left");
@@ -388,6 +405,12 @@ fn make_staging(holder: &OwnedFd, name: &CStr, path: &Path) -> Result<OwnedFd, E
         return Ok(staging);
     }
     Err(Error::Locked { path: path.to_owned() })
+}
+
+/// Whether a name is that of an open directory.
+fn names_directory(holder: &OwnedFd, name: &CStr, directory: &OwnedFd) -> Result<bool, Errno> {
+    let (ours, named) = (fstat(directory)?, statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)?);
+    Ok((ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino))
 }
 
 /// Removes everything in a directory, however deep, with two descriptors: subdirectories are
