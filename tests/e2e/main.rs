@@ -5,6 +5,7 @@
 //! | [`identity`] | what comes out is what went in, whatever the engine, the shape and the sizes |
 //! | [`report`] | what is told, on which stream, with which exit code |
 //! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
+//! | [`hostile`] | every construct that has broken a reader of archives is met as it must be |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
@@ -18,6 +19,7 @@
 
 mod destinations;
 mod faults;
+mod hostile;
 mod identity;
 mod memory;
 mod refusals;

@@ -5,9 +5,11 @@
 //! | [`archive`] | deterministic snapshot archives of any size; also the program `make-archive` |
 //! | [`spec`] | what such an archive is like |
 //! | [`tar`] | tar archives built by hand: good, odd and hostile |
+//! | [`hostile`] | one archive for each construct that has broken a reader somewhere |
 //! | [`compress`] | zstd and lz4 streams of every shape |
 //! | [`tree`] | reference extraction, comparison with a directory |
 //! | [`scratch`] | scratch file systems for tests that run as root |
+//! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all of these |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
 //! | [`ordered`], [`size`] | parallel work with ordered results; sizes as people write them |
@@ -36,6 +38,7 @@ pub mod compress;
 pub mod content;
 pub mod firedancer;
 mod framing;
+pub mod hostile;
 pub mod image;
 pub mod ordered;
 pub mod plan;
@@ -43,6 +46,7 @@ pub mod random;
 pub mod scratch;
 pub mod size;
 pub mod spec;
+pub mod table;
 pub mod tar;
 pub mod tree;
 
