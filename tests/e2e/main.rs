@@ -9,6 +9,7 @@
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
+//! | [`verdicts`] | what unsnap and four other readers say of the corpora is in a table |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
@@ -26,3 +27,4 @@ mod refusals;
 mod report;
 mod repository;
 mod support;
+mod verdicts;
