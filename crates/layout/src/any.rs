@@ -200,8 +200,15 @@ fn safe_path<'m>(
             _ => {}
         }
     }
+    if path.split('/').next() == Some(STAGING_NAME) {
+        return Err(PathProblem::Reserved);
+    }
     Ok(Some(path))
 }
+
+/// Where `unsnap-unpack` stages what becomes a mount point's content. There an entry of this name
+/// could not be published, and anywhere it would be taken for a left-over by the next run.
+const STAGING_NAME: &str = ".unsnap-staging";
 
 /// The characters of Unicode's property `Bidi_Control`.
 fn is_bidirectional(character: char) -> bool {

@@ -1,7 +1,5 @@
 //! Every shape of archive comes back.
 
-use std::{fs, path::PathBuf};
-
 use unsnap_testkit::{
     archive::write_archive,
     compress::{zstd_frame_count, zstd_mixed, zstd_one_frame},
@@ -9,7 +7,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, Frames},
 };
 
-use crate::support::{Setup, assert_same, content, shapes, snapshot, watched};
+use crate::support::{Setup, content, shapes, snapshot, watched};
 
 const THREADS: [usize; 3] = [1, 2, 8];
 
@@ -165,55 +163,4 @@ fn genuine_archives_are_equal_in_every_form() {
             }
         }
     });
-}
-
-/// Files of the zstd project's own tests.
-fn golden(directory: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../tests/data/zstd-golden")
-        .join(directory);
-    fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "zst"))
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect()
-}
-
-#[test]
-fn golden_files_decode_as_libzstd_does() {
-    let files = golden("golden-decompression");
-    assert_eq!(files.len(), 4);
-    for (path, archive) in files {
-        let mut expected = Vec::with_capacity(4 << 20);
-        zstd_safe::decompress(&mut expected, &archive).unwrap();
-        for threads in THREADS {
-            for segment_bytes in [None, Some(1), Some(1000), Some(300_000)] {
-                for span_bytes in [1, 1 << 20] {
-                    if segment_bytes == Some(1) && expected.len() > 100_000 {
-                        continue;
-                    }
-                    let setup = Setup::new(threads).spans(span_bytes);
-                    let outcome = Setup { segment_bytes, ..setup }.decode(&archive);
-                    assert!(outcome.result.is_ok(), "{}: {:?}", path.display(), outcome.result);
-                    assert_same(&outcome.bytes, &expected);
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn golden_errors_are_refused() {
-    let files = golden("golden-decompression-errors");
-    assert_eq!(files.len(), 3);
-    for (path, archive) in files {
-        for threads in THREADS {
-            for segment_bytes in [None, Some(1), Some(1000)] {
-                let error = Setup { segment_bytes, ..Setup::new(threads) }.decode(&archive).result;
-                let error = error.expect_err(&path.display().to_string());
-                assert!(error.is_bad_archive(), "{}: {error}", path.display());
-            }
-        }
-    }
 }

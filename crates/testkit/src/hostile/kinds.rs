@@ -37,13 +37,13 @@ fn named_pipe() -> Construct {
 
 /// A device of one's own: the memory of the machine, say.
 fn character_device() -> Construct {
-    let header = Header::new(Dialect::Gnu, b'3', NAME, 0).patch(329, b"0000001\00000001\0");
+    let header = Header::new(Dialect::Gnu, b'3', NAME, 0).patch(329, b"0000001\x000000001\0");
     between(|tar| tar.entry(header, &[])).entry(NAME).refused(behind(), "character device")
 }
 
 /// The disk of the machine.
 fn block_device() -> Construct {
-    let header = Header::new(Dialect::Gnu, b'4', NAME, 0).patch(329, b"0000010\00000000\0");
+    let header = Header::new(Dialect::Gnu, b'4', NAME, 0).patch(329, b"0000010\x000000000\0");
     between(|tar| tar.entry(header, &[])).entry(NAME).refused(behind(), "block device")
 }
 

@@ -198,7 +198,7 @@ fn bank_older_than_a_storage() -> Construct {
         .entry("snapshots/100/100")
         .refused_as_snapshot(at, "there is a storage of slot 101")
         .accepted_as_any_with(files);
-    construct.file_name = "archive.tar".to_owned(); // A name that says no slot.
+    "archive.tar".clone_into(&mut construct.file_name); // A name that says no slot.
     construct
 }
 

@@ -47,7 +47,7 @@ fn pax(records: &[(&str, &str)], content: &[u8]) -> Construct {
 /// solana#7167 and pull request 15706: storages with holes, half of which were not there. No archive
 /// has them any more.
 fn storage_with_holes() -> Construct {
-    extents(b"00000000000\000000001000\000000007000\000000000000\0")
+    extents(b"00000000000\x0000000001000\x0000000007000\x0000000000000\0")
 }
 
 /// Go CVE-2025-58183: memory for a map of any length. This one has a block more than we follow.
@@ -76,7 +76,7 @@ fn map_that_overflows() -> Construct {
 
 /// Go CVE-2026-32288: a map that says more than the content holds.
 fn map_longer_than_the_content() -> Construct {
-    extents(b"00000000000\077777777777\0")
+    extents(b"00000000000\x0077777777777\0")
 }
 
 /// A file that no file system can hold.

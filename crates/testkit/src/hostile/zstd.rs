@@ -161,7 +161,7 @@ fn bomb_of_zeros_in_one_frame() -> Construct {
 
 /// The same for workers that decode frames as a whole.
 fn bomb_of_zeros_in_many_frames() -> Construct {
-    let frame = zstd_one_frame(&[0; 1 << 20], 1, None, false, true);
+    let frame = zstd_one_frame(&vec![0; 1 << 20], 1, None, false, true);
     zeros(BOMB_BYTES as u64, &frame.repeat(BOMB_BYTES >> 20))
         .refused(None, "compression ratio (ratio_max)")
 }
