@@ -1,7 +1,8 @@
 //! Every target on stable Rust: its checked-in seeds, and a bounded number of mutations of them.
 //!
 //! Each mutation is made from a fixed seed and its number, so that a failure can be had again. The
-//! seed, the number and the input are printed.
+//! seed, the number and the input are printed. `SMOKE_SEED` and `SMOKE_FACTOR` (how many times as
+//! many mutations) make it search elsewhere and longer.
 #![allow(clippy::print_stdout)] // helpers of tests are not seen to be tests
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 use unsnap_fuzz_targets::{TARGETS, Target, seeds};
 use unsnap_testkit::random::Random;
 
-/// The seed of all mutations.
+/// The seed of all mutations, unless `SMOKE_SEED` says otherwise.
 const SEED: u64 = 20_261_121;
 
 /// Inputs grow by mutations up to this length.
@@ -44,12 +45,19 @@ fn smoke(name: &str) {
         run(target, input, &path.display().to_string());
     }
     let tokens = dictionary();
-    println!("{name}: {} seeds, {} mutations from seed {SEED}", corpus.len(), target.smoke_inputs);
-    for number in 0..target.smoke_inputs {
-        let mut random = Random::of(&[SEED, number]);
+    let seed = setting("SMOKE_SEED").unwrap_or(SEED);
+    let inputs = target.smoke_inputs * setting("SMOKE_FACTOR").unwrap_or(1);
+    println!("{name}: {} seeds, {inputs} mutations from seed {seed}", corpus.len());
+    for number in 0..inputs {
+        let mut random = Random::of(&[seed, number]);
         let input = mutate(&corpus, &tokens, &mut random);
-        run(target, &input, &format!("mutation {number} from seed {SEED}"));
+        run(target, &input, &format!("mutation {number} from seed {seed}"));
     }
+}
+
+fn setting(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
 
 fn run(target: Target, input: &[u8], origin: &str) {
