@@ -111,14 +111,14 @@ pub(crate) fn run(
     if walked.is_err() || interrupted {
         progress.enter(Phase::CleaningUp);
     }
-    if let (Some(Target { staging, .. }), true) = (&mut target, config.resume) {
-        let bad = walked.as_ref().is_err_and(|error| error.family() == Family::BadArchive);
-        let recorded = written_back.as_ref().is_some_and(|written| written.recorded);
-        // Of a bad archive there is nothing to resume.
-        staging.keep((resumed.is_some() || recorded) && (interrupted || !bad));
-        if staging.is_kept() && (interrupted || walked.is_err()) {
-            tracing::warn!("what is complete stays where it is: go on with --resume");
-        }
+    let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
+    let failure = if interrupted {
+        Some(Family::Cancelled)
+    } else {
+        walked.as_ref().err().map(Error::family)
+    };
+    if let (Some(Target { staging, .. }), true) = (&mut target, config.resume && recorded) {
+        keep(staging, failure);
     }
     if interrupted {
         // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that
@@ -156,6 +156,15 @@ pub(crate) fn run(
         preflight: preflight.report,
     };
     Ok(account.report())
+}
+
+/// Leaves what is complete where it is, for a run that resumes. Of a bad archive there is nothing to
+/// resume.
+fn keep(staging: &mut Staging, failure: Option<Family>) {
+    staging.keep(failure != Some(Family::BadArchive));
+    if failure.is_some_and(|family| family != Family::BadArchive) {
+        tracing::warn!("what is complete stays where it is: go on with --resume");
+    }
 }
 
 /// Makes everything durable and gives it its final names. `written_back`: what was synced early.

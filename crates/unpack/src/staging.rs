@@ -140,11 +140,6 @@ impl Staging {
         self.keep = keep;
     }
 
-    /// Whether dropping it leaves them.
-    pub fn is_kept(&self) -> bool {
-        self.keep
-    }
-
     /// Device and inode of each staging directory.
     pub fn identities(&self) -> Result<Vec<(u64, u64)>, Error> {
         let identity = |place: &Place| {
