@@ -102,10 +102,7 @@ pub(crate) fn run(
 
     // Whatever happened: nobody waits for memory any more, and the decoding threads end.
     memory.close();
-    let decode_summary = decoded.summary().cloned().unwrap_or_default();
-    times.walk_waited_for_input = decoded.waited();
-    times.decode = decoded.join();
-    times.source.clone_from(&decode_summary.source.workers);
+    let decode_summary = times.end_decoding(decoded);
     let written_back = writeback.and_then(Writeback::finish);
     let interrupted = cancel.is_cancelled();
     if walked.is_err() || interrupted {

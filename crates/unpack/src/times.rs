@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use unsnap_create::CreatorTimes;
-use unsnap_decode::ThreadTimes;
+use unsnap_decode::{DecodeSummary, Decoded, ThreadTimes};
 use unsnap_ring::WorkerTimes;
 
 use crate::{report::ThreadReport, writeback::WritebackTimes};
@@ -38,6 +38,16 @@ pub(crate) struct Times {
 }
 
 impl Times {
+    /// Ends the decoding threads, notes where their time went, and gives what was decoded. The pools
+    /// must have been closed.
+    pub fn end_decoding(&mut self, decoded: Decoded) -> DecodeSummary {
+        let summary = decoded.summary().cloned().unwrap_or_default();
+        self.walk_waited_for_input = decoded.waited();
+        self.decode = decoded.join();
+        self.source.clone_from(&summary.source.workers);
+        summary
+    }
+
     /// Every thread's time, in the order of the data's flow.
     pub fn threads(&self) -> Vec<ThreadReport> {
         let mut threads: Vec<_> = self
