@@ -40,7 +40,7 @@ constructs![
     file_and_then_directory,
     directory_and_then_file,
     our_staging_directory,
-    our_probe,
+    our_journal,
 ];
 
 /// A file of one byte under this name, which no snapshot has.
@@ -285,10 +285,7 @@ fn our_staging_directory() -> Construct {
     file(".unsnap-staging/x", "it is a name that unsnap uses itself")
 }
 
-/// The name of the file by which unsnap tries the file system, which is gone by then.
-fn our_probe() -> Construct {
-    between(|tar| tar.file(".unsnap-probe", b"x"))
-        .entry(".unsnap-probe")
-        .refused_as_snapshot(behind(), FOREIGN)
-        .accepted_as_any(&[(".unsnap-probe", b"x")])
+/// The name of the journal of what can be resumed, which an archive could claim for itself.
+fn our_journal() -> Construct {
+    file(".unsnap-journal", "it is a name that unsnap uses itself")
 }
