@@ -149,6 +149,7 @@ fn crash(
     stage: &mut Stage<'_>,
     (moment, strike): (Moment, Strike),
     flags: &[&str],
+    resume: bool,
     what: &str,
 ) -> (Phase, String) {
     let mut child = start(stage, flags);
@@ -192,8 +193,9 @@ fn crash(
     // Also after a kill: what is checked is what is on the disk, not what is in the page cache.
     stage.remount();
     let found = stage.judge(reported).unwrap_or_else(|broken| panic!("{what}: {broken}"));
-    stage.assert_next_run_succeeds(found, &what);
-    (phase, format!("{found:?}{}", if reported { ", reported" } else { "" }))
+    let resumed = stage.assert_next_run_succeeds(found, resume, &what);
+    let reported = if reported { ", reported" } else { "" };
+    (phase, format!("{found:?}{reported}{}", if resumed { ", resumed" } else { "" }))
 }
 
 fn crashes(test: &str, kind: crate::disk::Kind, rounds: usize, random: &mut Random, seed: u64) {
@@ -210,10 +212,12 @@ fn crashes(test: &str, kind: crate::disk::Kind, rounds: usize, random: &mut Rand
         stage.set(shape);
         let drawn = draw(random, usual_of[round % 4]);
         let flags = random_flags(random);
+        let resume = random.below(2) == 0;
         let what = format!(
-            "{test}, seed {seed}, {kind:?}, round {round}, {shape:?}, {drawn:?}, {flags:?}"
+            "{test}, seed {seed}, {kind:?}, round {round}, {shape:?}, {drawn:?}, {flags:?}, \
+             resume {resume}"
         );
-        let (phase, found) = crash(&mut stage, drawn, &flags, &what);
+        let (phase, found) = crash(&mut stage, drawn, &flags, resume, &what);
         usual_of[round % 4].learn(drawn.0, phase);
         *histogram.entry((phase, found)).or_default() += 1;
         *strikes.entry(drawn.1).or_default() += 1;

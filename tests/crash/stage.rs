@@ -162,8 +162,9 @@ impl<'a> Stage<'a> {
 
     /// What was found must not stand in the way of the next run, which leaves nothing but its
     /// result. Where an interrupted publication does stand in the way, it is refused and stays as
-    /// it is, until somebody has removed it.
-    pub fn assert_next_run_succeeds(&mut self, found: Found, what: &str) {
+    /// it is, until somebody has removed it. Says whether it has resumed the one before, which it only
+    /// does with `resume`.
+    pub fn assert_next_run_succeeds(&mut self, found: Found, resume: bool, what: &str) -> bool {
         match found {
             Found::Untouched => {}
             Found::Complete => {
@@ -177,12 +178,16 @@ impl<'a> Stage<'a> {
                 self.set(self.shape);
             }
         }
-        run(&mut self.command(&["-q"])).assert_code(0);
-        assert_eq!(self.judge(true), Ok(Found::Complete), "{what}, the next run");
+        let flags: &[&str] =
+            if resume { &["--format=json", "--resume"] } else { &["--format=json"] };
+        let report = run(&mut self.command(flags)).assert_code(0).json();
+        assert_eq!(self.judge(true), Ok(Found::Complete), "{what}, the next run: {report:#}");
         let mut left = names(self.disk.path());
         left.extend(names(self.other.path()));
         left.retain(|name| name.contains("unsnap"));
         assert!(left.is_empty(), "{what}: the next run has left {left:?}");
+        assert!(resume || report["resumed"].is_null(), "{what}: {report:#}");
+        !report["resumed"].is_null()
     }
 }
 
@@ -217,6 +222,7 @@ pub fn random_flags(random: &mut Random) -> Vec<&'static str> {
         "--quiet",
         *random.pick(&engines[..if has_uring() { 3 } else { 1 }]),
         *random.pick(&["--use-direct-io=auto", "--use-direct-io=auto", "--use-direct-io=off"]),
+        *random.pick(&["--checkpoint-every=16GiB", "--checkpoint-every=300kB"]),
     ]
 }
 

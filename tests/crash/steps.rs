@@ -116,7 +116,7 @@ fn crash_at_every_step(stage: &mut Stage<'_>, shape: Shape, way: Way, trace: &Pa
             }
             stage.remount();
             let found = stage.judge(reported).unwrap_or_else(|broken| panic!("{what}: {broken}"));
-            stage.assert_next_run_succeeds(found, &what);
+            stage.assert_next_run_succeeds(found, false, &what);
             seen.push((call, found));
         }
     }
