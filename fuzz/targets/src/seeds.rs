@@ -254,6 +254,11 @@ fn zstd() -> Vec<(&'static str, Vec<u8>)> {
         ("lie", lie),
         ("trailing", [sized(&raw, false), b"garbage".to_vec()].concat()),
         ("dictionary", [&[0x28, 0xb5, 0x2f, 0xfd, 0x01, 0x48, 0x07][..], &[1, 0, 0]].concat()),
+        (
+            "largest-size",
+            [&[0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x38][..], &[0xff; 8], &[0x21, 0, 0], b"text"]
+                .concat(),
+        ),
         ("window-2-gib", [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3][..], &[1, 0, 0]].concat()),
     ]
 }
