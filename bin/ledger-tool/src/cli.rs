@@ -99,7 +99,7 @@ pub struct UnpackArgs {
     #[arg(long, value_enum, value_name = "KIND", default_value = "xxh3")]
     pub digest: DigestArg,
 
-    /// What the digest of the archive must be, such as blake3:<HEX>; otherwise nothing is published
+    /// What the digest of the archive must be, "blake3:" and hexadecimal digits, say; otherwise nothing is published
     #[arg(long, value_name = "DIGEST")]
     pub expect_digest: Option<Digest>,
 
