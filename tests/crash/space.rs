@@ -57,6 +57,7 @@ fn a_full_disk() {
                 ["--io-engine=auto", "--use-direct-io=off"],
                 ["--io-engine=threads", "--use-direct-io=auto"],
             ] {
+                let flags = [flags[0], flags[1], "--no-preflight"];
                 let outcome = unpack(&archive, &output, &flags).assert_code(3).assert_error(&[
                     "error: cannot ",
                     output.to_str().unwrap(),
