@@ -10,13 +10,13 @@ use std::{
 };
 
 use rustix::{
-    fs::{Advice, FileType, Mode, OFlags},
+    fs::{Advice, FileType, OFlags},
     io::Errno,
 };
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
     Completion, DirectIo, DirectMode, DirectSupport, Engine, EngineConfig, EngineKind, Operation,
-    Outcome, ReadAt, direct_support, is_cached, queue_depth,
+    Outcome, ReadAt, Syscalls, queue_depth,
 };
 
 use crate::{Source, SourceError, SourceTraits, Span};
@@ -97,7 +97,8 @@ impl ReaderBuilder {
         if !fits || !chunk_bytes.is_multiple_of(PAGE_BYTES) {
             return Err(SourceError::Alignment { chunk_bytes, pool_bytes });
         }
-        let opened = open_file(path, self.direct, chunk_bytes)?;
+        let calls = self.engine.syscalls();
+        let opened = open_file(&calls, path, self.direct, chunk_bytes)?;
         let depth = self.depth.unwrap_or_else(|| queue_depth(opened.device));
         let depth = depth.min(pool_bytes / chunk_bytes).max(1);
         let engine = EngineConfig {
@@ -108,6 +109,7 @@ impl ReaderBuilder {
             attach: None,
         };
         Ok(SequentialFileReader {
+            calls,
             path: path.to_owned(),
             file: Arc::new(opened.file),
             direct: opened.direct,
@@ -141,6 +143,7 @@ impl ReaderBuilder {
 ///
 /// Used by one thread at a time, the one that first asks for bytes (rings bind to a thread).
 pub struct SequentialFileReader {
+    calls: Syscalls,
     path: PathBuf,
     file: Arc<OwnedFd>,
     direct: Option<DirectIo>,
@@ -231,7 +234,7 @@ impl SequentialFileReader {
     /// How to read the next `wanted` bytes: out of the page cache if all of them are there.
     fn best_way(&mut self, wanted: usize) -> (Arc<OwnedFd>, Option<DirectIo>) {
         if let Some(cached) = &self.cached {
-            match is_cached(cached, self.submitted, wanted as u64) {
+            match self.calls.is_cached(cached, self.submitted, wanted as u64) {
                 Some(true) => {
                     self.cached_bytes += wanted as u64;
                     return (Arc::clone(cached), None);
@@ -286,7 +289,9 @@ impl SequentialFileReader {
 
     /// The file must not have grown: an archive that is still being written would look cut.
     fn check_end(&self) -> Result<(), SourceError> {
-        let stat = rustix::fs::fstat(&self.file)
+        let stat = self
+            .calls
+            .fstat(&self.file)
             .map_err(|errno| SourceError::Open { path: self.path.clone(), errno })?;
         let found = u64::try_from(stat.st_size).unwrap_or(0);
         if self.end < self.limit && found > self.size {
@@ -375,10 +380,15 @@ struct Opened {
     fallbacks: Vec<String>,
 }
 
-fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened, SourceError> {
+fn open_file(
+    calls: &Syscalls,
+    path: &Path,
+    mode: DirectMode,
+    chunk_bytes: usize,
+) -> Result<Opened, SourceError> {
     let open_error = |errno| SourceError::Open { path: path.to_owned(), errno };
-    let file = open_noatime(path, OFlags::RDONLY).map_err(open_error)?;
-    let stat = rustix::fs::fstat(&file).map_err(open_error)?;
+    let file = open_noatime(calls, path, OFlags::RDONLY).map_err(open_error)?;
+    let stat = calls.fstat(&file).map_err(open_error)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {}
         FileType::Directory => return Err(open_error(Errno::ISDIR)),
@@ -388,7 +398,7 @@ fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened
     let device = stat.st_dev;
     let mut fallbacks = Vec::new();
     if mode != DirectMode::Off {
-        match open_direct(path, &file, chunk_bytes) {
+        match open_direct(calls, path, &file, chunk_bytes) {
             Ok((direct_file, direct)) => {
                 // No read-ahead beyond what is there: the rest is read directly.
                 let cached = (mode == DirectMode::Auto).then_some(file).inspect(|file| {
@@ -410,11 +420,12 @@ fn open_file(path: &Path, mode: DirectMode, chunk_bytes: usize) -> Result<Opened
 
 /// The file opened again for direct I/O, or the reason why it cannot be.
 fn open_direct(
+    calls: &Syscalls,
     path: &Path,
     buffered: &OwnedFd,
     chunk_bytes: usize,
 ) -> Result<(OwnedFd, DirectIo), String> {
-    let direct = match direct_support(buffered) {
+    let direct = match calls.direct_support(buffered) {
         DirectSupport::Yes(direct) => direct,
         DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
         // The alignment that every file system with direct I/O takes.
@@ -427,9 +438,9 @@ fn open_direct(
         ));
     }
     let refused = |errno: Errno| format!("the file system refuses it ({errno})");
-    let file = open_noatime(path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
-    let reopened = rustix::fs::fstat(&file).map_err(refused)?;
-    let opened = rustix::fs::fstat(buffered).map_err(refused)?;
+    let file = open_noatime(calls, path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
+    let reopened = calls.fstat(&file).map_err(refused)?;
+    let opened = calls.fstat(buffered).map_err(refused)?;
     if (reopened.st_dev, reopened.st_ino) != (opened.st_dev, opened.st_ino) {
         return Err("the file was replaced while it was opened".to_owned());
     }
@@ -437,10 +448,10 @@ fn open_direct(
 }
 
 /// Without updating the access time, which only the file's owner may ask for.
-fn open_noatime(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_noatime(calls: &Syscalls, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+    match calls.open(path, flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => calls.open(path, flags),
         result => result,
     }
 }

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::io::Errno;
 use unsnap_arena::{Arena, ArenaRanges, Pool};
-use unsnap_ring::{DirectMode, EngineKind, FaultPlan, is_cached, probe_uring};
+use unsnap_ring::{Call, DirectMode, EngineKind, FaultPlan, is_cached, probe_uring};
 use unsnap_source::{SequentialFileReader, Source, SourceError};
 use unsnap_testkit::{
     random::Random,
@@ -481,17 +481,30 @@ fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
         let bytes = random_bytes(9 * PAGE + 17);
         let path = scratch.file(&bytes);
         for seed in 0..6 {
-            let mut step = 0;
+            let (mut step, mut failed_reads) = (0, 0);
             loop {
                 let plan = FaultPlan::new(seed).short(300).interrupt(100).fail(step, Errno::IO);
                 let reading = Reading::new(EngineKind::Faulty(plan.clone()), 2 * PAGE);
-                let mut reader = reading.open(&path).unwrap();
+                step += 1;
+                let mut reader = match reading.open(&path) {
+                    Ok(reader) => reader,
+                    Err(SourceError::Open { errno: Errno::IO, .. }) => continue,
+                    Err(error) => panic!("{error}"),
+                };
                 let (read, result) = drain(&mut reader);
                 assert!(bytes.starts_with(&read));
-                if plan.steps() <= step {
-                    result.unwrap();
-                    assert_eq!(read.len(), bytes.len());
-                    break;
+                match plan.injected().first().map(|injected| injected.call) {
+                    Some(Call::Read) => failed_reads += 1,
+                    // The last look at the file; all the others have another way.
+                    Some(Call::Stat) if result.is_err() => continue,
+                    injected => {
+                        result.unwrap();
+                        assert_eq!(read.len(), bytes.len());
+                        if injected.is_none() {
+                            break;
+                        }
+                        continue;
+                    }
                 }
                 for error in [result.unwrap_err(), reader.next_span().unwrap_err()] {
                     let SourceError::Read { offset, errno, path: named } = error else {
@@ -499,9 +512,8 @@ fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
                     };
                     assert_eq!((offset, errno, &named), (read.len() as u64, Errno::IO, &path));
                 }
-                step += 1;
             }
-            assert!(step >= 5, "a step for every chunk at least");
+            assert!(failed_reads >= 5, "a read for every chunk at least");
         }
     });
 }

@@ -39,13 +39,13 @@ pub(crate) fn run(
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
     // Where the files will go. Dropped on any error, it takes everything back.
-    let mut staging =
-        if config.dry_run { None } else { Some(Staging::prepare(&destination_paths(config))?) };
+    let prepare = || Staging::prepare(&engine.syscalls(), &destination_paths(config));
+    let mut staging = (!config.dry_run).then(prepare).transpose()?;
     let sync_targets = staging.as_ref().map(Staging::file_systems).transpose()?;
 
     // Memory, all of it, divided by what the archive begins with.
     let since = Instant::now();
-    let input = Input::open(&config.archive, cancel)?;
+    let input = Input::open(&engine.syscalls(), &config.archive, cancel)?;
     let opened_in = since.elapsed();
     if config.direct_io == DirectMode::On && matches!(input, Input::Stream { .. }) {
         fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
@@ -65,7 +65,7 @@ pub(crate) fn run(
 
     let writeback = sync_targets.map(|targets| {
         let created = Arc::clone(&progress.shared.created);
-        Writeback::start(targets, created, config.tuning.writeback_bytes)
+        Writeback::start(engine.syscalls(), targets, created, config.tuning.writeback_bytes)
     });
 
     // Walk: on this thread, members and payloads go from segments to creators.
@@ -160,7 +160,7 @@ pub(crate) fn list(
 ) -> Result<(), Error> {
     let name = config.archive.display_name();
     let (engine, _) = choose_engine(&config.io_engine)?;
-    let input = Input::open(&config.archive, cancel)?;
+    let input = Input::open(&engine.syscalls(), &config.archive, cancel)?;
     let threads = decode_threads(config);
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
@@ -210,12 +210,11 @@ fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), Erro
 /// Files that go through the page cache are created by plain threads, unless an engine was asked
 /// for: every step of theirs blocks, so a ring only hands each of them to a kernel thread, which
 /// took 1.1 to 1.2 times as long (BENCHMARKS.md, 200,000 files of 8 KiB).
-fn engine_for_cached(wanted: &IoEngine) -> Option<EngineKind> {
+fn engine_for_cached(wanted: &IoEngine) -> EngineKind {
     match wanted {
-        IoEngine::Auto | IoEngine::Threads => Some(EngineKind::Threads),
-        IoEngine::Uring => Some(EngineKind::Uring),
-        // One creator, so that faults are counted over all operations.
-        IoEngine::Faulty(_) => None,
+        IoEngine::Auto | IoEngine::Threads => EngineKind::Threads,
+        IoEngine::Uring => EngineKind::Uring,
+        IoEngine::Faulty(plan) => EngineKind::Faulty(plan.clone()),
     }
 }
 
@@ -280,7 +279,9 @@ fn start_creating(
     let destinations = staging
         .directories()?
         .into_iter()
-        .map(|(directory, path)| Destination::open(directory, path, config.direct_io))
+        .map(|(directory, path)| {
+            Destination::open(engine.syscalls(), directory, path, config.direct_io)
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let pool = PoolConfig {
         engine: engine.clone(),

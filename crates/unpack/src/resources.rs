@@ -1,17 +1,17 @@
 //! What a run needs before it can start: the archive's beginning, and memory.
 
 use std::{
-    fs::File,
-    io::Read,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::FileTypeExt,
-    },
+    os::fd::{AsFd, OwnedFd},
     path::Path,
 };
 
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
 use unsnap_arena::{Arena, ArenaRanges, Pool};
 use unsnap_decode::MemoryPlan;
+use unsnap_ring::Syscalls;
 use unsnap_source::{SourceError, read_head};
 
 use crate::{Archive, CancelToken, Config, Error};
@@ -28,26 +28,25 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    pub fn open(archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
+    pub fn open(calls: &Syscalls, archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
         let path = match archive {
             Archive::Stdin => {
-                let file = std::io::stdin().as_fd().try_clone_to_owned();
-                let file = file.map_err(|error| open_error(Path::new("standard input"), &error))?;
+                let file = calls.duplicate(std::io::stdin().as_fd());
+                let file = file.map_err(|errno| open_error(Path::new("standard input"), errno))?;
                 return Self::stream(file, archive, cancel);
             }
             Archive::File(path) => path,
         };
-        let file = File::open(path).map_err(|error| open_error(path, &error))?;
-        let metadata = file.metadata().map_err(|error| open_error(path, &error))?;
-        let kind = metadata.file_type();
-        if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
-            return Self::stream(file.into(), archive, cancel);
+        let open_error = |errno| open_error(path, errno);
+        let file = calls.open(path, OFlags::RDONLY | OFlags::CLOEXEC).map_err(open_error)?;
+        let stat = calls.fstat(&file).map_err(open_error)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if matches!(kind, FileType::Fifo | FileType::CharacterDevice | FileType::Socket) {
+            return Self::stream(file, archive, cancel);
         }
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        file.take(HEAD_BYTES as u64)
-            .read_to_end(&mut head)
-            .map_err(|error| open_error(path, &error))?;
-        Ok(Self::Seekable { head, bytes: metadata.len() })
+        let head = read_up_to(calls, &file, HEAD_BYTES).map_err(open_error)?;
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self::Seekable { head, bytes })
     }
 
     fn stream(file: OwnedFd, archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
@@ -67,8 +66,21 @@ impl Input {
     }
 }
 
-fn open_error(path: &Path, error: &std::io::Error) -> Error {
-    let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
+/// The next `count` bytes of a file, fewer at its end.
+fn read_up_to(calls: &Syscalls, file: &OwnedFd, count: usize) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; count];
+    let mut filled = 0;
+    while filled < count {
+        match calls.read(file, &mut bytes[filled..])? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn open_error(path: &Path, errno: Errno) -> Error {
     Error::Source(SourceError::Open { path: path.to_owned(), errno })
 }
 

@@ -20,8 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::syncfs;
 use unsnap_create::CreateProgress;
+use unsnap_ring::Syscalls;
 
 use crate::Error;
 
@@ -54,13 +54,14 @@ impl Writeback {
     /// for the default. Without a thread (the process may have no more) the final sync simply has
     /// more to do.
     pub fn start(
+        calls: Syscalls,
         targets: Vec<SyncTarget>,
         created: Arc<CreateProgress>,
         bytes_min: Option<u64>,
     ) -> Self {
         let (stop, stopped) = channel();
         let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
-        let mut nudge = Nudge { targets, created, bytes_min, nudged_at: 0 };
+        let mut nudge = Nudge { calls, targets, created, bytes_min, nudged_at: 0 };
         let watch = move || {
             let started = Instant::now();
             let mut times = WritebackTimes::default();
@@ -101,6 +102,7 @@ impl Drop for Writeback {
 }
 
 struct Nudge {
+    calls: Syscalls,
     targets: Vec<SyncTarget>,
     created: Arc<CreateProgress>,
     bytes_min: u64,
@@ -117,7 +119,7 @@ impl Nudge {
         }
         self.nudged_at = cached;
         for (directory, path) in &self.targets {
-            syncfs(directory).map_err(|errno| Error::Staging {
+            self.calls.syncfs(directory).map_err(|errno| Error::Staging {
                 step: "sync",
                 path: path.clone(),
                 errno,
@@ -129,6 +131,9 @@ impl Nudge {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+    use unsnap_ring::FaultPlan;
+
     use super::*;
 
     #[test]
@@ -137,6 +142,7 @@ mod tests {
         let proc = std::fs::File::open("/proc").unwrap();
         let created = Arc::new(CreateProgress::default());
         let mut nudge = Nudge {
+            calls: Syscalls::default(),
             targets: vec![(proc.into(), "/proc".into())],
             created: Arc::clone(&created),
             bytes_min: 100,
@@ -149,8 +155,26 @@ mod tests {
     }
 
     #[test]
+    fn a_nudge_that_fails_is_final() {
+        let plan = FaultPlan::new(0).fail(0, Errno::IO);
+        let calls = Syscalls::with_faults(plan.clone());
+        let proc = std::fs::File::open("/proc").unwrap();
+        let created = Arc::new(CreateProgress::default());
+        created.cached_bytes.store(1, Ordering::Relaxed);
+        let targets = vec![(proc.into(), "/proc".into())];
+        let writeback = Writeback::start(calls, targets, created, Some(1));
+        while plan.steps() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let error = writeback.finish().unwrap_err();
+        assert_eq!((error.errno(), plan.steps()), (Some(Errno::IO), 1));
+        assert_eq!(error.to_string(), "cannot sync /proc: Input/output error (os error 5)");
+    }
+
+    #[test]
     fn it_ends_when_it_is_told_to() {
-        let writeback = Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None);
+        let (calls, created) = (Syscalls::default(), Arc::new(CreateProgress::default()));
+        let writeback = Writeback::start(calls, Vec::new(), created, None);
         let times = writeback.finish().unwrap().unwrap();
         assert_eq!(times.syncing, Duration::ZERO);
         assert!(times.total < Duration::from_mins(1));
