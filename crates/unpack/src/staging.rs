@@ -367,40 +367,70 @@ fn make_staging(
             Err(Errno::EXIST) => true,
             Err(errno) => return Err(at("create the staging directory of", errno)),
         };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let staging = match calls.openat(holder, name, flags, Mode::empty()) {
-            Ok(staging) => staging,
-            // Its owner has just published or removed it.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(at("open the staging directory of", errno)),
-        };
-        match calls.lock(&staging) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.to_owned() }),
-            Err(errno) => return Err(at("lock the staging directory of", errno)),
-        }
-        // Between open and lock its owner may have renamed or removed it.
-        let (ours, named) = (calls.fstat(&staging), calls.lstatat(holder, name));
-        match (ours, named) {
-            (Ok(ours), Ok(named)) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {
-                // In a directory that others may write to, it could be a trap.
-                if ours.st_uid != geteuid().as_raw() {
-                    let reason = "has a staging directory of another user beside or in it";
-                    return Err(Error::NotClean { path: path.to_owned(), reason });
+        match take_staging(calls, holder, name, path, left_over) {
+            Ok(Some(staging)) => return Ok(staging),
+            Ok(None) => {}
+            Err(error) => {
+                // What we have made is empty, so this removes nothing of anybody's. If another run
+                // has locked it meanwhile, it is that run's.
+                if !left_over
+                    && !matches!(error, Error::Locked { .. })
+                    && let Err(errno) = calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
+                {
+                    let path = path.display();
+                    tracing::warn!(%errno, %path, "an empty staging directory is left behind");
                 }
+                return Err(error);
             }
-            _ => continue,
         }
-        if left_over {
-            tracing::info!(path = %path.display(), "removing what an interrupted run has left");
-            empty(calls, &staging)
-                .map_err(|errno| at("remove an interrupted run's files of", errno))?;
-        }
-        // Whatever the umask or a default ACL made of it.
-        calls.fchmod(&staging, mode).map_err(|errno| at("set the mode of", errno))?;
-        return Ok(staging);
     }
     Err(Error::Locked { path: path.to_owned() })
+}
+
+/// Opens, locks and empties a staging directory. `None`: its owner has just published or removed
+/// it.
+fn take_staging(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    path: &Path,
+    left_over: bool,
+) -> Result<Option<OwnedFd>, Error> {
+    let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let staging = match calls.openat(holder, name, flags, Mode::empty()) {
+        Ok(staging) => staging,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(at("open the staging directory of", errno)),
+    };
+    match calls.lock(&staging) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.to_owned() }),
+        Err(errno) => return Err(at("lock the staging directory of", errno)),
+    }
+    // Between open and lock its owner may have renamed or removed it.
+    let look_at = |errno| at("look at the staging directory of", errno);
+    let ours = calls.fstat(&staging).map_err(look_at)?;
+    match calls.lstatat(holder, name) {
+        Ok(named) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(look_at(errno)),
+    }
+    // In a directory that others may write to, it could be a trap.
+    if ours.st_uid != geteuid().as_raw() {
+        let reason = "has a staging directory of another user beside or in it";
+        return Err(Error::NotClean { path: path.to_owned(), reason });
+    }
+    if left_over {
+        tracing::info!(path = %path.display(), "removing what an interrupted run has left");
+        empty(calls, &staging)
+            .map_err(|errno| at("remove an interrupted run's files of", errno))?;
+    }
+    // Whatever the umask or a default ACL made of it.
+    calls
+        .fchmod(&staging, Mode::from_raw_mode(DIRECTORY_MODE))
+        .map_err(|errno| at("set the mode of", errno))?;
+    Ok(Some(staging))
 }
 
 /// Removes everything in a directory, however deep, with two descriptors: subdirectories are
@@ -510,8 +540,12 @@ fn resolve(calls: &Syscalls, path: &Path) -> Result<PathBuf, Error> {
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Ok(absolute);
     };
-    // A parent that does not exist either is reported when it is opened.
-    Ok(calls.canonicalize(parent).map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
+    match calls.canonicalize(parent) {
+        Ok(parent) => Ok(parent.join(name)),
+        // Reported when it is opened.
+        Err(Errno::NOENT) => Ok(absolute),
+        Err(errno) => Err(at(errno)),
+    }
 }
 
 fn c_string(name: &OsStr, path: &Path) -> Result<CString, Error> {
@@ -520,3 +554,6 @@ fn c_string(name: &OsStr, path: &Path) -> Result<CString, Error> {
         hint: None,
     })
 }
+
+#[cfg(test)]
+mod tests;
