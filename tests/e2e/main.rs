@@ -7,6 +7,7 @@
 //! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`nth`] | every system call fails in turn, and the destination is as it was |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //!
@@ -20,6 +21,7 @@ mod destinations;
 mod faults;
 mod identity;
 mod memory;
+mod nth;
 mod refusals;
 mod report;
 mod repository;
