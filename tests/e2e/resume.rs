@@ -200,7 +200,7 @@ fn another_archive_is_refused_and_a_copy_is_not() {
     let byte = bytes[5000];
     fs::File::options().write(true).open(&archive).unwrap().write_all_at(&[!byte], 5000).unwrap();
     let error = unpack(&config).unwrap_err();
-    assert!(matches!(error, Error::OtherArchive { .. }), "{error}");
+    assert!(matches!(error, Error::NotResumable { .. }), "{error}");
     assert_eq!(error.family(), Family::NotClean);
     assert!(error.hint().unwrap().contains("--resume"));
     assert!(staging(&site).join(JOURNAL).exists(), "it can still be resumed");

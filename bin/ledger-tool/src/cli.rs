@@ -84,8 +84,8 @@ pub struct UnpackArgs {
 
     /// Go on where an interrupted run stood, and stay resumable
     ///
-    /// What an interrupted run has made durable is checked and used, if the archive is still the
-    /// same; otherwise unpacking begins anew. If this run is interrupted as well, it leaves what it
+    /// What an interrupted run has made durable is checked and used. If it is damaged, unpacking
+    /// begins anew; if it is of another archive or for other destinations, the run is refused. If this run is interrupted as well, it leaves what it
     /// has done beside the destination, for the next one with --resume. A run that was killed, or
     /// whose machine went down, can be resumed whether or not it had this flag.
     #[arg(long, conflicts_with = "dry_run")]

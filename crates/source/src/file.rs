@@ -86,13 +86,19 @@ impl ArchiveFile {
         self.calls.fstat(&self.buffered).map_err(failed)
     }
 
-    /// Takes the first bytes into a hasher, at most `limit`, through the page cache. Says how many
-    /// there were.
-    pub fn digest_prefix(&self, hasher: &mut Hasher, limit: u64) -> Result<u64, SourceError> {
+    /// Takes the bytes of a range into a hasher, through the page cache, and says where it ended:
+    /// before `to` if the file does.
+    pub fn digest_range(
+        &self,
+        hasher: &mut Hasher,
+        from: u64,
+        to: u64,
+    ) -> Result<u64, SourceError> {
         let mut buffer = vec![0; DIGEST_READ_BYTES];
-        let mut offset = 0;
+        let mut offset = from;
         loop {
-            let left = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(buffer.len());
+            let left = to.saturating_sub(offset);
+            let left = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
             match self.calls.pread(&self.buffered, &mut buffer[..left], offset) {
                 Ok(0) => return Ok(offset),
                 Ok(read) => {

@@ -41,6 +41,8 @@ pub(crate) struct Created {
 impl Account<'_> {
     pub fn report(self) -> Report {
         let Self { config, memory, threads, summary, met, decoded, created, times, .. } = self;
+        let from_byte = self.resumed.map_or(0, |resumed| resumed.from_byte);
+        let all_digested = from_byte == 0 || config.expect_digest.is_some();
         let mut fallbacks = self.fallbacks;
         if config.direct_io == DirectMode::On && decoded.source.engine.is_none() {
             fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
@@ -112,7 +114,7 @@ impl Account<'_> {
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
             memory_bytes: memory.arena.bytes() as u64,
             fallbacks,
-            digest: decoded.source.digest.map(|digest| digest.to_string()),
+            digest: decoded.source.digest.filter(|_| all_digested).map(|digest| digest.to_string()),
             resumed: self.resumed,
             sandbox,
             preflight: self.preflight,

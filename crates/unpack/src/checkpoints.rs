@@ -10,7 +10,7 @@ use unsnap_decode::FrameStarts;
 use unsnap_source::Digest;
 use unsnap_tarstream::{Member, MemberKind};
 
-use crate::journal::{Checkpoint, Recorded};
+use crate::journal::{ArchiveFile, Checkpoint, ReadRange, Recorded};
 
 /// Bytes of files between two checkpoints, by default: what an interrupted run may have to do again.
 /// One costs a moment in which nothing new is begun, and a sync of the file systems (BENCHMARKS.md).
@@ -20,7 +20,10 @@ pub(crate) const CHECKPOINT_BYTES: u64 = 16 << 30;
 /// next one.
 const CHECKPOINT_MEMBERS: usize = 100_000;
 
-/// How much of the archive has been read, and the digest of that.
+/// Bytes of names between two checkpoints at most, for the same reason.
+const CHECKPOINT_NAME_BYTES: usize = 16 << 20;
+
+/// How much of the archive has been read, and the digest of that, from where this run began.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadMark(Arc<Mutex<Option<(u64, Digest)>>>);
 
@@ -34,6 +37,16 @@ impl ReadMark {
     }
 }
 
+/// What a run is unpacking, and from where on.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub archive: ArchiveFile,
+    /// Where in the archive this run has begun to read.
+    pub from: u64,
+    /// What the runs before it had read.
+    pub before: Vec<ReadRange>,
+}
+
 /// Gathers what the next checkpoint will speak of. Lives on the walk thread.
 pub(crate) struct Checkpoints {
     /// Bytes between two.
@@ -41,6 +54,9 @@ pub(crate) struct Checkpoints {
     /// Bytes since the last.
     since: u64,
     members: Vec<Recorded>,
+    /// Bytes of their names.
+    name_bytes: usize,
+    origin: Origin,
     frame_starts: Arc<FrameStarts>,
     read: ReadMark,
     /// To the thread that writes them down. Has room for one.
@@ -50,17 +66,20 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     pub fn new(
         every: u64,
+        origin: Origin,
         frame_starts: Arc<FrameStarts>,
         read: ReadMark,
         outbox: Sender<Checkpoint>,
     ) -> Self {
-        let (since, members, outbox) = (0, Vec::new(), Some(outbox));
-        Self { every, since, members, frame_starts, read, outbox }
+        let (since, name_bytes, members, outbox) = (0, 0, Vec::new(), Some(outbox));
+        Self { every, since, members, name_bytes, origin, frame_starts, read, outbox }
     }
 
     /// Whether one should be taken before the next member.
     pub fn is_due(&self) -> bool {
-        let enough = self.since >= self.every || self.members.len() >= CHECKPOINT_MEMBERS;
+        let enough = self.since >= self.every
+            || self.members.len() >= CHECKPOINT_MEMBERS
+            || self.name_bytes >= CHECKPOINT_NAME_BYTES;
         // While the one before is still being written down, the next waits.
         enough && self.outbox.as_ref().is_some_and(|outbox| !outbox.is_full())
     }
@@ -68,19 +87,27 @@ impl Checkpoints {
     /// Takes one in front of a member. Every file before must be complete.
     pub fn take(&mut self, header_offset: u64, entries: u64) {
         let start = self.frame_starts.last_before(header_offset);
+        let mut read = self.origin.before.clone();
+        read.extend(self.read.get().map(|(to, digest)| ReadRange {
+            from: self.origin.from,
+            to,
+            digest: digest.to_string(),
+        }));
         let checkpoint = Checkpoint {
+            archive: self.origin.archive.clone(),
             members: std::mem::take(&mut self.members),
             header_offset,
             entries,
             restart: start.unwrap_or_default().into(),
-            read: self.read.get().map(|(bytes, digest)| (bytes, digest.to_string())),
+            read,
         };
-        self.since = 0;
-        match self.outbox.as_ref().map(|outbox| outbox.try_send(checkpoint)) {
-            None | Some(Ok(())) => {}
-            Some(Err(TrySendError::Full(checkpoint))) => self.members = checkpoint.members,
+        (self.since, self.name_bytes) = (0, 0);
+        let Some(outbox) = &self.outbox else { return };
+        match outbox.try_send(checkpoint) {
+            Ok(()) => {}
+            Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
             // Nobody writes them down any more; the run itself is not harmed by that.
-            Some(Err(TrySendError::Disconnected(_))) => self.outbox = None,
+            Err(TrySendError::Disconnected(_)) => self.outbox = None,
         }
     }
 
@@ -91,6 +118,7 @@ impl Checkpoints {
         }
         let is_file = member.kind != MemberKind::Directory;
         self.since += member.size;
+        self.name_bytes += member.path.len();
         self.members.push(Recorded {
             // Layouts admit nothing else.
             path: String::from_utf8_lossy(member.path).into_owned(),

@@ -99,14 +99,13 @@ pub enum Error {
         /// What was asked for.
         expected: Box<Digest>,
     },
-    /// What is to be resumed was not unpacked from this archive.
-    #[error(
-        "what is left of an interrupted run to {} is of another archive, or the archive has changed",
-        path.display()
-    )]
-    OtherArchive {
+    /// What is left of an interrupted run is not of what is asked for.
+    #[error("what is left of an interrupted run to {} cannot be gone on with: {reason}", path.display())]
+    NotResumable {
         /// The destination.
         path: PathBuf,
+        /// Why.
+        reason: &'static str,
     },
     /// Another process is unpacking to the same place.
     #[error("another process is unpacking to {}", path.display())]
@@ -245,7 +244,7 @@ impl Error {
                 Family::BadArchive
             }
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
-            Self::NotClean { .. } | Self::Locked { .. } | Self::OtherArchive { .. } => {
+            Self::NotClean { .. } | Self::Locked { .. } | Self::NotResumable { .. } => {
                 Family::NotClean
             }
             Self::Cancelled => Family::Cancelled,
@@ -297,7 +296,7 @@ impl Error {
             },
             Self::NotClean { .. } => "give a directory that does not exist yet, or an empty one",
             Self::Digest { .. } => "this is not the archive that the digest is of: fetch it again",
-            Self::OtherArchive { .. } => {
+            Self::NotResumable { .. } => {
                 "without --resume it is removed, and unpacking begins anew"
             }
             Self::Locked { .. } => "wait for it, or give another directory",

@@ -19,7 +19,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, SeekFrom, Stat, seek},
+    fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, seek},
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -35,32 +35,33 @@ const FORMAT_VERSION: u32 = 1;
 
 const HEADER_BYTES: usize = 12;
 
-/// Longest record. A checkpoint of the default size speaks of some ten thousand files on mainnet,
-/// with a hundred bytes each; of empty files there could be more, which are then not recorded.
+/// Longest record. What a checkpoint speaks of is bounded in memory to a fraction of that.
 const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// Longest journal that is read. One of mainnet has about 50 MB.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
 /// What a run was unpacking, and where to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub format_version: u32,
-    pub archive: ArchiveFile,
     pub layout: String,
-    /// Device and inode of each staging directory, the output's first.
-    pub staging: Vec<(u64, u64)>,
+    /// Inode of each staging directory, the output's first. Not the device, whose number may be
+    /// another one after the next boot.
+    pub staging: Vec<u64>,
 }
 
 impl Run {
-    pub fn new(archive: ArchiveFile, layout: &str, staging: Vec<(u64, u64)>) -> Self {
-        Self { format_version: FORMAT_VERSION, archive, layout: layout.to_owned(), staging }
+    pub fn new(layout: &str, staging: Vec<u64>) -> Self {
+        Self { format_version: FORMAT_VERSION, layout: layout.to_owned(), staging }
     }
 }
 
 /// What tells whether a file is still the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ArchiveFile {
-    device: u64,
     inode: u64,
-    pub bytes: u64,
+    bytes: u64,
     /// Seconds and nanoseconds.
     modified: (i64, u64),
     /// Of the inode, which nobody can set.
@@ -70,7 +71,6 @@ pub(crate) struct ArchiveFile {
 impl ArchiveFile {
     pub fn new(stat: &Stat) -> Self {
         Self {
-            device: stat.st_dev,
             inode: stat.st_ino,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             modified: (stat.st_mtime, stat.st_mtime_nsec),
@@ -80,8 +80,10 @@ impl ArchiveFile {
 }
 
 /// Everything before a member is complete and durable.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
+    /// What was being unpacked.
+    pub archive: ArchiveFile,
     /// What has come since the checkpoint before, in the archive's order.
     pub members: Vec<Recorded>,
     /// Where the member begins in the decoded stream.
@@ -90,9 +92,17 @@ pub(crate) struct Checkpoint {
     pub entries: u64,
     /// Where decoding can begin to get there.
     pub restart: Restart,
-    /// How many bytes of the archive had been read, and their digest. At least those before the
-    /// place where decoding begins.
-    pub read: Option<(u64, String)>,
+    /// What has been read of the archive, by this run and those that it has resumed. Where digests
+    /// were wanted that is everything before the place where decoding begins.
+    pub read: Vec<ReadRange>,
+}
+
+/// A part of an archive, and its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReadRange {
+    pub from: u64,
+    pub to: u64,
+    pub digest: String,
 }
 
 /// A place where decoding can begin, by default at the archive's beginning.
@@ -149,6 +159,8 @@ pub(crate) struct Loaded {
     pub run: Run,
     /// Everything before the last checkpoint.
     pub reached: Checkpoint,
+    /// Whether all checkpoints are of one and the same archive file.
+    pub one_archive: bool,
     /// To go on writing it.
     pub journal: Journal,
 }
@@ -160,23 +172,37 @@ impl Journal {
         Ok(Self::Planned { calls: calls.clone(), directory, run })
     }
 
-    /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint,
-    /// in words why it is worthless otherwise.
-    pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, String> {
-        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint.
+    pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match calls.openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(format!("cannot open it: {errno}")),
+            Err(errno @ (Errno::LOOP | Errno::ISDIR | Errno::NXIO)) => {
+                return Err(LoadError::Damaged(format!("cannot open it: {errno}")));
+            }
+            Err(errno) => return Err(LoadError::Failed(errno)),
         };
+        let stat = calls.fstat(&file)?;
+        let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+            || bytes > JOURNAL_BYTES_MAX
+        {
+            return Err(LoadError::Damaged(format!(
+                "it is no file of at most {JOURNAL_BYTES_MAX} bytes"
+            )));
+        }
         let input = BufReader::new(Reader { calls, file: &file });
         let mut records = Records { input, hash: 0, end: 0 };
         let Some(run) = records.next::<Run>()? else { return Ok(None) };
         if run.format_version != FORMAT_VERSION {
-            return Err(format!("its format has version {}", run.format_version));
+            let version = run.format_version;
+            return Err(LoadError::Damaged(format!("its format has version {version}")));
         }
         let mut reached: Option<Checkpoint> = None;
+        let mut one_archive = true;
         while let Some(next) = records.next::<Checkpoint>()? {
+            one_archive &= reached.as_ref().is_none_or(|before| before.archive == next.archive);
             let mut members = reached.map(|before| before.members).unwrap_or_default();
             members.extend(next.members);
             reached = Some(Checkpoint { members, ..next });
@@ -184,12 +210,9 @@ impl Journal {
         let Records { hash, end, .. } = records;
         let Some(reached) = reached else { return Ok(None) };
         // What follows was being written when the run was interrupted.
-        calls
-            .ftruncate(&file, end)
-            .and_then(|()| seek(&file, SeekFrom::Start(end)))
-            .map_err(|errno| format!("cannot write on: {errno}"))?;
+        calls.ftruncate(&file, end).and_then(|()| seek(&file, SeekFrom::Start(end)))?;
         let appender = Appender { calls: calls.clone(), file, hash };
-        Ok(Some(Loaded { run, reached, journal: Self::Begun(appender) }))
+        Ok(Some(Loaded { run, reached, one_archive, journal: Self::Begun(appender) }))
     }
 
     /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
@@ -203,6 +226,27 @@ impl Journal {
                 Ok(())
             }
         }
+    }
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// It is worthless, for this reason.
+    Damaged(String),
+    /// It could not be read now.
+    Failed(Errno),
+}
+
+impl From<Errno> for LoadError {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }
 
@@ -228,10 +272,14 @@ impl Appender {
         let length = u32::try_from(payload.len()).map_err(|_| Errno::FBIG)?;
         self.hash = XxHash3_64::oneshot_with_seed(self.hash, &payload);
         let header = [&length.to_le_bytes()[..], &self.hash.to_le_bytes()].concat();
-        let record = [header, payload].concat();
+        self.write(&header)?;
+        self.write(&payload)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Errno> {
         let mut written = 0;
-        while written < record.len() {
-            written += match self.calls.write(&self.file, &record[written..])? {
+        while written < bytes.len() {
+            written += match self.calls.write(&self.file, &bytes[written..])? {
                 0 => return Err(Errno::NOSPC),
                 count => count,
             };
@@ -274,34 +322,36 @@ struct Records<R> {
 
 impl<R: Read> Records<R> {
     /// The next record; `None` at the end, or where writing was interrupted.
-    fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
-        let unreadable = |error: io::Error| format!("cannot read it: {error}");
+    fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LoadError> {
+        let damaged = |reason: String| Err(LoadError::Damaged(reason));
         let mut header = [0; HEADER_BYTES];
-        if read_up_to(&mut self.input, &mut header).map_err(unreadable)? < HEADER_BYTES {
+        if read_up_to(&mut self.input, &mut header)? < HEADER_BYTES {
             return Ok(None);
         }
         let [l0, l1, l2, l3, hash @ ..] = header;
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         if length > RECORD_BYTES_MAX {
-            return Err(format!("a record has {length} bytes, limit is {RECORD_BYTES_MAX}"));
+            return damaged(format!("a record has {length} bytes, limit is {RECORD_BYTES_MAX}"));
         }
         // Grows with what is there, whatever the length says.
         let mut payload = Vec::new();
         let input = &mut self.input;
-        input.take(length as u64).read_to_end(&mut payload).map_err(unreadable)?;
+        input.take(length as u64).read_to_end(&mut payload)?;
         if payload.len() < length {
             return Ok(None);
         }
         let found = XxHash3_64::oneshot_with_seed(self.hash, &payload);
         if found != u64::from_le_bytes(hash) {
             let mut more = [0; 1];
-            return match read_up_to(input, &mut more).map_err(unreadable)? {
+            return match read_up_to(input, &mut more)? {
                 0 => Ok(None),
-                _ => Err(format!("the record at byte {} does not match its hash", self.end)),
+                _ => damaged(format!("the record at byte {} does not match its hash", self.end)),
             };
         }
-        let record = serde_json::from_slice(&payload);
-        let record = record.map_err(|error| format!("the record at byte {}: {error}", self.end))?;
+        let record = match serde_json::from_slice(&payload) {
+            Ok(record) => record,
+            Err(error) => return damaged(format!("the record at byte {}: {error}", self.end)),
+        };
         self.hash = found;
         self.end += (HEADER_BYTES + length) as u64;
         Ok(Some(record))
@@ -332,9 +382,7 @@ mod tests {
     use super::*;
 
     fn run() -> Run {
-        let archive =
-            ArchiveFile { device: 1, inode: 2, bytes: 3, modified: (4, 5), changed: (6, 7) };
-        Run::new(archive, "snapshot", vec![(8, 9)])
+        Run::new("snapshot", vec![8, 9])
     }
 
     fn checkpoint(entries: u64) -> Checkpoint {
@@ -345,7 +393,9 @@ mod tests {
         };
         let restart = Restart { compressed_offset: 10, frame: 1, raw_offset: 40 };
         let members = (entries - 2..entries).map(member).collect();
-        Checkpoint { members, header_offset: entries * 512, entries, restart, read: None }
+        let archive = ArchiveFile { inode: 2, bytes: 3, modified: (4, 5), changed: (6, 7) };
+        let (header_offset, read) = (entries * 512, Vec::new());
+        Checkpoint { archive, members, header_offset, entries, restart, read }
     }
 
     fn directory() -> (tempfile::TempDir, OwnedFd) {
@@ -368,7 +418,7 @@ mod tests {
         ends
     }
 
-    fn load(handle: &OwnedFd) -> Result<Option<Loaded>, String> {
+    fn load(handle: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
         Journal::load(&Syscalls::default(), handle)
     }
 

@@ -5,6 +5,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{BufWriter, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -14,15 +15,17 @@ use unsnap_source::{Digest, DigestKind, Hasher};
 
 use crate::Error;
 
-/// A manifest that is being written. Dropping it before it is finished empties the file.
+/// A manifest that is being written. Dropping it before it is to be kept empties the file.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     path: PathBuf,
-    /// `None` once it is finished.
+    /// `None` once it is to be kept.
     output: Option<BufWriter<File>>,
     kind: DigestKind,
     /// The file whose content is passing by.
     current: Option<(String, u64, Hasher)>,
+    /// What an older run has written is gone.
+    emptied: bool,
     total: Total,
 }
 
@@ -40,15 +43,45 @@ struct Total {
 }
 
 impl Manifest {
-    /// Creates the file, or empties it.
-    pub fn create(path: &Path, kind: DigestKind) -> Result<Self, Error> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+    /// Creates the file, or opens an old one, which is emptied when the first line is written.
+    /// `archive`: what it must not be.
+    pub fn create(
+        path: &Path,
+        kind: DigestKind,
+        archive: Option<(u64, u64)>,
+        destinations: &[&PathBuf],
+    ) -> Result<Self, Error> {
+        let refuse = |reason: &str| {
+            let reason = format!("the manifest {} {reason}", path.display());
+            let hint = Some("give a file of its own outside of the destinations".to_owned());
+            Err(Error::Request { reason, hint })
+        };
+        let absolute =
+            std::path::absolute(path).map_err(|error| failed("resolve", path, &error))?;
+        let real = absolute.parent().and_then(|parent| parent.canonicalize().ok());
+        if real.is_some_and(|parent| {
+            let real = |place: &&PathBuf| {
+                place.canonicalize().is_ok_and(|place| parent.starts_with(place))
+            };
+            destinations.iter().any(real)
+        }) {
+            return refuse("is in a destination");
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| failed("create", path, &error))?;
+        let metadata = file.metadata().map_err(|error| failed("look at", path, &error))?;
+        if archive == Some((metadata.dev(), metadata.ino())) {
+            return refuse("is the archive");
+        }
+        if !metadata.is_file() {
+            return refuse("is no regular file");
+        }
         Ok(Self {
             path: path.to_owned(),
             output: Some(BufWriter::new(file)),
             kind,
             current: None,
+            emptied: false,
             total: Total::default(),
         })
     }
@@ -85,17 +118,24 @@ impl Manifest {
     }
 
     /// Writes the totals and waits until all of it is on the disk.
-    pub fn finish(mut self) -> Result<(), Error> {
+    pub fn write_down(&mut self) -> Result<(), Error> {
         self.write(&self.total.clone())?;
         let Some(output) = &mut self.output else { return Ok(()) };
         let flushed = output.flush().and_then(|()| output.get_ref().sync_all());
-        flushed.map_err(|error| failed("write", &self.path, &error))?;
+        flushed.map_err(|error| failed("write", &self.path, &error))
+    }
+
+    /// The run has succeeded.
+    pub fn keep(mut self) {
         self.output = None;
-        Ok(())
     }
 
     fn write(&mut self, line: &impl Serialize) -> Result<(), Error> {
         let Some(output) = &mut self.output else { return Ok(()) };
+        if !std::mem::replace(&mut self.emptied, true) {
+            let emptied = output.get_ref().set_len(0);
+            emptied.map_err(|error| failed("empty", &self.path, &error))?;
+        }
         let written = serde_json::to_writer(&mut *output, line).map_err(std::io::Error::from);
         let written = written.and_then(|()| output.write_all(b"\n"));
         written.map_err(|error| failed("write", &self.path, &error))
@@ -107,6 +147,9 @@ impl Drop for Manifest {
         if let Some(output) = self.output.take() {
             // Of a run that failed nothing shall look like a manifest, nor what is still buffered.
             let (file, _) = output.into_parts();
+            if !self.emptied {
+                return;
+            }
             if let Err(error) = file.set_len(0) {
                 tracing::warn!(%error, path = %self.path.display(), "cannot empty the manifest");
             }

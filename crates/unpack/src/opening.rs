@@ -66,7 +66,20 @@ impl Opened {
         let target = if writes { Some(Target::open(&calls, config)?) } else { None };
         let archive = OpenArchive::open(&calls, config)?;
         let kind = digest_kind(config).unwrap_or(DigestKind::Xxh3);
-        let manifest = config.manifest.as_ref().map(|path| Manifest::create(path, kind));
+        let identity = match &archive {
+            OpenArchive::File(file) => {
+                let stat = file.stat().map_err(Error::Source)?;
+                Some((stat.st_dev, stat.st_ino))
+            }
+            OpenArchive::Stream(_) => None,
+        };
+        let destinations: Vec<_> = if writes {
+            std::iter::once(&config.output).chain(&config.accounts).collect()
+        } else {
+            Vec::new()
+        };
+        let create = |path| Manifest::create(path, kind, identity, &destinations);
+        let manifest = config.manifest.as_deref().map(create);
         Ok(Self {
             target,
             archive,

@@ -66,12 +66,13 @@ pub(crate) fn run(
 
     // Create: the creators of each device, the assembler that feeds them, and early write-back with
     // its checkpoints.
-    let Beginning { decode, header_offset, layout, spread, met, journal, .. } = beginning;
+    let Beginning { decode, header_offset, layout, spread, met, origin, journal, .. } = beginning;
     let (mut files, mut writeback, mut checkpoints) = (Ok(None), None, None);
     if let Some(target) = &mut target {
         files = stages.create(target).map(Some);
         let started = stages.write_back(target, journal);
-        checkpoints = started.outbox().map(|outbox| stages.checkpoints(outbox));
+        let recording = origin.zip(started.outbox());
+        checkpoints = recording.map(|(origin, outbox)| stages.checkpoints(origin, outbox));
         writeback = Some(started);
     }
 
@@ -109,28 +110,27 @@ pub(crate) fn run(
         progress.enter(Phase::CleaningUp);
     }
     let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
-    let failure = if interrupted {
-        Some(Family::Cancelled)
-    } else {
-        walked.as_ref().err().map(Error::family)
-    };
-    if let (Some(Target { staging, .. }), true) = (&mut target, config.resume && recorded) {
-        keep(staging, failure);
-    }
-    if interrupted {
-        // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that
-        // looks like a cut archive.
-        return Err(Error::Cancelled);
-    }
-    let (summary, met, created) = walked?;
-    times.created_at = started.elapsed();
-    check_digest(config, &decode_summary)?;
-    manifest.map_or(Ok(()), Manifest::finish)?;
+    // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that looks like
+    // a cut archive.
+    let walked = if interrupted { Err(Error::Cancelled) } else { walked };
 
     // Commit: everything durable, then the final names, then those durable.
-    if let Some(Target { staging, .. }) = &mut target {
-        times.writeback = commit(staging, written_back, progress, cancel)?;
-        times.published_at = started.elapsed();
+    let committed = walked.and_then(|walked| {
+        times.created_at = started.elapsed();
+        check_digest(config, &decode_summary)?;
+        manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
+        if let Some(Target { staging, .. }) = &mut target {
+            times.writeback = commit(staging, written_back, progress, cancel)?;
+            times.published_at = started.elapsed();
+        }
+        Ok(walked)
+    });
+    if let (Err(error), Some(target), true) = (&committed, &mut target, config.resume) {
+        keep(&mut target.staging, recorded, error);
+    }
+    let (summary, met, created) = committed?;
+    if let Some(manifest) = manifest {
+        manifest.keep();
     }
     progress.enter(Phase::Done);
 
@@ -155,11 +155,10 @@ pub(crate) fn run(
     Ok(account.report())
 }
 
-/// Leaves what is complete where it is, for a run that resumes. Of a bad archive there is nothing to
-/// resume.
-fn keep(staging: &mut Staging, failure: Option<Family>) {
-    staging.keep(failure != Some(Family::BadArchive));
-    if failure.is_some_and(|family| family != Family::BadArchive) {
+/// Leaves what is complete where it is, for a run that resumes, if any of it has been recorded. Of a
+/// bad archive there is nothing to resume.
+fn keep(staging: &mut Staging, recorded: bool, error: &Error) {
+    if staging.keep(recorded && error.family() != Family::BadArchive) {
         tracing::warn!("what is complete stays where it is: go on with --resume");
     }
 }

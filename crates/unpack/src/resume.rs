@@ -21,7 +21,8 @@ use unsnap_tarstream::{Member, MemberKind};
 
 use crate::{
     Config, Error, Resumed,
-    journal::{self, Checkpoint, Journal, Loaded, Recorded, Run, is_journal},
+    checkpoints::Origin,
+    journal::{self, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Run, is_journal},
     manifest::Manifest,
     opening::{OpenArchive, Target},
     stages::layout,
@@ -41,6 +42,8 @@ pub(crate) struct Beginning {
     pub resumed: Option<Resumed>,
     /// What is there already, in each destination; empty if nothing is.
     pub kept: Vec<Kept>,
+    /// What is unpacked, for checkpoints; `None` for a stream or a dry run.
+    pub origin: Option<Origin>,
     /// To write down what this run does.
     pub journal: Option<Journal>,
     /// Why nothing was resumed although that was wanted, in words.
@@ -63,34 +66,33 @@ impl Beginning {
             met: Met::default(),
             resumed: None,
             kept: Vec::new(),
+            origin: None,
             journal: None,
             fallback: None,
         };
         let Some(Target { calls, staging, directories, .. }) = target else { return Ok(beginning) };
+        let refuse = |reason| Err(Error::NotResumable { path: config.output.clone(), reason });
         let OpenArchive::File(archive) = archive else {
-            if config.resume {
-                staging.clear()?;
-                beginning.fallback = Some("beginning anew: a stream cannot be resumed".to_owned());
+            if config.resume && staging.is_left_over() {
+                return refuse("a stream cannot be begun in the middle");
             }
             return Ok(beginning);
         };
-        let file = journal::ArchiveFile::new(&archive.stat().map_err(Error::Source)?);
-        let run = Run::new(file, config.layout.name(), staging.identities()?);
+        let identity = journal::ArchiveFile::new(&archive.stat().map_err(Error::Source)?);
+        beginning.origin = Some(Origin { archive: identity, from: 0, before: Vec::new() });
+        let run = Run::new(config.layout.name(), staging.identities()?);
         if config.resume && staging.is_left_over() {
-            match beginning.resume(calls, &run, archive, directories, manifest)? {
+            match beginning.resume(config, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
-                Err(Unusable::OtherArchive) => {
-                    return Err(Error::OtherArchive { path: config.output.clone() });
-                }
+                Err(Unusable::Failed(error)) => return Err(error),
+                Err(Unusable::NotThis(reason)) => return refuse(reason),
                 Err(Unusable::Because(reason)) => {
                     beginning.layout = layout(config);
                     beginning.spread = Spread::new(config.accounts.len());
                     beginning.fallback = Some(format!("beginning anew: {reason}"));
+                    staging.clear()?;
                 }
             }
-        }
-        if config.resume {
-            staging.clear()?;
         }
         // A convenience: without it the run cannot be resumed, that is all.
         let journal = directories.first().map(|output| Journal::plan(calls, output, run));
@@ -103,27 +105,45 @@ impl Beginning {
     /// Takes itself to where the journal says the interrupted run stood.
     fn resume(
         &mut self,
+        config: &Config,
         calls: &Syscalls,
         run: &Run,
         archive: &ArchiveFile,
         directories: &[OwnedFd],
         manifest: Option<&mut Manifest>,
-    ) -> Result<Result<(), Unusable>, Error> {
-        let because = |reason: String| Ok(Err(Unusable::Because(reason)));
+    ) -> Result<(), Unusable> {
+        let because = |reason: String| Err(Unusable::Because(reason));
         let loaded = directories.first().map(|output| Journal::load(calls, output));
-        let Loaded { run: before, reached, journal } = match loaded {
+        let Loaded { run: before, reached, one_archive, journal } = match loaded {
             Some(Ok(Some(loaded))) => loaded,
             None | Some(Ok(None)) => {
                 return because("the interrupted run had not come to a checkpoint".to_owned());
             }
-            Some(Err(reason)) => return because(format!("the journal is damaged: {reason}")),
+            Some(Err(LoadError::Damaged(reason))) => {
+                return because(format!("the journal is damaged: {reason}"));
+            }
+            Some(Err(LoadError::Failed(errno))) => return Err(failed(errno)),
         };
-        if (&before.layout, &before.staging) != (&run.layout, &run.staging) {
-            let reason = "the interrupted run had another layout or other destinations";
-            return because(reason.to_owned());
+        if before != *run {
+            return Err(Unusable::NotThis("it was for another layout or other destinations"));
         }
-        if before.archive != run.archive && !has_same_beginning(archive, &reached)? {
-            return Ok(Err(Unusable::OtherArchive));
+        let same_file =
+            one_archive && self.origin.as_ref().is_some_and(|now| now.archive == reached.archive);
+        if !same_file {
+            if !has_same_content(archive, &reached)? {
+                return Err(Unusable::NotThis(
+                    "it is of another archive, or the archive has changed",
+                ));
+            }
+            // What was unpacked must be of what is expected, as far as digests can tell.
+            let kind = config.expect_digest.map(|digest| digest.kind());
+            let told =
+                |range: &ReadRange| range.digest.parse().ok().map(|digest: Digest| digest.kind());
+            if kind.is_some() && reached.read.iter().any(|range| told(range) != kind) {
+                let reason = "the archive is another file, and what the interrupted run has read of its \
+                              own was not digested as what is expected";
+                return because(reason.to_owned());
+            }
         }
         let inconsistent = reached.restart.raw_offset > reached.header_offset
             || !reached.header_offset.is_multiple_of(512);
@@ -132,14 +152,15 @@ impl Beginning {
         }
         let members = &reached.members;
         let checked = check(calls, members, directories, &mut self.layout, &mut self.spread);
-        let (met, files) = match checked {
-            Ok(found) => found,
-            Err(reason) => {
-                return because(format!("what is left does not match its journal: {reason}"));
+        let (met, files) = checked.map_err(|unusable| match unusable {
+            Unusable::Because(reason) => {
+                Unusable::Because(format!("what is left does not match its journal: {reason}"))
             }
-        };
+            other => other,
+        })?;
         if let Some(manifest) = manifest {
-            files.iter().try_for_each(|file| file.list(calls, directories, manifest))?;
+            let listed = files.iter().try_for_each(|file| file.list(calls, directories, manifest));
+            listed.map_err(Unusable::Failed)?;
         }
         self.met = Met { entries: reached.entries, ..met };
         let resumed = Resumed {
@@ -156,7 +177,13 @@ impl Beginning {
         self.header_offset = reached.header_offset;
         self.resumed = Some(resumed);
         self.journal = Some(journal);
-        Ok(Ok(()))
+        if let Some(origin) = &mut self.origin {
+            // Where a digest is expected, all of the archive is digested.
+            let all = config.expect_digest.is_some();
+            origin.from = if all { 0 } else { reached.restart.compressed_offset };
+            origin.before = reached.read;
+        }
+        Ok(())
     }
 }
 
@@ -201,17 +228,45 @@ impl Staged<'_> {
 
 /// Why what an interrupted run has left cannot be used.
 enum Unusable {
-    OtherArchive,
+    /// It is good, but for something else than what is asked for.
+    NotThis(&'static str),
+    /// It is worthless.
     Because(String),
+    /// That cannot be found out now.
+    Failed(Error),
 }
 
-/// Whether what the interrupted run had read of its archive is the same here.
-fn has_same_beginning(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool, Error> {
-    let Some((bytes, digest)) = &reached.read else { return Ok(false) };
-    let Ok(expected) = digest.parse::<Digest>() else { return Ok(false) };
-    let mut hasher = expected.kind().hasher();
-    let read = archive.digest_prefix(&mut hasher, *bytes).map_err(Error::Source)?;
-    Ok(read == *bytes && hasher.digest() == expected)
+/// A system call has failed: either what is there is not what it must be, or the machine is at fault.
+fn failed(errno: Errno) -> Unusable {
+    let step = "look at what is left in";
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => {
+            Unusable::Because(errno.to_string())
+        }
+        errno => {
+            Unusable::Failed(Error::Staging { step, path: "the staging directory".into(), errno })
+        }
+    }
+}
+
+/// Whether what the interrupted runs had read of their archives is the same here, from the archive's
+/// beginning to where decoding is to begin.
+fn has_same_content(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool, Unusable> {
+    let mut covered = 0;
+    for ReadRange { from, to, digest } in &reached.read {
+        let Ok(expected) = digest.parse::<Digest>() else { return Ok(false) };
+        if *from > covered {
+            return Ok(false);
+        }
+        let mut hasher = expected.kind().hasher();
+        let read = archive.digest_range(&mut hasher, *from, *to);
+        let end = read.map_err(|error| Unusable::Failed(Error::Source(error)))?;
+        if end != *to || hasher.digest() != expected {
+            return Ok(false);
+        }
+        covered = covered.max(*to);
+    }
+    Ok(covered >= reached.restart.compressed_offset && covered > 0)
 }
 
 /// Takes the layout and the spread to where they were when the last of `members` had been met, and
@@ -222,12 +277,13 @@ fn check<'a>(
     directories: &[OwnedFd],
     layout: &mut Layout,
     spread: &mut Spread,
-) -> Result<(Met, Vec<Staged<'a>>), String> {
+) -> Result<(Met, Vec<Staged<'a>>), Unusable> {
     let mut met = Met::default();
     let (mut files, mut listed) = (Vec::new(), HashSet::new());
     for recorded in members {
         let member = member(recorded);
-        let placement = layout.admit(&member).map_err(|error| error.to_string())?;
+        let placement =
+            layout.admit(&member).map_err(|error| Unusable::Because(error.to_string()))?;
         match placement {
             Placement::Root => {}
             Placement::Directory { path } => {
@@ -244,9 +300,9 @@ fn check<'a>(
     }
     for (index, directory) in directories.iter().enumerate() {
         let here = files.iter().filter(|file| file.destination == index);
-        clean(calls, directory, here.map(|file| (file.placed, file)).collect(), &listed)?;
+        clean(calls, directory, here.map(|file| (file.placed, file)).collect(), listed)?;
         // Directories are made in the output only.
-        listed.clear();
+        listed = HashSet::new();
     }
     Ok((met, files))
 }
@@ -274,14 +330,14 @@ fn clean(
     calls: &Syscalls,
     root: &OwnedFd,
     mut expected: HashMap<&str, &Staged<'_>>,
-    listed: &HashSet<&str>,
-) -> Result<(), String> {
+    mut listed: HashSet<&str>,
+) -> Result<(), Unusable> {
+    let because = |reason: String| Err(Unusable::Because(reason));
     let mut paths = VecDeque::from([String::new()]);
     let mut unlisted = Vec::new();
     while let Some(path) = paths.pop_front() {
-        let at = |errno: Errno| format!("cannot look into {path:?}: {errno}");
-        let directory = open_beneath(calls, root, &path, OFlags::DIRECTORY).map_err(at)?;
-        for (name, kind) in calls.entries(&directory).map_err(at)? {
+        let directory = open_beneath(calls, root, &path, OFlags::DIRECTORY).map_err(failed)?;
+        for (name, kind) in calls.entries(&directory).map_err(failed)? {
             if path.is_empty() && is_journal(&name) {
                 continue;
             }
@@ -291,24 +347,24 @@ fn clean(
             });
             match (kind, inner) {
                 (FileType::Directory, Some(inner)) => {
-                    if !listed.contains(inner.as_str()) {
+                    if !listed.remove(inner.as_str()) {
                         unlisted.push(inner.clone());
                     }
                     paths.push_back(inner);
                 }
                 (FileType::RegularFile, Some(inner)) if expected.contains_key(inner.as_str()) => {
-                    let stat = calls.lstatat(&directory, &*name).map_err(at)?;
+                    let stat = calls.lstatat(&directory, &*name).map_err(failed)?;
                     let Some(file) = expected.remove(inner.as_str()) else { continue };
                     let found = u64::try_from(stat.st_size).unwrap_or(0);
                     if found != file.bytes {
                         let expected = file.bytes;
-                        return Err(format!("{inner} has {found} bytes instead of {expected}"));
+                        return because(format!("{inner} has {found} bytes instead of {expected}"));
                     }
                     if let Some(digest) = file.digest {
                         check_digest(calls, root, &inner, digest)?;
                     }
                 }
-                _ => calls.unlinkat(&directory, &*name, AtFlags::empty()).map_err(at)?,
+                _ => calls.unlinkat(&directory, &*name, AtFlags::empty()).map_err(failed)?,
             }
         }
     }
@@ -320,11 +376,11 @@ fn clean(
         match removed {
             // There is something in it, or it went with the one above.
             Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
-            Err(errno) => return Err(format!("cannot remove {path:?}: {errno}")),
+            Err(errno) => return Err(failed(errno)),
         }
     }
-    match expected.into_keys().next() {
-        Some(path) => Err(format!("{path} is missing")),
+    match expected.into_keys().chain(listed).next() {
+        Some(path) => because(format!("{path} is missing")),
         None => Ok(()),
     }
 }
@@ -334,12 +390,14 @@ fn check_digest(
     root: &OwnedFd,
     path: &str,
     expected: &str,
-) -> Result<(), String> {
-    let expected: Digest = expected.parse().map_err(|_| format!("{path} has a bad digest"))?;
-    let found = digest_of(calls, root, path, expected.kind().hasher());
-    match found.map_err(|error| format!("cannot read {path}: {error}"))? {
+) -> Result<(), Unusable> {
+    let because = |reason: String| Err(Unusable::Because(reason));
+    let Ok(expected) = expected.parse::<Digest>() else {
+        return because(format!("{path} has a bad digest"));
+    };
+    match digest_of(calls, root, path, expected.kind().hasher()).map_err(failed)? {
         found if found == expected => Ok(()),
-        found => Err(format!("{path} has the digest {found} instead of {expected}")),
+        found => because(format!("{path} has the digest {found} instead of {expected}")),
     }
 }
 

@@ -15,7 +15,7 @@ use unsnap_source::{DigestKind, Digesting, Hasher, SequentialFileReader, Source,
 use crate::{
     Archive, Config, Error, IoEngine, LayoutKind, Progress,
     account::Created,
-    checkpoints::{CHECKPOINT_BYTES, Checkpoints, ReadMark},
+    checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin, ReadMark},
     journal::{Checkpoint, Journal},
     opening::{Target, digest_kind},
     resources::{Input, Memory},
@@ -93,18 +93,15 @@ impl<'a> Stages<'a> {
         .map_err(|error| Error::from_decode(&self.config.archive.display_name(), error))
     }
 
-    /// What digests the archive from `begin` on: nothing, if what is before that has not been
-    /// digested and need not be.
+    /// What digests the archive from `begin` on, or all of it where a digest is expected.
     fn hasher(&self, input: &Input, begin: Position) -> Result<Option<Hasher>, Error> {
         let Some(mut hasher) = digest_kind(self.config).map(DigestKind::hasher) else {
             return Ok(None);
         };
         match input {
-            Input::File { file, .. } if begin.compressed_offset > 0 => {
-                if self.config.expect_digest.is_none() {
-                    return Ok(None);
-                }
-                file.digest_prefix(&mut hasher, begin.compressed_offset).map_err(Error::Source)?;
+            Input::File { file, .. } if self.config.expect_digest.is_some() => {
+                let read = file.digest_range(&mut hasher, 0, begin.compressed_offset);
+                read.map_err(Error::Source)?;
             }
             _ => {}
         }
@@ -160,9 +157,10 @@ impl<'a> Stages<'a> {
     }
 
     /// What gathers checkpoints, to be sent to `outbox`.
-    pub fn checkpoints(&self, outbox: Sender<Checkpoint>) -> Checkpoints {
+    pub fn checkpoints(&self, origin: Origin, outbox: Sender<Checkpoint>) -> Checkpoints {
         let every = self.config.checkpoint_bytes.unwrap_or(CHECKPOINT_BYTES);
-        Checkpoints::new(every, Arc::clone(&self.frame_starts), self.read.clone(), outbox)
+        let starts = Arc::clone(&self.frame_starts);
+        Checkpoints::new(every, origin, starts, self.read.clone(), outbox)
     }
 }
 

@@ -61,6 +61,10 @@ pub(crate) struct Staging {
     places: Vec<Place>,
     /// Whether dropping it leaves everything where it is.
     keep: bool,
+    /// Something has been written to the staging directories.
+    begun: bool,
+    /// Publishing has begun: nothing can be resumed any more.
+    journal_removed: bool,
     /// Kept so that everything can be taken back although the process may open no more files.
     spare: Vec<OwnedFd>,
 }
@@ -107,7 +111,8 @@ impl Staging {
         }
         // Grown one by one, so that a failure takes back those that were made before.
         let spare = keep_descriptors(calls, &resolved)?;
-        let mut staging = Self { places: Vec::new(), keep: false, spare };
+        let mut staging =
+            Self { places: Vec::new(), keep: false, begun: false, journal_removed: false, spare };
         for path in resolved {
             let place = Place::prepare(calls, path, resume).inspect_err(|_| {
                 // What may still be resumed is not ours to remove.
@@ -120,9 +125,9 @@ impl Staging {
         Ok(staging)
     }
 
-    /// Whether every staging directory was left by an interrupted run. What is in them is theirs.
+    /// Whether an interrupted run has left a staging directory.
     pub fn is_left_over(&self) -> bool {
-        self.places.iter().all(|place| place.left_over)
+        self.places.iter().any(|place| place.left_over)
     }
 
     /// Removes whatever is in the staging directories.
@@ -134,17 +139,20 @@ impl Staging {
         })
     }
 
-    /// Whether dropping it leaves the staging directories as they are, for a run that resumes.
-    pub fn keep(&mut self, keep: bool) {
-        self.keep = keep;
+    /// Whether dropping it leaves the staging directories as they are, for a run that resumes. Says
+    /// whether it does: not without a journal.
+    pub fn keep(&mut self, keep: bool) -> bool {
+        self.keep = keep && !self.journal_removed;
+        self.begun = true;
+        self.keep
     }
 
-    /// Device and inode of each staging directory.
-    pub fn identities(&self) -> Result<Vec<(u64, u64)>, Error> {
+    /// Inode of each staging directory.
+    pub fn identities(&self) -> Result<Vec<u64>, Error> {
         let identity = |place: &Place| {
             let stat = place.calls.fstat(&place.staging);
             let stat = stat.map_err(|errno| place.error("look at", errno))?;
-            Ok((stat.st_dev, stat.st_ino))
+            Ok(stat.st_ino)
         };
         self.places.iter().map(identity).collect()
     }
@@ -220,6 +228,7 @@ impl Staging {
 
     /// Gives every destination its final name, durably. Everything must have been synced.
     pub fn publish(&mut self) -> Result<(), Error> {
+        (self.keep, self.journal_removed) = (false, true);
         // The output directory, which is the first, goes last.
         for index in (0..self.places.len()).rev() {
             if let Err(error) = self.places[index].publish() {
@@ -229,18 +238,17 @@ impl Staging {
                 return Err(error);
             }
         }
-        self.keep = true;
+        (self.keep, self.begun) = (true, true);
         Ok(())
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        if self.keep {
-            return;
-        }
         self.spare.clear();
-        for place in &self.places {
+        // Of a run that has not begun only what was there before is kept.
+        let kept = |place: &&Place| self.keep && (place.left_over || self.begun);
+        for place in self.places.iter().filter(|place| !kept(place)) {
             if let Err(error) = place.remove() {
                 tracing::warn!(%error, "staged files are left behind; the next run removes them");
             }

@@ -42,6 +42,7 @@ pub(crate) type SyncTarget = (OwnedFd, PathBuf);
 /// an [`outbox`](Self::outbox) must have dropped it.
 pub(crate) struct Writeback {
     outbox: Option<Sender<Checkpoint>>,
+    has_journal: bool,
     thread: Option<JoinHandle<WrittenBack>>,
 }
 
@@ -73,6 +74,7 @@ impl Writeback {
         journal: Option<Journal>,
     ) -> Self {
         let (outbox, inbox) = bounded(1);
+        let has_journal = journal.is_some();
         let nudged_at = created.cached_bytes.load(Ordering::Relaxed);
         let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
         let mut nudge = Nudge { calls, targets, created, bytes_min, nudged_at, journal };
@@ -85,12 +87,12 @@ impl Writeback {
             written
         };
         let thread = thread::Builder::new().name("unsnap-writeback".to_owned()).spawn(work).ok();
-        Self { outbox: Some(outbox), thread }
+        Self { outbox: Some(outbox), has_journal, thread }
     }
 
-    /// Where checkpoints are sent to.
+    /// Where checkpoints are sent to, if they are written down.
     pub fn outbox(&self) -> Option<Sender<Checkpoint>> {
-        self.outbox.clone()
+        self.outbox.clone().filter(|_| self.has_journal)
     }
 
     /// Ends the thread when it has written down the last checkpoint. `None` if there was none, or
