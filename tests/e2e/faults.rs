@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{Seek, SeekFrom, Write},
     os::unix::process::ExitStatusExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -18,7 +18,7 @@ use unsnap_testkit::{
     scratch::{Ext4, ScratchFs, Tmpfs},
     spec::{ArchiveSpec, FileSizes},
     tar::{TarBuilder, account_path, snapshot_head},
-    tree::{Tree, read_tree},
+    tree::read_tree,
 };
 use unsnap_unpack::{Archive, Config, DirectMode, Error, Family, FaultPlan, IoEngine, Unpacker};
 
@@ -351,64 +351,6 @@ fn an_uring_whose_calls_are_interrupted() {
     }
 }
 
-/// A small archive whose run has all kinds of steps: whole files, files of many writes, both
-/// direct and buffered.
-fn archive_of_many_steps(site: &Site) -> (PathBuf, Tree) {
-    let archive = compress::zstd_frames(&tiny_tar(), 9000, 1);
-    (site.write("archive", &archive), expected_tree(&archive))
-}
-
-fn config_of_many_steps(archive: &Path, output: &Path, plan: FaultPlan) -> Config {
-    let mut config = small(archive, output);
-    config.io_engine = IoEngine::Faulty(plan);
-    config.tuning.decode.segment_bytes = Some(6000);
-    config.tuning.decode.chunk_bytes = Some(4096);
-    config.tuning.direct_bytes_min = Some(4096);
-    config
-}
-
-/// Descriptors of this process that lead into a directory.
-fn descriptors_into(directory: &Path) -> usize {
-    let links = fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok);
-    links
-        .filter(|link| fs::read_link(link.path()).is_ok_and(|to| to.starts_with(directory)))
-        .count()
-}
-
-/// The n-th step fails, for every n, until a run has no n-th step any more.
-#[test]
-fn every_single_step_fails() {
-    let site = Site::new();
-    let (archive, expected) = archive_of_many_steps(&site);
-    for errno in [rustix::io::Errno::IO, rustix::io::Errno::NOSPC] {
-        for seed in [1, 2] {
-            let mut step = 0;
-            loop {
-                let what = format!("{errno:?} in step {step}, seed {seed}");
-                site.reset(step % 2 == 1);
-                let before = site.state();
-                let plan = FaultPlan::new(seed).short(200).interrupt(100).fail(step, errno);
-                let config = config_of_many_steps(&archive, &site.output(), plan.clone());
-                match unpack(&config) {
-                    Ok(_) => {
-                        assert!(plan.steps() <= step, "{what} was taken for a success");
-                        assert_holds(&site.output(), &expected, &what);
-                        break;
-                    }
-                    Err(error) => {
-                        assert_eq!(error.family(), Family::Environment, "{what}: {error}");
-                        assert_eq!(error.errno(), Some(errno), "{what}: {error}");
-                        site.assert_untouched(&before, &what);
-                    }
-                }
-                assert_eq!(descriptors_into(&site.path("")), 0, "{what}: left open");
-                step += 1;
-            }
-            assert!(step > 20, "only {step} steps");
-        }
-    }
-}
-
 /// Says that [`nothing_is_leaked_alone`] is alone.
 const ALONE: &str = "UNSNAP_TEST_ALONE";
 
@@ -421,7 +363,7 @@ fn nothing_is_leaked_alone() {
         return;
     }
     let site = Site::new();
-    let (archive, _) = archive_of_many_steps(&site);
+    let archive = site.write("archive", &compress::zstd_frames(&tiny_tar(), 9000, 1));
     let bad = site.write("bad", &TarBuilder::new().file("evil", b"x").finish());
     let counts = || {
         let count = |folder| fs::read_dir(folder).unwrap().count();

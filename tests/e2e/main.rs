@@ -8,6 +8,7 @@
 //! | [`hostile`] | every construct that has broken a reader of archives is met as it must be |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`nth`] | every system call fails in turn, and the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
 //! | [`space`] | what cannot fit is refused before anything is written, and a disk is not filled up |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
@@ -25,6 +26,7 @@ mod faults;
 mod hostile;
 mod identity;
 mod memory;
+mod nth;
 mod refusals;
 mod report;
 mod repository;

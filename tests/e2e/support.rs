@@ -72,7 +72,11 @@ pub struct Site {
 
 impl Site {
     pub fn new() -> Self {
-        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self::new_in(Path::new(env!("CARGO_TARGET_TMPDIR")))
+    }
+
+    pub fn new_in(directory: &Path) -> Self {
+        let directory = TempDir::new_in(directory).unwrap();
         let site = Self { directory };
         fs::create_dir(site.place()).unwrap();
         // Whatever happens, this must not be touched.

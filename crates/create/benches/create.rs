@@ -9,7 +9,7 @@ use std::{fs::File, path::Path, sync::Arc};
 use criterion::{BatchSize, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use unsnap_arena::{Arena, OpenSegment, Pool};
 use unsnap_create::{Assembler, CreateProgress, CreatorPool, Destination, NewMember, PoolConfig};
-use unsnap_ring::{DirectMode, EngineKind, probe_uring};
+use unsnap_ring::{DirectMode, EngineKind, Syscalls, probe_uring};
 
 const SEGMENT_BYTES: usize = 4 << 20;
 
@@ -23,7 +23,8 @@ fn create(
     size: usize,
 ) {
     let handle = File::open(directory).unwrap().into();
-    let destination = Destination::open(handle, directory.to_owned(), direct).unwrap();
+    let destination =
+        Destination::open(Syscalls::default(), handle, directory.to_owned(), direct).unwrap();
     let destinations = vec![destination];
     let creators =
         CreatorPool::start(&destinations, config, Arc::new(CreateProgress::default())).unwrap();
@@ -69,7 +70,7 @@ fn bench(criterion: &mut Criterion) {
             for direct in [DirectMode::Off, DirectMode::Auto] {
                 let config = PoolConfig {
                     engine: engine.clone(),
-                    cached_engine: Some(engine.clone()),
+                    cached_engine: engine.clone(),
                     register: Some(arena.ranges()),
                     depth: None,
                     workers: None,

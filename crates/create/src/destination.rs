@@ -8,13 +8,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{
-        AtFlags, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, statat,
-        unlinkat,
-    },
+    fs::{AtFlags, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
-use unsnap_ring::{DirectIo, DirectMode, DirectSupport, direct_support};
+use unsnap_ring::{DirectIo, DirectMode, DirectSupport, Syscalls};
 
 use crate::{CreateError, FILE_BLOCK_BYTES};
 
@@ -34,6 +31,7 @@ const KNOWN_DIRECTORIES_MAX: usize = 4096;
 /// A directory below which files are created, and what its file system can do.
 #[derive(Debug)]
 pub struct Destination {
+    calls: Syscalls,
     directory: Arc<OwnedFd>,
     /// What messages call it: where its files will be found in the end.
     path: PathBuf,
@@ -49,25 +47,44 @@ impl Destination {
     /// Looks at an open directory by creating a file in it and removing it again.
     ///
     /// `path` is what messages call it.
-    pub fn open(directory: OwnedFd, path: PathBuf, mode: DirectMode) -> Result<Self, CreateError> {
+    pub fn open(
+        calls: Syscalls,
+        directory: OwnedFd,
+        path: PathBuf,
+        mode: DirectMode,
+    ) -> Result<Self, CreateError> {
         let at = |step, errno| CreateError::File { step, path: path.join(PROBE_NAME), errno };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file_mode = Mode::from_raw_mode(FILE_MODE);
-        // An interrupted run may have left its own.
-        let _ = unlinkat(&directory, PROBE_NAME, AtFlags::empty());
-        let _ = unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR);
-        let probe = openat(&directory, PROBE_NAME, flags, file_mode)
+        let create = || calls.openat(&directory, PROBE_NAME, flags, file_mode);
+        let probe = create()
+            .or_else(|errno| match errno {
+                // An interrupted run may have left its own.
+                Errno::EXIST => {
+                    let _ = calls.unlinkat(&directory, PROBE_NAME, AtFlags::empty());
+                    let _ = calls.unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR);
+                    create()
+                }
+                errno => Err(errno),
+            })
             .map_err(|errno| at("create", errno))?;
-        let stat = fstat(&probe).map_err(|errno| at("look at", errno))?;
+        let stat = calls.fstat(&probe).map_err(|errno| at("look at", errno))?;
         let direct = match mode {
             DirectMode::Off => Err(None),
-            DirectMode::Auto | DirectMode::On => usable_direct(&probe, &directory).map_err(Some),
+            DirectMode::Auto | DirectMode::On => {
+                usable_direct(&calls, &probe, &directory).map_err(Some)
+            }
         };
-        unlinkat(&directory, PROBE_NAME, AtFlags::empty()).map_err(|errno| at("remove", errno))?;
+        calls
+            .unlinkat(&directory, PROBE_NAME, AtFlags::empty())
+            .map_err(|errno| at("remove", errno))?;
         let directory_mode = Mode::from_raw_mode(DIRECTORY_MODE);
-        mkdirat(&directory, PROBE_NAME, directory_mode).map_err(|errno| at("create", errno))?;
-        let made = statat(&directory, PROBE_NAME, AtFlags::SYMLINK_NOFOLLOW);
-        unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR)
+        calls
+            .mkdirat(&directory, PROBE_NAME, directory_mode)
+            .map_err(|errno| at("create", errno))?;
+        let made = calls.lstatat(&directory, PROBE_NAME);
+        calls
+            .unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR)
             .map_err(|errno| at("remove", errno))?;
         let made = made.map_err(|errno| at("look at", errno))?;
         let (direct, fallback) = match direct {
@@ -79,6 +96,7 @@ impl Destination {
             Err(Some(reason)) => (None, Some(format!("buffered writes: {reason}"))),
         };
         Ok(Self {
+            calls,
             directory: Arc::new(directory),
             path,
             device: stat.st_dev,
@@ -145,7 +163,7 @@ impl Destination {
             }
         };
         let above = above.as_ref().map_or(self.directory.as_fd(), |above| above.as_fd());
-        match mkdirat(above, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        match self.calls.mkdirat(above, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
             Ok(()) => self.directories_made += 1,
             // The layout has refused doubles; this one was implied by a file before.
             Err(Errno::EXIST) => {}
@@ -155,7 +173,8 @@ impl Destination {
             let opened = self
                 .open_beneath(path, OFlags::DIRECTORY | OFlags::RDONLY)
                 .map_err(|errno| at("open", errno))?;
-            fchmod(&opened, Mode::from_raw_mode(DIRECTORY_MODE))
+            self.calls
+                .fchmod(&opened, Mode::from_raw_mode(DIRECTORY_MODE))
                 .map_err(|errno| at("set the mode of", errno))?;
         }
         if self.known.len() >= KNOWN_DIRECTORIES_MAX {
@@ -168,13 +187,17 @@ impl Destination {
     fn open_beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        openat2(&self.directory, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+        self.calls.openat2(&self.directory, path, flags | OFlags::CLOEXEC, resolve)
     }
 }
 
 /// Whether direct writes from segments work here; the reason if not.
-fn usable_direct(probe: &OwnedFd, directory: &OwnedFd) -> Result<DirectIo, String> {
-    let direct = match direct_support(probe) {
+fn usable_direct(
+    calls: &Syscalls,
+    probe: &OwnedFd,
+    directory: &OwnedFd,
+) -> Result<DirectIo, String> {
+    let direct = match calls.direct_support(probe) {
         DirectSupport::Yes(direct) => direct,
         DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
         // The kernel does not tell; the write below will.
@@ -192,11 +215,11 @@ fn usable_direct(probe: &OwnedFd, directory: &OwnedFd) -> Result<DirectIo, Strin
     // Claims are one thing: write a block from memory that is aligned no better than a payload.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::DIRECT;
     let refused = |errno| format!("the file system refuses direct writes ({errno})");
-    let file = openat(directory, PROBE_NAME, flags, Mode::empty()).map_err(refused)?;
+    let file = calls.openat(directory, PROBE_NAME, flags, Mode::empty()).map_err(refused)?;
     let memory = vec![0_u8; 3 * FILE_BLOCK_BYTES];
     let to_page = memory.as_ptr().addr().wrapping_neg() % FILE_BLOCK_BYTES;
     let start = to_page + PAYLOAD_ALIGN;
-    match rustix::io::pwrite(&file, &memory[start..start + FILE_BLOCK_BYTES], 0) {
+    match calls.trial_write(&file, &memory[start..start + FILE_BLOCK_BYTES], 0) {
         Err(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => Err(refused(errno)),
         // A full disk, say, is no reason to write another way; it will be reported in its place.
         _ => Ok(direct),

@@ -59,9 +59,8 @@ const CACHED: Concurrency = Concurrency { workers: 2, depth: 32 };
 pub struct PoolConfig {
     /// The engine of the creators of files that are written directly.
     pub engine: EngineKind,
-    /// The engine of the creators of files that go through the page cache. `None`: they share the
-    /// creator of the others.
-    pub cached_engine: Option<EngineKind>,
+    /// The engine of the creators of files that go through the page cache.
+    pub cached_engine: EngineKind,
     /// Memory to register with the rings.
     pub register: Option<ArenaRanges>,
     /// Operations in flight for one creator; `None` for the default.
@@ -153,8 +152,8 @@ impl Shared {
     }
 }
 
-/// The creators of all destinations: for each device one, or two where files that go through the
-/// page cache have one of their own.
+/// The creators of all destinations: for each device one for files that are written directly, and
+/// one for files that go through the page cache.
 ///
 /// Dropping the pool gives up: what is in flight is awaited, what is queued is dropped.
 pub struct CreatorPool {
@@ -196,7 +195,7 @@ impl CreatorPool {
         let mut devices: Vec<u64> = destinations.iter().map(Destination::device).collect();
         devices.sort_unstable();
         devices.dedup();
-        let creators = devices.len() * if config.cached_engine.is_some() { 2 } else { 1 };
+        let creators = 2 * devices.len();
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
         let files_queued = progress.files.load(Ordering::Relaxed);
         let written = destinations.iter().map(|_| Written::default()).collect();
@@ -213,10 +212,8 @@ impl CreatorPool {
         let mut routes = Vec::new();
         for _ in &devices {
             let direct = pool.start_creator(config, &config.engine, DIRECT, open_files_max)?;
-            let cached = match &config.cached_engine {
-                Some(engine) => pool.start_creator(config, engine, CACHED, open_files_max)?,
-                None => direct,
-            };
+            let cached =
+                pool.start_creator(config, &config.cached_engine, CACHED, open_files_max)?;
             routes.push(Route { direct, cached });
         }
         pool.routes = destinations

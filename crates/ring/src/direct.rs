@@ -1,8 +1,6 @@
 //! What a file asks of direct I/O.
 
-use std::os::fd::AsFd;
-
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::fs::{Statx, StatxFlags};
 
 /// Alignment a file asks of direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +35,8 @@ pub enum DirectSupport {
     Unknown,
 }
 
-/// Asks `statx` (`STATX_DIOALIGN`) what direct I/O on an open file needs.
-pub fn direct_support(file: impl AsFd) -> DirectSupport {
-    let Ok(answer) = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) else {
-        return DirectSupport::Unknown;
-    };
+/// What `statx` answers (`STATX_DIOALIGN`) about direct I/O.
+pub(crate) fn support(answer: &Statx) -> DirectSupport {
     if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return DirectSupport::Unknown;
     }

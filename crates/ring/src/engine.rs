@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use unsnap_arena::ArenaRanges;
 
 use crate::{
-    faulty::{FaultPlan, Faulty},
+    FaultPlan, Syscalls,
+    faulty::Faulty,
     operation::{OpError, Operation, Outcome},
     threads::Threads,
     uring::Uring,
@@ -120,6 +121,14 @@ impl EngineKind {
             Self::Uring => "uring",
             Self::Threads => "threads",
             Self::Faulty(_) => "faulty",
+        }
+    }
+
+    /// The calls to make beside such an engine: if it has a plan of faults, they are part of it.
+    pub fn syscalls(&self) -> Syscalls {
+        match self {
+            Self::Uring | Self::Threads => Syscalls::default(),
+            Self::Faulty(plan) => Syscalls::with_faults(plan.clone()),
         }
     }
 }

@@ -23,6 +23,9 @@
 //! | [`EngineKind::Threads`] | a system call on a worker thread | containers, hardened kernels |
 //! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering | tests |
 //!
+//! What is done one call at a time, such as making directories, goes through [`Syscalls`], so that
+//! a [`FaultPlan`] counts and fails every system call of a run and not only those of engines.
+//!
 //! This is the only crate that speaks io_uring. What it leaves to others: which files to read or
 //! create, and what an error means for the run.
 
@@ -30,21 +33,24 @@ mod depth;
 mod direct;
 mod engine;
 mod execute;
+mod fault;
 mod faulty;
 mod operation;
 mod residency;
+mod syscalls;
 mod threads;
 mod uring;
 
 pub use depth::queue_depth;
-pub use direct::{DirectIo, DirectMode, DirectSupport, direct_support};
+pub use direct::{DirectIo, DirectMode, DirectSupport};
 pub use engine::{
     Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, WorkerTimes,
     probe_uring,
 };
-pub use faulty::FaultPlan;
+pub use fault::{Call, FaultPlan, Injected, Short};
 pub use operation::{
     CreateFile, FinishFile, NewFile, OpError, Operation, Outcome, ReadAt, RelativePath,
     RelativePathError, WriteAt, WriteFile,
 };
 pub use residency::is_cached;
+pub use syscalls::Syscalls;

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use unsnap_arena::{Block, Slice};
 
-use crate::DirectIo;
+use crate::{Call, DirectIo};
 
 /// How often one step may be answered by `EINTR`, `EAGAIN` or without progress before the
 /// operation is given up. A guess: hundreds of interruptions in a row are not an accident.
@@ -285,6 +285,19 @@ impl Step<'_> {
             Self::Close { .. } | Self::Nothing => "close",
         }
     }
+
+    /// The system call it is; `None` if it is none.
+    pub(crate) fn call(&self) -> Option<Call> {
+        Some(match self {
+            Self::Open { .. } => Call::Create,
+            Self::SetMode { .. } => Call::SetMode,
+            Self::SetLen { .. } => Call::SetLen,
+            Self::Read { .. } => Call::Read,
+            Self::Write { .. } => Call::Write,
+            Self::Close { .. } => Call::Close,
+            Self::Nothing => return None,
+        })
+    }
 }
 
 /// What a step that succeeded brought.
@@ -536,7 +549,7 @@ impl WriteFile {
 }
 
 impl StepDone {
-    fn count(&self) -> Result<usize, Errno> {
+    pub(crate) fn count(&self) -> Result<usize, Errno> {
         match self {
             Self::Count(count) => Ok(*count),
             _ => Err(Errno::INVAL),

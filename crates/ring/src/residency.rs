@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::io::Errno;
+
 /// `cachestat`, the same number on every architecture that Linux gave a common table (since 5.1).
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -30,8 +32,14 @@ struct Counts {
 /// elsewhere (overlays, ZFS) never seem to have any cached. Asking reads nothing and moves nothing
 /// in the cache.
 pub fn is_cached(file: impl AsFd, offset: u64, bytes: u64) -> Option<bool> {
+    cached(file, offset, bytes).ok()
+}
+
+/// The same, with the kernel's reason.
+pub(crate) fn cached(file: impl AsFd, offset: u64, bytes: u64) -> Result<bool, Errno> {
     let page = rustix::param::page_size() as u64;
-    let wanted = offset.checked_add(bytes)?.div_ceil(page) - offset / page;
+    let end = offset.checked_add(bytes).ok_or(Errno::OVERFLOW)?;
+    let wanted = end.div_ceil(page) - offset / page;
     let range = Range { offset, bytes };
     let mut counts = Counts::default();
     let file = file.as_fd().as_raw_fd();
@@ -39,7 +47,12 @@ pub fn is_cached(file: impl AsFd, offset: u64, bytes: u64) -> Option<bool> {
     // the descriptor is borrowed for as long. No flags are defined.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, file, &raw const range, &raw mut counts, 0_u32) };
-    (result == 0).then_some(counts.cached >= wanted)
+    if result == 0 {
+        Ok(counts.cached >= wanted)
+    } else {
+        let error = std::io::Error::last_os_error();
+        Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
 }
 
 #[cfg(test)]

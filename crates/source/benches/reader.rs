@@ -80,7 +80,7 @@ fn bench(criterion: &mut Criterion) {
                 SequentialFileReader::builder(pool.clone())
                     .engine(engine.clone())
                     .register(arena.ranges())
-                    .build(ArchiveFile::open(&path, direct)?)
+                    .build(ArchiveFile::open(&engine.syscalls(), &path, direct)?)
             };
             if let Err(SourceError::DirectRefused { reason, .. }) = open() {
                 eprintln!("skipped: {reason}");

@@ -6,11 +6,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{FileType, Mode, OFlags},
+    fs::{FileType, OFlags},
     io::Errno,
 };
 use unsnap_arena::PAGE_BYTES;
-use unsnap_ring::{DirectIo, DirectMode, DirectSupport, direct_support, queue_depth};
+use unsnap_ring::{DirectIo, DirectMode, DirectSupport, Syscalls, queue_depth};
 
 use crate::{Hasher, SourceError};
 
@@ -21,6 +21,7 @@ const DIGEST_READ_BYTES: usize = 1 << 20;
 /// one can read the file without opening anything else, and so may give up the right to.
 #[derive(Debug)]
 pub struct ArchiveFile {
+    pub(crate) calls: Syscalls,
     pub(crate) path: PathBuf,
     /// Reads through the page cache.
     pub(crate) buffered: OwnedFd,
@@ -36,10 +37,10 @@ pub struct ArchiveFile {
 
 impl ArchiveFile {
     /// Opens a regular file; nothing is read. `mode`: whether to bypass the page cache.
-    pub fn open(path: &Path, mode: DirectMode) -> Result<Self, SourceError> {
+    pub fn open(calls: &Syscalls, path: &Path, mode: DirectMode) -> Result<Self, SourceError> {
         let open_error = |errno| SourceError::Open { path: path.to_owned(), errno };
-        let buffered = open_noatime(path, OFlags::RDONLY).map_err(open_error)?;
-        let stat = rustix::fs::fstat(&buffered).map_err(open_error)?;
+        let buffered = open_noatime(calls, path, OFlags::RDONLY).map_err(open_error)?;
+        let stat = calls.fstat(&buffered).map_err(open_error)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(open_error(Errno::ISDIR)),
@@ -47,12 +48,13 @@ impl ArchiveFile {
         }
         let (direct, fallback) = match mode {
             DirectMode::Off => (None, None),
-            DirectMode::Auto | DirectMode::On => match open_direct(path, &buffered) {
+            DirectMode::Auto | DirectMode::On => match open_direct(calls, path, &buffered) {
                 Ok(direct) => (Some(direct), None),
                 Err(reason) => (None, Some(refused(path, mode, reason)?)),
             },
         };
         Ok(Self {
+            calls: calls.clone(),
             path: path.to_owned(),
             buffered,
             direct,
@@ -68,6 +70,11 @@ impl ArchiveFile {
         self.size
     }
 
+    /// Reads at any place, through the page cache, to find out what it may tell.
+    pub fn trial_read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+        self.calls.trial_read(&self.buffered, buffer, offset)
+    }
+
     /// To read it at any place, through the page cache.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.buffered.as_fd()
@@ -76,7 +83,7 @@ impl ArchiveFile {
     /// What identifies it, and when it was changed.
     pub fn stat(&self) -> Result<rustix::fs::Stat, SourceError> {
         let failed = |errno| SourceError::Open { path: self.path.clone(), errno };
-        rustix::fs::fstat(&self.buffered).map_err(failed)
+        self.calls.fstat(&self.buffered).map_err(failed)
     }
 
     /// Takes the first bytes into a hasher, at most `limit`, through the page cache. Says how many
@@ -86,7 +93,7 @@ impl ArchiveFile {
         let mut offset = 0;
         loop {
             let left = usize::try_from(limit - offset).unwrap_or(usize::MAX).min(buffer.len());
-            match rustix::io::pread(&self.buffered, &mut buffer[..left], offset) {
+            match self.calls.pread(&self.buffered, &mut buffer[..left], offset) {
                 Ok(0) => return Ok(offset),
                 Ok(read) => {
                     hasher.update(&buffer[..read]);
@@ -105,7 +112,7 @@ impl ArchiveFile {
         let mut head = vec![0; count];
         let mut filled = 0;
         while filled < count {
-            match rustix::io::pread(&self.buffered, &mut head[filled..], filled as u64) {
+            match self.calls.pread(&self.buffered, &mut head[filled..], filled as u64) {
                 Ok(0) => break,
                 Ok(read) => filled += read,
                 Err(Errno::INTR | Errno::AGAIN) => {}
@@ -133,17 +140,21 @@ pub(crate) fn refused(
 }
 
 /// The file opened again for direct I/O, or the reason why it cannot be.
-fn open_direct(path: &Path, buffered: &OwnedFd) -> Result<(OwnedFd, DirectIo), String> {
-    let direct = match direct_support(buffered) {
+fn open_direct(
+    calls: &Syscalls,
+    path: &Path,
+    buffered: &OwnedFd,
+) -> Result<(OwnedFd, DirectIo), String> {
+    let direct = match calls.direct_support(buffered) {
         DirectSupport::Yes(direct) => direct,
         DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
         // The alignment that every file system with direct I/O takes.
         DirectSupport::Unknown => DirectIo { offset_align: PAGE_BYTES, memory_align: PAGE_BYTES },
     };
     let refused = |errno: Errno| format!("the file system refuses it ({errno})");
-    let file = open_noatime(path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
-    let reopened = rustix::fs::fstat(&file).map_err(refused)?;
-    let opened = rustix::fs::fstat(buffered).map_err(refused)?;
+    let file = open_noatime(calls, path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
+    let reopened = calls.fstat(&file).map_err(refused)?;
+    let opened = calls.fstat(buffered).map_err(refused)?;
     if (reopened.st_dev, reopened.st_ino) != (opened.st_dev, opened.st_ino) {
         return Err("the file was replaced while it was opened".to_owned());
     }
@@ -151,10 +162,10 @@ fn open_direct(path: &Path, buffered: &OwnedFd) -> Result<(OwnedFd, DirectIo), S
 }
 
 /// Without updating the access time, which only the file's owner may ask for.
-fn open_noatime(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_noatime(calls: &Syscalls, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty()) {
-        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+    match calls.open(path, flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => calls.open(path, flags),
         result => result,
     }
 }

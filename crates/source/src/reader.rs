@@ -13,7 +13,7 @@ use rustix::{fs::Advice, io::Errno};
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
     Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, Operation, Outcome, ReadAt,
-    is_cached,
+    Syscalls,
 };
 
 use crate::{ArchiveFile, Source, SourceError, SourceTraits, Span, file::refused};
@@ -96,7 +96,7 @@ impl ReaderBuilder {
             return Err(SourceError::Alignment { chunk_bytes, pool_bytes });
         }
         let direct = usable_direct(&mut file, chunk_bytes)?;
-        let ArchiveFile { path, buffered, mode, fallback, size, depth, .. } = file;
+        let ArchiveFile { calls, path, buffered, mode, fallback, size, depth, .. } = file;
         // Only advice: of a file that is read directly nothing is worth reading ahead.
         let advice = if direct.is_some() { Advice::Random } else { Advice::Sequential };
         let _ = rustix::fs::fadvise(&buffered, 0, None, advice);
@@ -115,6 +115,7 @@ impl ReaderBuilder {
             attach: None,
         };
         Ok(SequentialFileReader {
+            calls,
             path,
             file: Arc::new(file),
             direct,
@@ -150,6 +151,7 @@ impl ReaderBuilder {
 ///
 /// Used by one thread at a time, the one that first asks for bytes (rings bind to a thread).
 pub struct SequentialFileReader {
+    calls: Syscalls,
     path: PathBuf,
     file: Arc<OwnedFd>,
     direct: Option<DirectIo>,
@@ -244,7 +246,7 @@ impl SequentialFileReader {
     /// How to read the next `wanted` bytes: out of the page cache if all of them are there.
     fn best_way(&mut self, wanted: usize) -> (Arc<OwnedFd>, Option<DirectIo>) {
         if let Some(cached) = &self.cached {
-            match is_cached(cached, self.submitted, wanted as u64) {
+            match self.calls.is_cached(cached, self.submitted, wanted as u64) {
                 Some(true) => {
                     self.cached_bytes += wanted as u64;
                     return (Arc::clone(cached), None);
@@ -300,7 +302,9 @@ impl SequentialFileReader {
 
     /// The file must not have grown: an archive that is still being written would look cut.
     fn check_end(&self) -> Result<(), SourceError> {
-        let stat = rustix::fs::fstat(&self.file)
+        let stat = self
+            .calls
+            .fstat(&self.file)
             .map_err(|errno| SourceError::Open { path: self.path.clone(), errno })?;
         let found = u64::try_from(stat.st_size).unwrap_or(0);
         if self.end < self.limit && found > self.size {

@@ -6,6 +6,8 @@ pub use unsnap_decode::Tuning as DecodeTuning;
 pub use unsnap_ring::{DirectMode, FaultPlan};
 pub use unsnap_source::{Digest, DigestKind};
 
+use unsnap_ring::Syscalls;
+
 use crate::SandboxMode;
 
 /// Where the archive comes from.
@@ -59,6 +61,16 @@ pub enum IoEngine {
     Threads,
     /// Plain system calls with injected faults. For tests.
     Faulty(FaultPlan),
+}
+
+impl IoEngine {
+    /// The calls to make beside it: if it has a plan of faults, they are part of it.
+    pub(crate) fn syscalls(&self) -> Syscalls {
+        match self {
+            Self::Auto | Self::Uring | Self::Threads => Syscalls::default(),
+            Self::Faulty(plan) => Syscalls::with_faults(plan.clone()),
+        }
+    }
 }
 
 /// Caps on what an archive may ask for, one group for each stage.

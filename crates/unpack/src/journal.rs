@@ -14,18 +14,18 @@
 
 use std::{
     ffi::CStr,
-    fs::File,
-    io::{BufReader, Read, Seek, SeekFrom, Write},
+    io::{self, BufReader, Read},
     os::fd::OwnedFd,
 };
 
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, Stat, fdatasync, openat, unlinkat},
+    fs::{AtFlags, Mode, OFlags, SeekFrom, Stat, seek},
     io::Errno,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use twox_hash::XxHash3_64;
 use unsnap_decode::Position;
+use unsnap_ring::Syscalls;
 
 /// Its name in the staging directory. Layouts admit no entry of this name.
 const JOURNAL_NAME: &CStr = c".unsnap-journal";
@@ -131,14 +131,15 @@ pub(crate) struct Recorded {
 /// ends before its first checkpoint there is none.
 #[derive(Debug)]
 pub(crate) enum Journal {
-    Planned { directory: OwnedFd, run: Run },
+    Planned { calls: Syscalls, directory: OwnedFd, run: Run },
     Begun(Appender),
 }
 
 /// The end of a journal.
 #[derive(Debug)]
 pub(crate) struct Appender {
-    file: File,
+    calls: Syscalls,
+    file: OwnedFd,
     hash: u64,
 }
 
@@ -154,23 +155,22 @@ pub(crate) struct Loaded {
 
 impl Journal {
     /// A journal for a staging directory that has none.
-    pub fn plan(directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
-        let directory = directory.try_clone();
-        let directory =
-            directory.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        Ok(Self::Planned { directory, run })
+    pub fn plan(calls: &Syscalls, directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
+        let directory = calls.duplicate(directory)?;
+        Ok(Self::Planned { calls: calls.clone(), directory, run })
     }
 
     /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint,
     /// in words why it is worthless otherwise.
-    pub fn load(directory: &OwnedFd) -> Result<Option<Loaded>, String> {
+    pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, String> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
-            Ok(file) => File::from(file),
+        let file = match calls.openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
+            Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(format!("cannot open it: {errno}")),
         };
-        let mut records = Records { input: BufReader::new(&file), hash: 0, end: 0 };
+        let input = BufReader::new(Reader { calls, file: &file });
+        let mut records = Records { input, hash: 0, end: 0 };
         let Some(run) = records.next::<Run>()? else { return Ok(None) };
         if run.format_version != FORMAT_VERSION {
             return Err(format!("its format has version {}", run.format_version));
@@ -184,20 +184,20 @@ impl Journal {
         let Records { hash, end, .. } = records;
         let Some(reached) = reached else { return Ok(None) };
         // What follows was being written when the run was interrupted.
-        let cut = || -> std::io::Result<()> {
-            file.set_len(end)?;
-            (&file).seek(SeekFrom::Start(end)).map(drop)
-        };
-        cut().map_err(|error| format!("cannot write on: {error}"))?;
-        Ok(Some(Loaded { run, reached, journal: Self::Begun(Appender { file, hash }) }))
+        calls
+            .ftruncate(&file, end)
+            .and_then(|()| seek(&file, SeekFrom::Start(end)))
+            .map_err(|errno| format!("cannot write on: {errno}"))?;
+        let appender = Appender { calls: calls.clone(), file, hash };
+        Ok(Some(Loaded { run, reached, journal: Self::Begun(appender) }))
     }
 
     /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
     pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
         match self {
             Self::Begun(appender) => appender.checkpoint(checkpoint),
-            Self::Planned { directory, run } => {
-                let mut appender = Appender::create(directory, run)?;
+            Self::Planned { calls, directory, run } => {
+                let mut appender = Appender::create(calls, directory, run)?;
                 appender.checkpoint(checkpoint)?;
                 *self = Self::Begun(appender);
                 Ok(())
@@ -207,17 +207,17 @@ impl Journal {
 }
 
 impl Appender {
-    fn create(directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
+    fn create(calls: &Syscalls, directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
-        let mut appender = Self { file: file.into(), hash: 0 };
+        let file = calls.openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
+        let mut appender = Self { calls: calls.clone(), file, hash: 0 };
         appender.append(run)?;
         Ok(appender)
     }
 
     fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
         self.append(checkpoint)?;
-        fdatasync(&self.file)
+        self.calls.fdatasync(&self.file)
     }
 
     fn append(&mut self, record: &impl Serialize) -> Result<(), Errno> {
@@ -228,14 +228,21 @@ impl Appender {
         let length = u32::try_from(payload.len()).map_err(|_| Errno::FBIG)?;
         self.hash = XxHash3_64::oneshot_with_seed(self.hash, &payload);
         let header = [&length.to_le_bytes()[..], &self.hash.to_le_bytes()].concat();
-        let written = self.file.write_all(&[header, payload].concat());
-        written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        let record = [header, payload].concat();
+        let mut written = 0;
+        while written < record.len() {
+            written += match self.calls.write(&self.file, &record[written..])? {
+                0 => return Err(Errno::NOSPC),
+                count => count,
+            };
+        }
+        Ok(())
     }
 }
 
 /// Removes the journal of a staging directory, if it has one.
-pub(crate) fn remove_journal(directory: &OwnedFd) -> Result<(), Errno> {
-    match unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
+pub(crate) fn remove_journal(calls: &Syscalls, directory: &OwnedFd) -> Result<(), Errno> {
+    match calls.unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         result => result,
     }
@@ -244,6 +251,18 @@ pub(crate) fn remove_journal(directory: &OwnedFd) -> Result<(), Errno> {
 /// Whether an entry of a staging directory is its journal.
 pub(crate) fn is_journal(name: &CStr) -> bool {
     name == JOURNAL_NAME
+}
+
+/// Reads a file from where it stands.
+struct Reader<'a> {
+    calls: &'a Syscalls,
+    file: &'a OwnedFd,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.calls.read(self.file, buffer)?)
+    }
 }
 
 struct Records<R> {
@@ -256,7 +275,7 @@ struct Records<R> {
 impl<R: Read> Records<R> {
     /// The next record; `None` at the end, or where writing was interrupted.
     fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
-        let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
+        let unreadable = |error: io::Error| format!("cannot read it: {error}");
         let mut header = [0; HEADER_BYTES];
         if read_up_to(&mut self.input, &mut header).map_err(unreadable)? < HEADER_BYTES {
             return Ok(None);
@@ -290,13 +309,13 @@ impl<R: Read> Records<R> {
 }
 
 /// Fills the buffer as far as there are bytes.
-fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match input.read(&mut buffer[filled..]) {
             Ok(0) => break,
             Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
@@ -305,7 +324,10 @@ fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{
+        fs::{self, File},
+        path::Path,
+    };
 
     use super::*;
 
@@ -333,15 +355,21 @@ mod tests {
     }
 
     fn write(handle: &OwnedFd) -> Vec<usize> {
-        let mut journal = Appender::create(handle, &run()).unwrap();
-        let end =
-            |journal: &Appender| usize::try_from(journal.file.metadata().unwrap().len()).unwrap();
+        let mut journal = Appender::create(&Syscalls::default(), handle, &run()).unwrap();
+        let end = |journal: &Appender| {
+            let stat = rustix::fs::fstat(&journal.file).unwrap();
+            usize::try_from(stat.st_size).unwrap()
+        };
         let mut ends = vec![end(&journal)];
         for entries in [2, 4, 6] {
             journal.checkpoint(&checkpoint(entries)).unwrap();
             ends.push(end(&journal));
         }
         ends
+    }
+
+    fn load(handle: &OwnedFd) -> Result<Option<Loaded>, String> {
+        Journal::load(&Syscalls::default(), handle)
     }
 
     fn file(directory: &Path) -> std::path::PathBuf {
@@ -351,27 +379,27 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_continued() {
         let (_directory, handle) = directory();
-        assert!(Journal::load(&handle).unwrap().is_none());
+        assert!(load(&handle).unwrap().is_none());
         write(&handle);
-        let mut loaded = Journal::load(&handle).unwrap().unwrap();
+        let mut loaded = load(&handle).unwrap().unwrap();
         assert_eq!(loaded.run, run());
         assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (6, 6));
         loaded.journal.checkpoint(&checkpoint(8)).unwrap();
-        let loaded = Journal::load(&handle).unwrap().unwrap();
+        let loaded = load(&handle).unwrap().unwrap();
         assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (8, 8));
-        remove_journal(&handle).unwrap();
-        remove_journal(&handle).unwrap();
-        assert!(Journal::load(&handle).unwrap().is_none());
+        remove_journal(&Syscalls::default(), &handle).unwrap();
+        remove_journal(&Syscalls::default(), &handle).unwrap();
+        assert!(load(&handle).unwrap().is_none());
     }
 
     #[test]
     fn it_is_not_there_before_it_says_something() {
         let (directory, handle) = directory();
-        let mut journal = Journal::plan(&handle, run()).unwrap();
+        let mut journal = Journal::plan(&Syscalls::default(), &handle, run()).unwrap();
         assert!(!file(directory.path()).exists());
         for entries in [2, 4] {
             journal.checkpoint(&checkpoint(entries)).unwrap();
-            let loaded = Journal::load(&handle).unwrap().unwrap();
+            let loaded = load(&handle).unwrap().unwrap();
             assert_eq!((loaded.run, loaded.reached.entries), (run(), entries));
         }
     }
@@ -383,7 +411,7 @@ mod tests {
         let whole = fs::read(file(directory.path())).unwrap();
         for length in 0..whole.len() {
             fs::write(file(directory.path()), &whole[..length]).unwrap();
-            let reached = Journal::load(&handle).unwrap().map(|loaded| loaded.reached.entries);
+            let reached = load(&handle).unwrap().map(|loaded| loaded.reached.entries);
             let complete = ends.iter().filter(|end| **end <= length).count();
             let expected = [None, None, Some(2), Some(4), Some(6)][complete];
             assert_eq!(reached, expected, "cut at {length}");
@@ -400,7 +428,7 @@ mod tests {
             damaged[position] ^= 1 << (position % 8);
             fs::write(file(directory.path()), &damaged).unwrap();
             // Taken for a record that was being written, or one that goes on behind the end.
-            if let Ok(Some(loaded)) = Journal::load(&handle) {
+            if let Ok(Some(loaded)) = load(&handle) {
                 let before = ends.iter().filter(|end| **end <= position).count();
                 assert!(before >= 2, "damage at {position} was not seen");
                 let entries = [2, 4, 6][before - 2];

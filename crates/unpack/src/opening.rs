@@ -5,13 +5,18 @@ use std::{
     fs::File,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::fs::{FileExt, FileTypeExt},
+        unix::fs::FileExt,
     },
     path::Path,
     thread,
 };
 
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
 use unsnap_create::Destination;
+use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
 use crate::{
@@ -36,6 +41,8 @@ pub(crate) struct Opened {
 
 /// Where files will go.
 pub(crate) struct Target {
+    /// The way to the kernel.
+    pub calls: Syscalls,
     /// Dropped before it was published, it takes everything back.
     pub staging: Staging,
     /// The staging directories.
@@ -55,8 +62,9 @@ pub(crate) enum OpenArchive {
 impl Opened {
     /// `writes`: whether files are to be created; without, the destinations are not looked at.
     pub fn open(config: &Config, writes: bool) -> Result<Self, Error> {
-        let target = if writes { Some(Target::open(config)?) } else { None };
-        let archive = OpenArchive::open(config)?;
+        let calls = config.io_engine.syscalls();
+        let target = if writes { Some(Target::open(&calls, config)?) } else { None };
+        let archive = OpenArchive::open(&calls, config)?;
         let kind = digest_kind(config).unwrap_or(DigestKind::Xxh3);
         let manifest = config.manifest.as_ref().map(|path| Manifest::create(path, kind));
         Ok(Self {
@@ -70,18 +78,21 @@ impl Opened {
 }
 
 impl Target {
-    fn open(config: &Config) -> Result<Self, Error> {
+    fn open(calls: &Syscalls, config: &Config) -> Result<Self, Error> {
         let paths: Vec<_> = std::iter::once(&config.output).chain(&config.accounts).collect();
-        let staging = Staging::prepare(&paths, config.resume)?;
+        let staging = Staging::prepare(calls, &paths, config.resume)?;
         let directories = staging.directories()?.into_iter().map(|(directory, _)| directory);
         let directories = directories.collect();
         let destinations = staging
             .directories()?
             .into_iter()
-            .map(|(directory, path)| Destination::open(directory, path, config.direct_io))
+            .map(|(directory, path)| {
+                Destination::open(calls.clone(), directory, path, config.direct_io)
+            })
             .collect::<Result<_, _>>()?;
         let sync = staging.file_systems()?;
-        Ok(Self { staging, directories, destinations, sync })
+        let calls = calls.clone();
+        Ok(Self { calls, staging, directories, destinations, sync })
     }
 }
 
@@ -94,27 +105,28 @@ impl Opened {
 }
 
 impl OpenArchive {
-    fn open(config: &Config) -> Result<Self, Error> {
+    fn open(calls: &Syscalls, config: &Config) -> Result<Self, Error> {
         let path = match &config.archive {
             Archive::Stdin => {
-                let file = std::io::stdin().as_fd().try_clone_to_owned();
+                let file = calls.duplicate(std::io::stdin().as_fd());
                 return file
                     .map(Self::Stream)
-                    .map_err(|error| open_error(Path::new("standard input"), &error));
+                    .map_err(|errno| open_error(Path::new("standard input"), errno));
             }
             Archive::File(path) => path,
         };
-        let kind = path.metadata().map_err(|error| open_error(path, &error))?.file_type();
-        if kind.is_fifo() || kind.is_char_device() || kind.is_socket() {
-            let file = File::open(path).map_err(|error| open_error(path, &error))?;
-            return Ok(Self::Stream(file.into()));
+        let stat = calls.stat(path).map_err(|errno| open_error(path, errno))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if matches!(kind, FileType::Fifo | FileType::CharacterDevice | FileType::Socket) {
+            let file = calls.open(path, OFlags::RDONLY | OFlags::CLOEXEC);
+            return file.map(Self::Stream).map_err(|errno| open_error(path, errno));
         }
-        ArchiveFile::open(path, config.direct_io).map(Self::File).map_err(Error::Source)
+        let file = ArchiveFile::open(calls, path, config.direct_io);
+        file.map(Self::File).map_err(Error::Source)
     }
 }
 
-fn open_error(path: &Path, error: &std::io::Error) -> Error {
-    let errno = rustix::io::Errno::from_io_error(error).unwrap_or(rustix::io::Errno::IO);
+fn open_error(path: &Path, errno: Errno) -> Error {
     Error::Source(SourceError::Open { path: path.to_owned(), errno })
 }
 

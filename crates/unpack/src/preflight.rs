@@ -98,13 +98,13 @@ impl Preflight {
         kept: &[Kept],
         config: &Config,
     ) -> Result<Self, Error> {
-        let Some(Target { staging, .. }) = target else { return Ok(Self::default()) };
+        let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
         if !config.preflight {
             let report = Some(PreflightReport::skipped("it was not wanted"));
             return Ok(Self { report, watch: None });
         }
         let since = Instant::now();
-        let systems = FileSystem::of(staging.directories()?)?;
+        let systems = FileSystem::of(calls, staging.directories()?)?;
         let (basis, needs) = match archive {
             None => (Err("a stream does not tell how much it holds"), None),
             Some(file) => match survey_archive(file, config) {
@@ -313,7 +313,7 @@ struct Archive<'a>(&'a ArchiveFile);
 
 impl ReadAt for Archive<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pread(self.0.descriptor(), buffer, offset)?)
+        Ok(self.0.trial_read(buffer, offset)?)
     }
 
     fn will_read(&self, offset: u64, bytes: u64) {

@@ -6,17 +6,16 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    fs::File,
-    io::Read,
     os::fd::OwnedFd,
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2, statat, unlinkat},
+    fs::{AtFlags, FileType, OFlags, ResolveFlags},
     io::Errno,
 };
 use unsnap_decode::Position;
 use unsnap_layout::{Layout, Placement};
+use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, Digest, Hasher};
 use unsnap_tarstream::{Member, MemberKind};
 
@@ -26,7 +25,6 @@ use crate::{
     manifest::Manifest,
     opening::{OpenArchive, Target},
     stages::layout,
-    staging::names,
     walk::{Met, Spread},
 };
 
@@ -68,7 +66,7 @@ impl Beginning {
             journal: None,
             fallback: None,
         };
-        let Some(Target { staging, directories, .. }) = target else { return Ok(beginning) };
+        let Some(Target { calls, staging, directories, .. }) = target else { return Ok(beginning) };
         let OpenArchive::File(archive) = archive else {
             if config.resume {
                 staging.clear()?;
@@ -79,7 +77,7 @@ impl Beginning {
         let file = journal::ArchiveFile::new(&archive.stat().map_err(Error::Source)?);
         let run = Run::new(file, config.layout.name(), staging.identities()?);
         if config.resume && staging.is_left_over() {
-            match beginning.resume(&run, archive, directories, manifest)? {
+            match beginning.resume(calls, &run, archive, directories, manifest)? {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::OtherArchive) => {
                     return Err(Error::OtherArchive { path: config.output.clone() });
@@ -95,7 +93,7 @@ impl Beginning {
             staging.clear()?;
         }
         // A convenience: without it the run cannot be resumed, that is all.
-        let journal = directories.first().map(|output| Journal::plan(output, run));
+        let journal = directories.first().map(|output| Journal::plan(calls, output, run));
         beginning.journal = journal.and_then(|journal| {
             journal.inspect_err(|errno| tracing::warn!(%errno, "there will be no journal")).ok()
         });
@@ -105,14 +103,15 @@ impl Beginning {
     /// Takes itself to where the journal says the interrupted run stood.
     fn resume(
         &mut self,
+        calls: &Syscalls,
         run: &Run,
         archive: &ArchiveFile,
         directories: &[OwnedFd],
         manifest: Option<&mut Manifest>,
     ) -> Result<Result<(), Unusable>, Error> {
         let because = |reason: String| Ok(Err(Unusable::Because(reason)));
-        let Loaded { run: before, reached, journal } = match directories.first().map(Journal::load)
-        {
+        let loaded = directories.first().map(|output| Journal::load(calls, output));
+        let Loaded { run: before, reached, journal } = match loaded {
             Some(Ok(Some(loaded))) => loaded,
             None | Some(Ok(None)) => {
                 return because("the interrupted run had not come to a checkpoint".to_owned());
@@ -131,15 +130,16 @@ impl Beginning {
         if inconsistent {
             return because("the journal is damaged: its offsets make no sense".to_owned());
         }
-        let (met, files) =
-            match check(&reached.members, directories, &mut self.layout, &mut self.spread) {
-                Ok(found) => found,
-                Err(reason) => {
-                    return because(format!("what is left does not match its journal: {reason}"));
-                }
-            };
+        let members = &reached.members;
+        let checked = check(calls, members, directories, &mut self.layout, &mut self.spread);
+        let (met, files) = match checked {
+            Ok(found) => found,
+            Err(reason) => {
+                return because(format!("what is left does not match its journal: {reason}"));
+            }
+        };
         if let Some(manifest) = manifest {
-            files.iter().try_for_each(|file| file.list(directories, manifest))?;
+            files.iter().try_for_each(|file| file.list(calls, directories, manifest))?;
         }
         self.met = Met { entries: reached.entries, ..met };
         let resumed = Resumed {
@@ -180,15 +180,20 @@ struct Staged<'a> {
 
 impl Staged<'_> {
     /// Puts it into the manifest; without a digest it has to be read.
-    fn list(&self, directories: &[OwnedFd], manifest: &mut Manifest) -> Result<(), Error> {
+    fn list(
+        &self,
+        calls: &Syscalls,
+        directories: &[OwnedFd],
+        manifest: &mut Manifest,
+    ) -> Result<(), Error> {
         let known = self.digest.and_then(|digest| digest.parse().ok());
         let usable = known.filter(|digest: &Digest| digest.kind() == manifest.kind());
-        let read =
-            || digest_of(&directories[self.destination], self.placed, manifest.kind().hasher());
-        let digest = usable.map_or_else(read, Ok).map_err(|error| Error::Staging {
+        let (directory, hasher) = (&directories[self.destination], manifest.kind().hasher());
+        let read = || digest_of(calls, directory, self.placed, hasher);
+        let digest = usable.map_or_else(read, Ok).map_err(|errno| Error::Staging {
             step: "read the unpacked",
             path: self.path.into(),
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            errno,
         })?;
         manifest.line(self.path, self.bytes, digest)
     }
@@ -212,6 +217,7 @@ fn has_same_beginning(archive: &ArchiveFile, reached: &Checkpoint) -> Result<boo
 /// Takes the layout and the spread to where they were when the last of `members` had been met, and
 /// proves that those are in `directories`, and nothing else. The error says in words what is wrong.
 fn check<'a>(
+    calls: &Syscalls,
     members: &'a [Recorded],
     directories: &[OwnedFd],
     layout: &mut Layout,
@@ -238,7 +244,7 @@ fn check<'a>(
     }
     for (index, directory) in directories.iter().enumerate() {
         let here = files.iter().filter(|file| file.destination == index);
-        clean(directory, here.map(|file| (file.placed, file)).collect(), &listed)?;
+        clean(calls, directory, here.map(|file| (file.placed, file)).collect(), &listed)?;
         // Directories are made in the output only.
         listed.clear();
     }
@@ -265,6 +271,7 @@ fn member(recorded: &Recorded) -> Member<'_> {
 /// Removes whatever is not expected below a directory. `listed`: the directories of the archive;
 /// others stay if there is something in them.
 fn clean(
+    calls: &Syscalls,
     root: &OwnedFd,
     mut expected: HashMap<&str, &Staged<'_>>,
     listed: &HashSet<&str>,
@@ -273,8 +280,8 @@ fn clean(
     let mut unlisted = Vec::new();
     while let Some(path) = paths.pop_front() {
         let at = |errno: Errno| format!("cannot look into {path:?}: {errno}");
-        let directory = open_beneath(root, &path, OFlags::DIRECTORY).map_err(at)?;
-        for (name, kind) in names(&directory).map_err(at)? {
+        let directory = open_beneath(calls, root, &path, OFlags::DIRECTORY).map_err(at)?;
+        for (name, kind) in calls.entries(&directory).map_err(at)? {
             if path.is_empty() && is_journal(&name) {
                 continue;
             }
@@ -290,7 +297,7 @@ fn clean(
                     paths.push_back(inner);
                 }
                 (FileType::RegularFile, Some(inner)) if expected.contains_key(inner.as_str()) => {
-                    let stat = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(at)?;
+                    let stat = calls.lstatat(&directory, &*name).map_err(at)?;
                     let Some(file) = expected.remove(inner.as_str()) else { continue };
                     let found = u64::try_from(stat.st_size).unwrap_or(0);
                     if found != file.bytes {
@@ -298,18 +305,18 @@ fn clean(
                         return Err(format!("{inner} has {found} bytes instead of {expected}"));
                     }
                     if let Some(digest) = file.digest {
-                        check_digest(root, &inner, digest)?;
+                        check_digest(calls, root, &inner, digest)?;
                     }
                 }
-                _ => unlinkat(&directory, &name, AtFlags::empty()).map_err(at)?,
+                _ => calls.unlinkat(&directory, &*name, AtFlags::empty()).map_err(at)?,
             }
         }
     }
     // The deepest first.
     for path in unlisted.into_iter().rev() {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
-        let removed = open_beneath(root, parent, OFlags::DIRECTORY)
-            .and_then(|parent| unlinkat(parent, name, AtFlags::REMOVEDIR));
+        let removed = open_beneath(calls, root, parent, OFlags::DIRECTORY)
+            .and_then(|parent| calls.unlinkat(parent, name, AtFlags::REMOVEDIR));
         if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO | Errno::ROFS)) = removed {
             return Err(format!("cannot remove {path:?}: {errno}"));
         }
@@ -320,9 +327,14 @@ fn clean(
     }
 }
 
-fn check_digest(root: &OwnedFd, path: &str, expected: &str) -> Result<(), String> {
+fn check_digest(
+    calls: &Syscalls,
+    root: &OwnedFd,
+    path: &str,
+    expected: &str,
+) -> Result<(), String> {
     let expected: Digest = expected.parse().map_err(|_| format!("{path} has a bad digest"))?;
-    let found = digest_of(root, path, expected.kind().hasher());
+    let found = digest_of(calls, root, path, expected.kind().hasher());
     match found.map_err(|error| format!("cannot read {path}: {error}"))? {
         found if found == expected => Ok(()),
         found => Err(format!("{path} has the digest {found} instead of {expected}")),
@@ -330,21 +342,29 @@ fn check_digest(root: &OwnedFd, path: &str, expected: &str) -> Result<(), String
 }
 
 /// The digest of a staged file.
-fn digest_of(root: &OwnedFd, path: &str, mut hasher: Hasher) -> Result<Digest, std::io::Error> {
-    let mut file = File::from(open_beneath(root, path, OFlags::empty())?);
+fn digest_of(
+    calls: &Syscalls,
+    root: &OwnedFd,
+    path: &str,
+    mut hasher: Hasher,
+) -> Result<Digest, Errno> {
+    let file = open_beneath(calls, root, path, OFlags::empty())?;
     let mut buffer = vec![0; 1 << 20];
     loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.digest()),
-            Ok(count) => hasher.update(&buffer[..count]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match calls.read(&file, &mut buffer)? {
+            0 => return Ok(hasher.digest()),
+            count => hasher.update(&buffer[..count]),
         }
     }
 }
 
-fn open_beneath(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn open_beneath(
+    calls: &Syscalls,
+    root: &OwnedFd,
+    path: &str,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
-    openat2(root, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty(), resolve)
+    calls.openat2(root, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, resolve)
 }

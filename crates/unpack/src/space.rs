@@ -5,10 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{
-    fs::{StatFs, fstat, fstatfs},
-    process::geteuid,
-};
+use rustix::{fs::StatFs, process::geteuid};
+use unsnap_ring::Syscalls;
 
 use crate::Error;
 
@@ -30,8 +28,8 @@ pub(crate) struct Free {
 const EXT4_MAGIC: u64 = 0xef53;
 
 impl Free {
-    pub fn of(directory: &OwnedFd, path: &Path) -> Result<Self, Error> {
-        let stat = fstatfs(directory).map_err(|errno| Error::Staging {
+    pub fn of(calls: &Syscalls, directory: &OwnedFd, path: &Path) -> Result<Self, Error> {
+        let stat = calls.fstatfs(directory).map_err(|errno| Error::Staging {
             step: "ask for the free space of",
             path: path.to_owned(),
             errno,
@@ -62,7 +60,8 @@ impl Free {
 /// A file system, and which destinations lie on it.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
-    pub directory: OwnedFd,
+    calls: Syscalls,
+    directory: OwnedFd,
     /// Indices of the destinations; the first is the output.
     pub destinations: Vec<usize>,
     /// What messages call them.
@@ -72,10 +71,10 @@ pub(crate) struct FileSystem {
 impl FileSystem {
     /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
     /// btrfs have numbers of their own and share their space; they count as several.)
-    pub fn of(directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, Error> {
+    pub fn of(calls: &Syscalls, directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, Error> {
         let mut devices: Vec<(u64, Self)> = Vec::new();
         for (index, (directory, path)) in directories.into_iter().enumerate() {
-            let stat = fstat(&directory).map_err(|errno| Error::Staging {
+            let stat = calls.fstat(&directory).map_err(|errno| Error::Staging {
                 step: "look at",
                 path: path.clone(),
                 errno,
@@ -85,15 +84,15 @@ impl FileSystem {
                 system.destinations.push(index);
                 system.paths.push(path);
             } else {
-                let (destinations, paths) = (vec![index], vec![path]);
-                devices.push((stat.st_dev, Self { directory, destinations, paths }));
+                let (calls, destinations, paths) = (calls.clone(), vec![index], vec![path]);
+                devices.push((stat.st_dev, Self { calls, directory, destinations, paths }));
             }
         }
         Ok(devices.into_iter().map(|(_, system)| system).collect())
     }
 
     pub fn free(&self) -> Result<Free, Error> {
-        Free::of(&self.directory, &self.paths[0])
+        Free::of(&self.calls, &self.directory, &self.paths[0])
     }
 
     /// What messages call it.

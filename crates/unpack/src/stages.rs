@@ -39,12 +39,11 @@ pub(crate) fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<Str
 /// Files that go through the page cache are created by plain threads, unless an engine was asked
 /// for: every step of theirs blocks, so a ring only hands each of them to a kernel thread, which
 /// took 1.1 to 1.2 times as long (BENCHMARKS.md, 200,000 files of 8 KiB).
-fn engine_for_cached(wanted: &IoEngine) -> Option<EngineKind> {
+fn engine_for_cached(wanted: &IoEngine) -> EngineKind {
     match wanted {
-        IoEngine::Auto | IoEngine::Threads => Some(EngineKind::Threads),
-        IoEngine::Uring => Some(EngineKind::Uring),
-        // One creator, so that faults are counted over all operations.
-        IoEngine::Faulty(_) => None,
+        IoEngine::Auto | IoEngine::Threads => EngineKind::Threads,
+        IoEngine::Uring => EngineKind::Uring,
+        IoEngine::Faulty(plan) => EngineKind::Faulty(plan.clone()),
     }
 }
 
@@ -156,7 +155,8 @@ impl<'a> Stages<'a> {
     pub fn write_back(&self, target: &mut Target, journal: Option<Journal>) -> Writeback {
         let created = Arc::clone(&self.progress.shared.created);
         let targets = std::mem::take(&mut target.sync);
-        Writeback::start(targets, created, self.config.tuning.writeback_bytes, journal)
+        let (calls, bytes_min) = (target.calls.clone(), self.config.tuning.writeback_bytes);
+        Writeback::start(calls, targets, created, bytes_min, journal)
     }
 
     /// What gathers checkpoints, to be sent to `outbox`.

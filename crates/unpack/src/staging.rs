@@ -25,14 +25,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{
-        AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, StatxAttributes,
-        StatxFlags, fchmod, flock, fstat, fsync, mkdirat, open, openat, renameat, renameat_with,
-        statat, statx, syncfs, unlinkat,
-    },
+    fs::{AtFlags, FileType, Mode, OFlags, StatxAttributes, StatxFlags},
     io::Errno,
     process::geteuid,
 };
+use unsnap_ring::Syscalls;
 
 use crate::{Error, journal::remove_journal, sandbox::Need, writeback::SyncTarget};
 
@@ -70,6 +67,7 @@ pub(crate) struct Staging {
 
 #[derive(Debug)]
 struct Place {
+    calls: Syscalls,
     /// The destination, as messages call it.
     path: PathBuf,
     /// The directory that holds the staging directory.
@@ -93,10 +91,10 @@ enum Publication {
 impl Staging {
     /// Makes a staging directory for each destination. The first is the output directory. What an
     /// interrupted run has left in them is removed, unless `resume` is set.
-    pub fn prepare(paths: &[&PathBuf], resume: bool) -> Result<Self, Error> {
+    pub fn prepare(calls: &Syscalls, paths: &[&PathBuf], resume: bool) -> Result<Self, Error> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
         for path in paths {
-            let path = resolve(path)?;
+            let path = resolve(calls, path)?;
             if let Some(other) =
                 resolved.iter().find(|other| path.starts_with(other) || other.starts_with(&path))
             {
@@ -108,10 +106,10 @@ impl Staging {
             resolved.push(path);
         }
         // Grown one by one, so that a failure takes back those that were made before.
-        let spare = keep_descriptors(&resolved)?;
+        let spare = keep_descriptors(calls, &resolved)?;
         let mut staging = Self { places: Vec::new(), keep: false, spare };
         for path in resolved {
-            let place = Place::prepare(path, resume).inspect_err(|_| {
+            let place = Place::prepare(calls, path, resume).inspect_err(|_| {
                 // What may still be resumed is not ours to remove.
                 staging.places.retain(|place| !(resume && place.left_over));
             })?;
@@ -131,7 +129,8 @@ impl Staging {
     pub fn clear(&mut self) -> Result<(), Error> {
         self.keep = false;
         self.places.iter().try_for_each(|place| {
-            empty(&place.staging).map_err(|errno| place.error(EMPTYING, errno))
+            let emptied = empty(&place.calls, &place.staging);
+            emptied.map_err(|errno| place.error(EMPTYING, errno))
         })
     }
 
@@ -143,7 +142,8 @@ impl Staging {
     /// Device and inode of each staging directory.
     pub fn identities(&self) -> Result<Vec<(u64, u64)>, Error> {
         let identity = |place: &Place| {
-            let stat = fstat(&place.staging).map_err(|errno| place.error("look at", errno))?;
+            let stat = place.calls.fstat(&place.staging);
+            let stat = stat.map_err(|errno| place.error("look at", errno))?;
             Ok((stat.st_dev, stat.st_ino))
         };
         self.places.iter().map(identity).collect()
@@ -154,11 +154,8 @@ impl Staging {
         self.places
             .iter()
             .map(|place| {
-                let directory = place.staging.try_clone();
-                let directory = directory.map_err(|error| {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    place.error("open", errno)
-                })?;
+                let directory = place.calls.duplicate(&place.staging);
+                let directory = directory.map_err(|errno| place.error("open", errno))?;
                 Ok((directory, place.path.clone()))
             })
             .collect()
@@ -169,7 +166,9 @@ impl Staging {
     pub fn file_systems(&self) -> Result<Vec<SyncTarget>, Error> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let open = |place: &Place| {
-            let directory = openat(&place.staging, ".", flags, Mode::empty())
+            let directory = place
+                .calls
+                .openat(&place.staging, ".", flags, Mode::empty())
                 .map_err(|errno| place.error("open", errno))?;
             Ok((directory, place.path.clone()))
         };
@@ -199,7 +198,8 @@ impl Staging {
     fn one_on_each_device(&self) -> Result<Vec<&Place>, Error> {
         let (mut devices, mut chosen) = (Vec::new(), Vec::new());
         for place in &self.places {
-            let stat = fstat(&place.staging).map_err(|errno| place.error("look at", errno))?;
+            let stat = place.calls.fstat(&place.staging);
+            let stat = stat.map_err(|errno| place.error("look at", errno))?;
             if !devices.contains(&stat.st_dev) {
                 devices.push(stat.st_dev);
                 chosen.push(place);
@@ -213,7 +213,7 @@ impl Staging {
     /// success speaks for every file. A failure is final.
     pub fn sync(&self) -> Result<(), Error> {
         for place in self.one_on_each_device()? {
-            syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
+            place.calls.syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
         }
         Ok(())
     }
@@ -249,11 +249,11 @@ impl Drop for Staging {
 }
 
 impl Place {
-    fn prepare(path: PathBuf, resume: bool) -> Result<Self, Error> {
+    fn prepare(calls: &Syscalls, path: PathBuf, resume: bool) -> Result<Self, Error> {
         let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let existing = match open(&path, flags, Mode::empty()) {
-            Ok(directory) => Some((check_empty(&directory, &path)?, directory)),
+        let existing = match calls.open(&path, flags) {
+            Ok(directory) => Some((check_empty(calls, &directory, &path)?, directory)),
             Err(Errno::NOENT) => None,
             Err(Errno::NOTDIR) => {
                 return Err(Error::NotClean { path, reason: "exists and is not a directory" });
@@ -263,9 +263,9 @@ impl Place {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             // The root directory: a mount point without a parent.
             let Some((_, destination)) = existing else { return Err(at("open", Errno::NOENT)) };
-            return Self::inside(path, destination, resume);
+            return Self::inside(calls, path, destination, resume);
         };
-        let holder = match open(parent, flags, Mode::empty()) {
+        let holder = match calls.open(parent, flags) {
             Ok(holder) => holder,
             Err(Errno::NOENT) => {
                 return Err(Error::Request {
@@ -281,25 +281,26 @@ impl Place {
             // Such a directory cannot be replaced by a rename.
             Some((contents, destination))
                 if contents == Contents::Harmless
-                    || is_mount_point(&holder, &destination)
+                    || is_mount_point(calls, &holder, &destination)
                         .map_err(|errno| at("look at", errno))? =>
             {
-                Self::inside(path, destination, resume)
+                Self::inside(calls, path, destination, resume)
             }
             Some((_, destination)) => {
-                match Self::beside(path.clone(), holder, name, true, resume) {
+                match Self::beside(calls, path.clone(), holder, name, true, resume) {
                     Err(Error::Staging {
                         errno: Errno::ACCESS | Errno::ROFS | Errno::PERM,
                         ..
-                    }) => Self::inside(path, destination, resume),
+                    }) => Self::inside(calls, path, destination, resume),
                     result => result,
                 }
             }
-            None => Self::beside(path.clone(), holder, name, false, resume),
+            None => Self::beside(calls, path.clone(), holder, name, false, resume),
         }
     }
 
     fn beside(
+        calls: &Syscalls,
         path: PathBuf,
         holder: OwnedFd,
         name: &OsStr,
@@ -309,16 +310,23 @@ impl Place {
         let name = c_string(name, &path)?;
         let staging_name = [b".", name.as_bytes(), STAGING_NAME.as_bytes()].concat();
         let staging_name = c_string(OsStr::from_bytes(&staging_name), &path)?;
-        let (staging, left_over) = make_staging(&holder, &staging_name, &path, resume)?;
+        let (staging, left_over) = make_staging(calls, &holder, &staging_name, &path, resume)?;
         let publication = Publication::Rename { name, replaces_empty };
-        Ok(Self { path, holder, staging_name, staging, left_over, publication })
+        let calls = calls.clone();
+        Ok(Self { calls, path, holder, staging_name, staging, left_over, publication })
     }
 
-    fn inside(path: PathBuf, destination: OwnedFd, resume: bool) -> Result<Self, Error> {
+    fn inside(
+        calls: &Syscalls,
+        path: PathBuf,
+        destination: OwnedFd,
+        resume: bool,
+    ) -> Result<Self, Error> {
         let staging_name = c_string(OsStr::new(STAGING_NAME), &path)?;
-        let (staging, left_over) = make_staging(&destination, &staging_name, &path, resume)?;
+        let (staging, left_over) = make_staging(calls, &destination, &staging_name, &path, resume)?;
         let publication = Publication::MoveEntries { moved: Vec::new() };
-        Ok(Self { path, holder: destination, staging_name, staging, left_over, publication })
+        let calls = calls.clone();
+        Ok(Self { calls, path, holder: destination, staging_name, staging, left_over, publication })
     }
 
     fn error(&self, step: &'static str, errno: Errno) -> Error {
@@ -327,31 +335,35 @@ impl Place {
 
     fn publish(&mut self) -> Result<(), Error> {
         let at = |step, errno| Error::Staging { step, path: self.path.clone(), errno };
+        let calls = &self.calls;
         if let Publication::Rename { .. } = self.publication {
             self.check_name(&self.staging_name)?;
         }
         // Last of all, so that what has been done until here can be resumed.
-        remove_journal(&self.staging).map_err(|errno| at("remove the journal of", errno))?;
+        remove_journal(calls, &self.staging).map_err(|errno| at("remove the journal of", errno))?;
         match &mut self.publication {
             Publication::Rename { name, replaces_empty: true } => {
                 // Replaces an empty directory and nothing else.
-                renameat(&self.holder, &self.staging_name, &self.holder, &*name)
+                calls.renameat(&self.holder, &*self.staging_name, &self.holder, &**name)
             }
             Publication::Rename { name, replaces_empty: false } => {
-                rename_to_new(&self.holder, &self.staging_name, &self.holder, name)
+                rename_to_new(calls, &self.holder, &self.staging_name, &self.holder, name)
             }
             Publication::MoveEntries { moved } => {
-                let mut entries = names(&self.staging).map_err(|errno| at("read", errno))?;
+                let mut entries =
+                    calls.entries(&self.staging).map_err(|errno| at("read", errno))?;
                 // What tells that the rest is there comes last.
                 entries.sort_by_key(|(name, _)| name.to_bytes() == LAST_ENTRY);
                 entries
                     .into_iter()
                     .try_for_each(|(name, _)| {
-                        rename_to_new(&self.staging, &name, &self.holder, &name)?;
+                        rename_to_new(calls, &self.staging, &name, &self.holder, &name)?;
                         moved.push(name);
                         Ok(())
                     })
-                    .and_then(|()| unlinkat(&self.holder, &self.staging_name, AtFlags::REMOVEDIR))
+                    .and_then(|()| {
+                        calls.unlinkat(&self.holder, &*self.staging_name, AtFlags::REMOVEDIR)
+                    })
             }
         }
         .map_err(|errno| match errno {
@@ -364,18 +376,18 @@ impl Place {
         if let Publication::Rename { name, .. } = &self.publication {
             self.check_name(name)?;
         }
-        fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
+        self.calls.fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
         // XFS answers an fsync of a directory by success after it has shut down: the change that
         // was to be synced has been dropped, so there is nothing to wait for (xfs_dir_fsync, Linux
         // 6.18). Asked for attributes it tells the truth.
-        fstat(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
+        self.calls.fstat(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
         Ok(())
     }
 
     /// Renames go by names. Looked at before, and again afterwards: what is reported as published
     /// is what was staged, whatever others have put in its place.
     fn check_name(&self, name: &CStr) -> Result<(), Error> {
-        match names_directory(&self.holder, name, &self.staging) {
+        match names_directory(&self.calls, &self.holder, name, &self.staging) {
             Ok(true) => Ok(()),
             Ok(false) | Err(Errno::NOENT) => {
                 let reason = "had its staging directory replaced by somebody else";
@@ -387,16 +399,18 @@ impl Place {
 
     /// Takes a publication back, as far as it went. What remains is staged, and removed by `remove`.
     fn withdraw(&mut self) {
+        let calls = &self.calls;
         let result = match &mut self.publication {
             Publication::Rename { name, replaces_empty } => {
                 // If nothing was renamed, there is nothing to rename back.
-                match statat(&self.holder, &self.staging_name, AtFlags::SYMLINK_NOFOLLOW) {
+                match calls.lstatat(&self.holder, &*self.staging_name) {
                     Ok(_) => Ok(()),
-                    Err(_) => renameat(&self.holder, &*name, &self.holder, &self.staging_name)
+                    Err(_) => calls
+                        .renameat(&self.holder, &**name, &self.holder, &*self.staging_name)
                         .and_then(|()| {
                             let mode = Mode::from_raw_mode(DIRECTORY_MODE);
                             if *replaces_empty {
-                                mkdirat(&self.holder, &*name, mode)
+                                calls.mkdirat(&self.holder, &**name, mode)
                             } else {
                                 Ok(())
                             }
@@ -406,25 +420,26 @@ impl Place {
             Publication::MoveEntries { moved } => {
                 // The last first, so that what says that all is there goes before the rest.
                 // The staging directory is gone if everything had been moved.
-                match mkdirat(&self.holder, &self.staging_name, Mode::from_raw_mode(DIRECTORY_MODE))
-                {
+                let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+                match calls.mkdirat(&self.holder, &*self.staging_name, mode) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => {
                         tracing::error!(%errno, "cannot make the staging directory again");
                     }
                 }
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                openat(&self.holder, &self.staging_name, flags, Mode::empty()).and_then(|staging| {
+                let staging = calls.openat(&self.holder, &*self.staging_name, flags, Mode::empty());
+                staging.and_then(|staging| {
                     let back = moved
                         .drain(..)
                         .rev()
-                        .map(|name| renameat(&self.holder, &name, &staging, &name));
+                        .map(|name| calls.renameat(&self.holder, &*name, &staging, &*name));
                     // Every one is tried, whatever becomes of the others.
                     back.fold(Ok(()), Result::and)
                 })
             }
         };
-        let result = result.and_then(|()| fsync(&self.holder));
+        let result = result.and_then(|()| calls.fsync(&self.holder));
         if let Err(errno) = result {
             tracing::error!(%errno, path = %self.path.display(), "cannot take back a publication");
         }
@@ -434,19 +449,21 @@ impl Place {
     fn remove(&self) -> Result<(), Error> {
         // The handle may be of a directory that a withdrawn publication has replaced.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let staging = openat(&self.holder, &self.staging_name, flags, Mode::empty());
+        let staging = self.calls.openat(&self.holder, &*self.staging_name, flags, Mode::empty());
         let staging =
             staging.map_err(|errno| self.error("open the staging directory of", errno))?;
-        empty(&staging).map_err(|errno| self.error("remove staged files of", errno))?;
-        unlinkat(&self.holder, &self.staging_name, AtFlags::REMOVEDIR)
+        empty(&self.calls, &staging)
+            .map_err(|errno| self.error("remove staged files of", errno))?;
+        self.calls
+            .unlinkat(&self.holder, &*self.staging_name, AtFlags::REMOVEDIR)
             .map_err(|errno| self.error("remove the staging directory of", errno))
     }
 }
 
 /// Opens what is to be closed again when staged files are removed.
-fn keep_descriptors(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, Error> {
+fn keep_descriptors(calls: &Syscalls, paths: &[PathBuf]) -> Result<Vec<OwnedFd>, Error> {
     let path = paths.first().cloned().unwrap_or_default();
-    let one = |_| open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let one = |_| calls.open(Path::new("/"), OFlags::PATH | OFlags::CLOEXEC);
     let kept: Result<Vec<OwnedFd>, Errno> = (0..REMOVAL_DESCRIPTORS).map(one).collect();
     kept.map_err(|errno| Error::Staging { step: "keep a descriptor for", path, errno })
 }
@@ -454,6 +471,7 @@ fn keep_descriptors(paths: &[PathBuf]) -> Result<Vec<OwnedFd>, Error> {
 /// Makes and locks a staging directory, or takes over one that an interrupted run has left, and
 /// says which. What is in it is removed, unless `resume` is set.
 fn make_staging(
+    calls: &Syscalls,
     holder: &OwnedFd,
     name: &CStr,
     path: &Path,
@@ -462,111 +480,121 @@ fn make_staging(
     let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
     let mode = Mode::from_raw_mode(DIRECTORY_MODE);
     for _ in 0..STAGING_ATTEMPTS_MAX {
-        let left_over = match mkdirat(holder, name, mode) {
+        let left_over = match calls.mkdirat(holder, name, mode) {
             Ok(()) => false,
             Err(Errno::EXIST) => true,
             Err(errno) => return Err(at("create the staging directory of", errno)),
         };
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let staging = match openat(holder, name, flags, Mode::empty()) {
-            Ok(staging) => staging,
-            // Its owner has just published or removed it.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => {
-                if !left_over {
-                    // Empty, so this removes nothing of anybody's.
-                    let _ = unlinkat(holder, name, AtFlags::REMOVEDIR);
+        match take_staging(calls, holder, name, path, left_over && !resume) {
+            Ok(Some(staging)) => return Ok((staging, left_over)),
+            Ok(None) => {}
+            Err(error) => {
+                // What we have made is empty, so this removes nothing of anybody's. If another run
+                // has locked it meanwhile, it is that run's.
+                if !left_over
+                    && !matches!(error, Error::Locked { .. })
+                    && let Err(errno) = calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
+                {
+                    let path = path.display();
+                    tracing::warn!(%errno, %path, "an empty staging directory is left behind");
                 }
-                return Err(at("open the staging directory of", errno));
+                return Err(error);
             }
-        };
-        match flock(&staging, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.to_owned() }),
-            Err(errno) => return Err(at("lock the staging directory of", errno)),
         }
-        // Between open and lock its owner may have renamed or removed it.
-        if names_directory(holder, name, &staging) != Ok(true) {
-            continue;
-        }
-        // In a directory that others may write to, it could be a trap.
-        let owner = fstat(&staging).map_err(|errno| at("look at", errno))?.st_uid;
-        if owner != geteuid().as_raw() {
-            let reason = "has a staging directory of another user beside or in it";
-            return Err(Error::NotClean { path: path.to_owned(), reason });
-        }
-        if left_over && !resume {
-            tracing::info!(path = %path.display(), "removing what an interrupted run has left");
-            empty(&staging).map_err(|errno| at(EMPTYING, errno))?;
-        }
-        // Whatever the umask or a default ACL made of it.
-        fchmod(&staging, mode).map_err(|errno| at("set the mode of", errno))?;
-        return Ok((staging, left_over));
     }
     Err(Error::Locked { path: path.to_owned() })
 }
 
+/// Opens and locks a staging directory, and with `clear` empties it. `None`: its owner has just
+/// published or removed it.
+fn take_staging(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    path: &Path,
+    clear: bool,
+) -> Result<Option<OwnedFd>, Error> {
+    let at = |step, errno| Error::Staging { step, path: path.to_owned(), errno };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let staging = match calls.openat(holder, name, flags, Mode::empty()) {
+        Ok(staging) => staging,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(at("open the staging directory of", errno)),
+    };
+    match calls.lock(&staging) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.to_owned() }),
+        Err(errno) => return Err(at("lock the staging directory of", errno)),
+    }
+    // Between open and lock its owner may have renamed or removed it.
+    let look_at = |errno| at("look at the staging directory of", errno);
+    let ours = calls.fstat(&staging).map_err(look_at)?;
+    match calls.lstatat(holder, name) {
+        Ok(named) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(look_at(errno)),
+    }
+    // In a directory that others may write to, it could be a trap.
+    if ours.st_uid != geteuid().as_raw() {
+        let reason = "has a staging directory of another user beside or in it";
+        return Err(Error::NotClean { path: path.to_owned(), reason });
+    }
+    if clear {
+        tracing::info!(path = %path.display(), "removing what an interrupted run has left");
+        empty(calls, &staging).map_err(|errno| at(EMPTYING, errno))?;
+    }
+    // Whatever the umask or a default ACL made of it.
+    calls
+        .fchmod(&staging, Mode::from_raw_mode(DIRECTORY_MODE))
+        .map_err(|errno| at("set the mode of", errno))?;
+    Ok(Some(staging))
+}
+
 /// Whether a name is that of an open directory.
-fn names_directory(holder: &OwnedFd, name: &CStr, directory: &OwnedFd) -> Result<bool, Errno> {
-    let (ours, named) = (fstat(directory)?, statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)?);
+fn names_directory(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    directory: &OwnedFd,
+) -> Result<bool, Errno> {
+    let (ours, named) = (calls.fstat(directory)?, calls.lstatat(holder, name)?);
     Ok((ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino))
 }
 
 /// Removes everything in a directory, however deep, with two descriptors: subdirectories are
 /// first moved up into it.
-fn empty(root: &OwnedFd) -> Result<(), Errno> {
+fn empty(calls: &Syscalls, root: &OwnedFd) -> Result<(), Errno> {
     let mut moved = 0_u64;
     loop {
-        let entries = names(root)?;
+        let entries = calls.entries(root)?;
         if entries.is_empty() {
             return Ok(());
         }
         for (name, kind) in entries {
             if kind != FileType::Directory {
-                unlinkat(root, &name, AtFlags::empty())?;
+                calls.unlinkat(root, &*name, AtFlags::empty())?;
                 continue;
             }
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let inner = openat(root, &name, flags, Mode::empty())?;
-            for (inner_name, kind) in names(&inner)? {
+            let inner = calls.openat(root, &*name, flags, Mode::empty())?;
+            for (inner_name, kind) in calls.entries(&inner)? {
                 if kind != FileType::Directory {
-                    unlinkat(&inner, &inner_name, AtFlags::empty())?;
+                    calls.unlinkat(&inner, &*inner_name, AtFlags::empty())?;
                     continue;
                 }
                 loop {
                     let up = format!(".unsnap-removed-{moved}");
                     moved += 1;
                     let up = CString::new(up).map_err(|_| Errno::INVAL)?;
-                    match rename_to_new(&inner, &inner_name, root, &up) {
+                    match rename_to_new(calls, &inner, &inner_name, root, &up) {
                         Err(Errno::EXIST) => {}
                         result => break result?,
                     }
                 }
             }
-            unlinkat(root, &name, AtFlags::REMOVEDIR)?;
+            calls.unlinkat(root, &*name, AtFlags::REMOVEDIR)?;
         }
     }
-}
-
-/// Names and kinds of a directory's entries.
-pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(&directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => {
-                let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                FileType::from_raw_mode(stat.st_mode)
-            }
-            kind => kind,
-        };
-        names.push((name.to_owned(), kind));
-    }
-    Ok(names)
 }
 
 /// What a destination that may be used holds.
@@ -577,8 +605,8 @@ enum Contents {
     Harmless,
 }
 
-fn check_empty(directory: &OwnedFd, path: &Path) -> Result<Contents, Error> {
-    let entries = names(directory).map_err(|errno| Error::Staging {
+fn check_empty(calls: &Syscalls, directory: &OwnedFd, path: &Path) -> Result<Contents, Error> {
+    let entries = calls.entries(directory).map_err(|errno| Error::Staging {
         step: "read",
         path: path.to_owned(),
         errno,
@@ -595,23 +623,29 @@ fn check_empty(directory: &OwnedFd, path: &Path) -> Result<Contents, Error> {
 
 /// Whether a directory is where something is mounted, be it a part of the same file system (a bind
 /// mount, as containers have them).
-fn is_mount_point(parent: &OwnedFd, directory: &OwnedFd) -> Result<bool, Errno> {
-    if let Ok(answer) = statx(directory, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
+fn is_mount_point(calls: &Syscalls, parent: &OwnedFd, directory: &OwnedFd) -> Result<bool, Errno> {
+    if let Ok(answer) = calls.fstatx(directory, StatxFlags::BASIC_STATS)
         && answer.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
     {
         return Ok(answer.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
     }
     // Before Linux 5.8.
-    Ok(fstat(parent)?.st_dev != fstat(directory)?.st_dev)
+    Ok(calls.fstat(parent)?.st_dev != calls.fstat(directory)?.st_dev)
 }
 
 /// Renames, unless the new name is taken; where the file system knows no such rename, after
 /// looking.
-fn rename_to_new(from: &OwnedFd, name: &CStr, to: &OwnedFd, new_name: &CStr) -> Result<(), Errno> {
-    match renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS) => match statat(to, new_name, AtFlags::SYMLINK_NOFOLLOW) {
+fn rename_to_new(
+    calls: &Syscalls,
+    from: &OwnedFd,
+    name: &CStr,
+    to: &OwnedFd,
+    new_name: &CStr,
+) -> Result<(), Errno> {
+    match calls.renameat_to_new(from, name, to, new_name) {
+        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
             Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => renameat(from, name, to, new_name),
+            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
             Err(errno) => Err(errno),
         },
         result => result,
@@ -619,25 +653,27 @@ fn rename_to_new(from: &OwnedFd, name: &CStr, to: &OwnedFd, new_name: &CStr) -> 
 }
 
 /// The path without links, so that staging happens where the destination really is.
-fn resolve(path: &Path) -> Result<PathBuf, Error> {
-    let at = |error: &std::io::Error| {
-        let errno = Errno::from_io_error(error).unwrap_or(Errno::INVAL);
-        Error::Staging { step: "resolve", path: path.to_owned(), errno }
-    };
-    match path.canonicalize() {
+fn resolve(calls: &Syscalls, path: &Path) -> Result<PathBuf, Error> {
+    let at = |errno| Error::Staging { step: "resolve", path: path.to_owned(), errno };
+    match calls.canonicalize(path) {
         Ok(path) => return Ok(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(at(&error)),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(at(errno)),
     }
-    if path.symlink_metadata().is_ok() {
+    if calls.lstatat(rustix::fs::CWD, path).is_ok() {
         return Err(Error::NotClean { path: path.to_owned(), reason: "is a dangling link" });
     }
-    let absolute = std::path::absolute(path).map_err(|error| at(&error))?;
+    let absolute = std::path::absolute(path)
+        .map_err(|error| at(Errno::from_io_error(&error).unwrap_or(Errno::INVAL)))?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Ok(absolute);
     };
-    // A parent that does not exist either is reported when it is opened.
-    Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
+    match calls.canonicalize(parent) {
+        Ok(parent) => Ok(parent.join(name)),
+        // Reported when it is opened.
+        Err(Errno::NOENT) => Ok(absolute),
+        Err(errno) => Err(at(errno)),
+    }
 }
 
 fn c_string(name: &OsStr, path: &Path) -> Result<CString, Error> {
@@ -646,3 +682,6 @@ fn c_string(name: &OsStr, path: &Path) -> Result<CString, Error> {
         hint: None,
     })
 }
+
+#[cfg(test)]
+mod tests;

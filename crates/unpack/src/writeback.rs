@@ -19,8 +19,8 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use rustix::fs::syncfs;
 use unsnap_create::CreateProgress;
+use unsnap_ring::Syscalls;
 
 use crate::{
     Error,
@@ -66,6 +66,7 @@ impl Writeback {
     /// for the default. `journal`: where checkpoints go, if anywhere. Without a thread (the process
     /// may have no more) the final sync simply has more to do, and there are no checkpoints.
     pub fn start(
+        calls: Syscalls,
         targets: Vec<SyncTarget>,
         created: Arc<CreateProgress>,
         bytes_min: Option<u64>,
@@ -74,7 +75,7 @@ impl Writeback {
         let (outbox, inbox) = bounded(1);
         let nudged_at = created.cached_bytes.load(Ordering::Relaxed);
         let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
-        let mut nudge = Nudge { targets, created, bytes_min, nudged_at, journal };
+        let mut nudge = Nudge { calls, targets, created, bytes_min, nudged_at, journal };
         let work = move || {
             let started = Instant::now();
             let mut written =
@@ -111,6 +112,7 @@ impl Drop for Writeback {
 }
 
 struct Nudge {
+    calls: Syscalls,
     targets: Vec<SyncTarget>,
     created: Arc<CreateProgress>,
     bytes_min: u64,
@@ -168,14 +170,20 @@ impl Nudge {
     fn sync(&mut self) -> Result<(), Error> {
         self.nudged_at = self.created.cached_bytes.load(Ordering::Relaxed);
         self.targets.iter().try_for_each(|(directory, path)| {
-            let path = || path.clone();
-            syncfs(directory).map_err(|errno| Error::Staging { step: "sync", path: path(), errno })
+            self.calls.syncfs(directory).map_err(|errno| Error::Staging {
+                step: "sync",
+                path: path.clone(),
+                errno,
+            })
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+    use unsnap_ring::FaultPlan;
+
     use super::*;
 
     #[test]
@@ -184,6 +192,7 @@ mod tests {
         let proc = std::fs::File::open("/proc").unwrap();
         let created = Arc::new(CreateProgress::default());
         let mut nudge = Nudge {
+            calls: Syscalls::default(),
             targets: vec![(proc.into(), "/proc".into())],
             created: Arc::clone(&created),
             bytes_min: 100,
@@ -197,9 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn a_nudge_that_fails_is_final() {
+        let plan = FaultPlan::new(0).fail(0, Errno::IO);
+        let calls = Syscalls::with_faults(plan.clone());
+        let proc = std::fs::File::open("/proc").unwrap();
+        let created = Arc::new(CreateProgress::default());
+        let targets = vec![(proc.into(), "/proc".into())];
+        let writeback = Writeback::start(calls, targets, Arc::clone(&created), Some(1), None);
+        created.cached_bytes.store(1, Ordering::Relaxed);
+        while plan.steps() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let error = writeback.finish().unwrap().result.unwrap_err();
+        assert_eq!((error.errno(), plan.steps()), (Some(Errno::IO), 1));
+        assert_eq!(error.to_string(), "cannot sync /proc: Input/output error (os error 5)");
+    }
+
+    #[test]
     fn it_ends_when_it_is_told_to() {
-        let writeback =
-            Writeback::start(Vec::new(), Arc::new(CreateProgress::default()), None, None);
+        let (calls, created) = (Syscalls::default(), Arc::new(CreateProgress::default()));
+        let writeback = Writeback::start(calls, Vec::new(), created, None, None);
         let WrittenBack { times, recorded, result } = writeback.finish().unwrap();
         assert!(result.is_ok() && !recorded);
         assert_eq!(times.syncing, Duration::ZERO);

@@ -1,0 +1,291 @@
+//! System calls that are made one by one, outside of engines, as operations on directories are.
+
+use std::{
+    ffi::CString,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
+        StatFs, Statx, StatxFlags,
+    },
+    io::{Errno, retry_on_intr},
+    path::Arg,
+};
+
+use crate::{Call, DirectSupport, FaultPlan, direct, residency::cached};
+
+/// The way to the kernel for everything that is not an operation of an engine.
+///
+/// Each method is the system call of its name and nothing more, unless the run has a
+/// [`FaultPlan`]: then the plan counts the call, and may answer in the kernel's stead. An open is
+/// made again when a signal interrupts it.
+#[derive(Clone, Debug, Default)]
+pub struct Syscalls {
+    faults: Option<FaultPlan>,
+}
+
+impl Syscalls {
+    /// Calls that fail as planned.
+    pub fn with_faults(plan: FaultPlan) -> Self {
+        Self { faults: Some(plan) }
+    }
+
+    fn call<T>(&self, call: Call, make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        match self.faults.as_ref().and_then(|plan| plan.step(call)) {
+            None => make(),
+            Some(errno) if call.was_overtaken(errno) => make().and(Err(errno)),
+            Some(errno) => Err(errno),
+        }
+    }
+
+    /// Opens a file or directory that exists.
+    pub fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.openat(rustix::fs::CWD, path, flags, Mode::empty())
+    }
+
+    /// Opens or creates a file below a directory.
+    pub fn openat(
+        &self,
+        directory: impl AsFd,
+        path: impl Arg + Copy,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        let open = || rustix::fs::openat(directory.as_fd(), path, flags, mode);
+        retry_on_intr(|| self.call(kind_of_open(flags), open))
+    }
+
+    /// Opens a file below a directory, with a restriction on where its path may lead.
+    pub fn openat2(
+        &self,
+        directory: impl AsFd,
+        path: impl Arg + Copy,
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<OwnedFd, Errno> {
+        let open = || rustix::fs::openat2(directory.as_fd(), path, flags, Mode::empty(), resolve);
+        retry_on_intr(|| self.call(kind_of_open(flags), open))
+    }
+
+    /// Reads from where the file stands.
+    pub fn read(&self, file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let len = self.transfer(buffer.len());
+        retry_on_intr(|| self.call(Call::Read, || rustix::io::read(&file, &mut buffer[..len])))
+    }
+
+    /// Reads at a place of its own.
+    pub fn pread(&self, file: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let len = self.transfer(buffer.len());
+        self.call(Call::Read, || rustix::io::pread(file, &mut buffer[..len], at))
+    }
+
+    /// Reads to see what can be found out.
+    pub fn trial_read(&self, file: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+        let len = self.transfer(buffer.len());
+        self.call(Call::TrialRead, || rustix::io::pread(file, &mut buffer[..len], at))
+    }
+
+    /// Writes to where the file stands.
+    pub fn write(&self, file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
+        let len = self.transfer(bytes.len());
+        retry_on_intr(|| self.call(Call::Write, || rustix::io::write(&file, &bytes[..len])))
+    }
+
+    /// How many bytes a transfer is to be of.
+    fn transfer(&self, len: usize) -> usize {
+        self.faults.as_ref().and_then(|plan| plan.transfer(len)).unwrap_or(len)
+    }
+
+    /// Sets a file's length.
+    pub fn ftruncate(&self, file: impl AsFd, len: u64) -> Result<(), Errno> {
+        retry_on_intr(|| self.call(Call::SetLen, || rustix::fs::ftruncate(&file, len)))
+    }
+
+    /// Writes to see whether it can be done.
+    pub fn trial_write(&self, file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.call(Call::TrialWrite, || rustix::io::pwrite(file, bytes, offset))
+    }
+
+    /// Makes a directory.
+    pub fn mkdirat(&self, holder: impl AsFd, name: impl Arg, mode: Mode) -> Result<(), Errno> {
+        self.call(Call::MakeDirectory, || rustix::fs::mkdirat(holder, name, mode))
+    }
+
+    /// Removes a file, or with `AT_REMOVEDIR` an empty directory.
+    pub fn unlinkat(&self, holder: impl AsFd, name: impl Arg, how: AtFlags) -> Result<(), Errno> {
+        let directory = how.contains(AtFlags::REMOVEDIR);
+        let call = if directory { Call::RemoveDirectory } else { Call::Remove };
+        self.call(call, || rustix::fs::unlinkat(holder, name, how))
+    }
+
+    /// Gives a new name, replacing what has it.
+    pub fn renameat(
+        &self,
+        from: impl AsFd,
+        name: impl Arg,
+        to: impl AsFd,
+        new_name: impl Arg,
+    ) -> Result<(), Errno> {
+        self.call(Call::Rename, || rustix::fs::renameat(from, name, to, new_name))
+    }
+
+    /// Gives a name that must be new. Not every file system can (`EINVAL`).
+    pub fn renameat_to_new(
+        &self,
+        from: impl AsFd,
+        name: impl Arg,
+        to: impl AsFd,
+        new_name: impl Arg,
+    ) -> Result<(), Errno> {
+        let flags = RenameFlags::NOREPLACE;
+        let rename = || rustix::fs::renameat_with(from, name, to, new_name, flags);
+        self.call(Call::RenameToNew, rename)
+    }
+
+    /// Locks a file for this process alone, or fails with `EWOULDBLOCK`.
+    pub fn lock(&self, file: impl AsFd) -> Result<(), Errno> {
+        let how = FlockOperation::NonBlockingLockExclusive;
+        self.call(Call::Lock, || rustix::fs::flock(file, how))
+    }
+
+    /// Looks at an open file.
+    pub fn fstat(&self, file: impl AsFd) -> Result<Stat, Errno> {
+        self.call(Call::Stat, || rustix::fs::fstat(file))
+    }
+
+    /// Looks at a name, without following it if it is a link.
+    pub fn lstatat(&self, directory: impl AsFd, name: impl Arg) -> Result<Stat, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        self.call(Call::Stat, || rustix::fs::statat(directory, name, flags))
+    }
+
+    /// Looks at what a path leads to, following links.
+    pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
+        self.call(Call::Stat, || rustix::fs::stat(path))
+    }
+
+    /// Asks how much is free in the file system of an open file.
+    pub fn fstatfs(&self, file: impl AsFd) -> Result<StatFs, Errno> {
+        self.call(Call::StatFs, || rustix::fs::fstatfs(file))
+    }
+
+    /// Looks at an open file, for what `fstat` does not tell.
+    pub fn fstatx(&self, file: impl AsFd, wanted: StatxFlags) -> Result<Statx, Errno> {
+        let look = || rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted);
+        self.call(Call::Statx, look)
+    }
+
+    /// Asks what direct I/O on an open file needs.
+    pub fn direct_support(&self, file: impl AsFd) -> DirectSupport {
+        self.fstatx(file, StatxFlags::DIOALIGN)
+            .map_or(DirectSupport::Unknown, |answer| direct::support(&answer))
+    }
+
+    /// [`is_cached`](crate::is_cached).
+    pub fn is_cached(&self, file: impl AsFd, offset: u64, bytes: u64) -> Option<bool> {
+        self.call(Call::CacheStat, || cached(file, offset, bytes)).ok()
+    }
+
+    /// Sets the permissions of an open file.
+    pub fn fchmod(&self, file: impl AsFd, mode: Mode) -> Result<(), Errno> {
+        self.call(Call::SetMode, || rustix::fs::fchmod(file, mode))
+    }
+
+    /// Another descriptor of the same open file.
+    pub fn duplicate(&self, file: impl AsFd) -> Result<OwnedFd, Errno> {
+        self.call(Call::Duplicate, || rustix::io::fcntl_dupfd_cloexec(file, 0))
+    }
+
+    /// Waits until a file or directory is on the disk. A failure is final: made again, the call
+    /// may succeed without having done it.
+    pub fn fsync(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.call(Call::Sync, || rustix::fs::fsync(file))
+    }
+
+    /// Waits until a file's content is on the disk. A failure is final.
+    pub fn fdatasync(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.call(Call::Sync, || rustix::fs::fdatasync(file))
+    }
+
+    /// Waits until the file system of an open file is on the disk. A failure is final.
+    pub fn syncfs(&self, file: impl AsFd) -> Result<(), Errno> {
+        self.call(Call::SyncFileSystem, || rustix::fs::syncfs(file))
+    }
+
+    /// The absolute path without links of something that exists.
+    pub fn canonicalize(&self, path: &Path) -> Result<PathBuf, Errno> {
+        self.call(Call::Resolve, || {
+            path.canonicalize()
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
+        })
+    }
+
+    /// Names and kinds of a directory's entries, but for `.` and `..`.
+    pub fn entries(&self, directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
+        self.call(Call::List, || {
+            let mut entries = Vec::new();
+            for entry in Dir::read_from(&directory)? {
+                let entry = entry?;
+                let name = entry.file_name();
+                if name == c"." || name == c".." {
+                    continue;
+                }
+                let kind = match entry.file_type() {
+                    FileType::Unknown => {
+                        let flags = AtFlags::SYMLINK_NOFOLLOW;
+                        let stat = rustix::fs::statat(&directory, name, flags)?;
+                        FileType::from_raw_mode(stat.st_mode)
+                    }
+                    kind => kind,
+                };
+                entries.push((name.to_owned(), kind));
+            }
+            Ok(entries)
+        })
+    }
+}
+
+fn kind_of_open(flags: OFlags) -> Call {
+    if flags.contains(OFlags::DIRECT) {
+        Call::OpenDirect
+    } else if flags.contains(OFlags::CREATE) {
+        Call::Create
+    } else {
+        Call::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn who_was_overtaken_finds_what_the_other_did() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = File::open(scratch.path()).unwrap();
+        // EEXIST is the fifth of a mkdir's errnos, ENOENT the fourth of an rmdir's.
+        let plan = FaultPlan::new(0).fail_by_choice(0, 4).fail_by_choice(1, 3);
+        let calls = Syscalls::with_faults(plan);
+        let mode = Mode::from_raw_mode(0o755);
+        assert_eq!(calls.mkdirat(&directory, "made", mode), Err(Errno::EXIST));
+        assert!(scratch.path().join("made").is_dir());
+        let removed = calls.unlinkat(&directory, "made", AtFlags::REMOVEDIR);
+        assert_eq!(removed, Err(Errno::NOENT));
+        assert!(!scratch.path().join("made").exists());
+    }
+
+    #[test]
+    fn an_interrupted_open_is_made_again() {
+        let plan = FaultPlan::new(0).fail(0, Errno::INTR).fail(2, Errno::MFILE);
+        let calls = Syscalls::with_faults(plan.clone());
+        let open = || calls.open(Path::new("/"), OFlags::RDONLY | OFlags::CLOEXEC);
+        assert!(open().is_ok());
+        assert_eq!(open().err(), Some(Errno::MFILE));
+        assert_eq!(plan.steps(), 3);
+    }
+}
