@@ -317,8 +317,10 @@ fn clean(
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
         let removed = open_beneath(calls, root, parent, OFlags::DIRECTORY)
             .and_then(|parent| calls.unlinkat(parent, name, AtFlags::REMOVEDIR));
-        if let Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::IO | Errno::ROFS)) = removed {
-            return Err(format!("cannot remove {path:?}: {errno}"));
+        match removed {
+            // There is something in it, or it went with the one above.
+            Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
+            Err(errno) => return Err(format!("cannot remove {path:?}: {errno}")),
         }
     }
     match expected.into_keys().next() {
