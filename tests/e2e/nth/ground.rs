@@ -342,8 +342,6 @@ fn may_be_survived(fault: &Injected, before: Before) -> bool {
         Call::Read | Call::Write => matches!(fault.errno, Errno::INTR | Errno::AGAIN),
         // And what an interrupted run has left of trying things out is removed.
         Call::Create => matches!(fault.errno, Errno::INTR | Errno::AGAIN | Errno::EXIST),
-        // There is a journal in few cases.
-        Call::Remove => fault.errno == Errno::NOENT,
         // Directories that were left are tried.
         Call::RemoveDirectory => {
             before == Before::Interrupted && matches!(fault.errno, Errno::NOENT | Errno::NOTEMPTY)
@@ -367,8 +365,8 @@ fn may_be_survived(fault: &Injected, before: Before) -> bool {
         Call::SetMode => {
             matches!(fault.errno, Errno::PERM | Errno::ROFS) && before == Before::Empty
         }
-        // What does not exist is not resolved.
-        Call::Resolve => fault.errno == Errno::NOENT,
+        // What does not exist is not resolved; and there is a journal in few cases.
+        Call::Resolve | Call::Remove => fault.errno == Errno::NOENT,
         Call::RenameToNew => match fault.errno {
             // There are file systems that cannot rename like this.
             Errno::INVAL => true,
