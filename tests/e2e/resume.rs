@@ -15,7 +15,9 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
     tree::Tree,
 };
-use unsnap_unpack::{Config, DigestKind, Error, Family, FaultPlan, IoEngine, Report, Resumed};
+use unsnap_unpack::{
+    Archive, Config, DigestKind, Error, Family, FaultPlan, IoEngine, Report, Resumed,
+};
 
 use crate::support::{
     Site, assert_holds, assert_same_tree, expected_tree_of, finish, ledger_tool, run, small,
@@ -61,8 +63,13 @@ fn failing_file(number: u64) -> IoEngine {
 /// Runs until a file fails, after some checkpoints, and leaves what it has done.
 #[track_caller]
 fn interrupt(config: &Config, site: &Site) {
+    interrupt_at(config, site, FAILING_FILE);
+}
+
+#[track_caller]
+fn interrupt_at(config: &Config, site: &Site, file: u64) {
     let mut config = config.clone();
-    config.io_engine = failing_file(FAILING_FILE);
+    config.io_engine = failing_file(file);
     let error = unpack(&config).unwrap_err();
     assert_eq!(error.family(), Family::Environment, "{error}");
     assert!(staging(site).join(JOURNAL).exists(), "nothing is left of the interrupted run");
@@ -294,19 +301,110 @@ fn what_was_not_recorded_is_removed() {
     assert_complete(&report, &expected_tree_of(&archive), &site);
 }
 
+/// Typing errors must not cost what has been unpacked.
 #[test]
-fn other_destinations_are_begun_anew() {
+fn what_is_for_other_destinations_is_refused_and_stays() {
     let site = Site::new();
     let archive = site.archive(&spec(Frames::One, Compression::Zstd));
     let mut config = config(&archive, &site);
-    config.accounts = vec![site.place().join("a"), site.place().join("b")];
+    let accounts = [site.place().join("a"), site.place().join("b")];
+    config.accounts = accounts.to_vec();
     interrupt(&config, &site);
-    config.accounts.reverse();
+    let left = site.state();
+    let mut others: Vec<Config> = Vec::new();
+    for accounts in
+        [vec![], vec![accounts[0].clone()], vec![accounts[1].clone(), accounts[0].clone()]]
+    {
+        others.push(Config { accounts, ..config.clone() });
+    }
+    let typo = vec![accounts[0].clone(), site.place().join("typo")];
+    others.push(Config { accounts: typo, ..config.clone() });
+    others.push(Config { archive: Archive::File(site.path("typo")), ..config.clone() });
+    others.push(Config { manifest: Some(site.path("no/such/directory")), ..config.clone() });
+    for other in others {
+        let error = unpack(&other).unwrap_err();
+        let family = error.family();
+        assert!(matches!(family, Family::NotClean | Family::Environment), "{error}");
+        assert_same_tree(&site.state(), &left, &error);
+    }
+    resumed(&unpack(&config).unwrap());
+}
+
+/// Neither what one has read nor what another has unpacked is mixed, however often the archive
+/// changes in between.
+#[test]
+fn archives_are_never_mixed() {
+    let site = Site::new();
+    let spec = spec(Frames::Sized(100_000), Compression::Zstd);
+    let archive = site.archive(&spec);
+    let genuine = fs::read(&archive).unwrap();
+    let mut config = config(&archive, &site);
+    interrupt_at(&config, &site, 40);
+    // A copy.
+    let other = site.path("other").join(spec.name());
+    fs::create_dir(site.path("other")).unwrap();
+    fs::write(&other, &genuine).unwrap();
+    config.archive = Archive::File(other.clone());
+    interrupt_at(&config, &site, 40);
+    // What the second run has read of its archive is no longer what is in the first.
+    let journal =
+        String::from_utf8_lossy(&fs::read(staging(&site).join(JOURNAL)).unwrap()).into_owned();
+    let end: String = journal
+        .rsplit("\"to\":")
+        .next()
+        .unwrap()
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    let at = end.parse::<u64>().unwrap() - 1;
+    let file = fs::File::options().write(true).open(&archive).unwrap();
+    file.write_all_at(&[!genuine[usize::try_from(at).unwrap()]], at).unwrap();
+    config.archive = Archive::File(archive);
+    let error = unpack(&config).unwrap_err();
+    assert!(matches!(error, Error::NotResumable { .. }), "{error}");
+    // But the second can be gone on with.
+    config.archive = Archive::File(other.clone());
     let report = unpack(&config).unwrap();
-    assert_eq!(report.resumed, None, "the files would be looked for in the wrong place");
-    let count = |name| fs::read_dir(site.place().join(name)).unwrap().count();
-    assert_eq!(count("a") + count("b"), 150);
-    assert_eq!(fs::read_dir(site.place()).unwrap().count(), 4, "nothing is staged any more");
+    resumed(&report);
+    assert_complete(&report, &expected_tree_of(&other), &site);
+}
+
+/// An unexpected digest of a resumed run is a bad archive, of which nothing is kept.
+#[test]
+fn an_unexpected_digest_ends_resuming() {
+    let site = Site::new();
+    let archive = site.archive(&spec(Frames::One, Compression::Zstd));
+    let before = site.state();
+    let mut config = config(&archive, &site);
+    interrupt(&config, &site);
+    config.expect_digest = Some(format!("blake3:{}", "0".repeat(64)).parse().unwrap());
+    let error = unpack(&config).unwrap_err();
+    assert_eq!(error.family(), Family::BadArchive, "{error}");
+    site.assert_untouched(&before, "a wrong digest of a resumed run");
+}
+
+/// The manifest must not be what it is about.
+#[test]
+fn a_manifest_destroys_nothing() {
+    let site = Site::new();
+    let archive = site.archive(&spec(Frames::One, Compression::Zstd));
+    let bytes = fs::read(&archive).unwrap();
+    let mut config = config(&archive, &site);
+    config.manifest = Some(archive.clone());
+    assert_eq!(unpack(&config).unwrap_err().family(), Family::Request);
+    assert!(fs::read(&archive).unwrap() == bytes, "the archive was overwritten");
+
+    site.reset(true);
+    config.manifest = Some(site.output().join("manifest"));
+    assert_eq!(unpack(&config).unwrap_err().family(), Family::Request);
+    assert_eq!(fs::read_dir(site.output()).unwrap().count(), 0);
+
+    // An old one stays until there is a new one.
+    let old = site.write("manifest", b"old");
+    config.manifest = Some(old.clone());
+    config.archive = Archive::File(site.path("typo"));
+    unpack(&config).unwrap_err();
+    assert_eq!(fs::read(old).unwrap(), b"old");
 }
 
 #[test]

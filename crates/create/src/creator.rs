@@ -19,7 +19,7 @@ use unsnap_ring::{
 };
 
 use crate::{
-    CreateError, FILE_BLOCK_BYTES,
+    CreateError,
     pool::{CreatorTimes, Shared},
 };
 
@@ -287,16 +287,14 @@ impl Creator {
             Ok(outcome) => outcome,
             Err(error) => return self.fail(&ticket, error),
         };
-        let (progress, destination) = (&self.shared.progress, ticket.destination);
+        let progress = &self.shared.progress;
         match ticket.about {
             About::Whole { bytes, cached } => {
                 progress.wrote(bytes, cached);
                 progress.files.fetch_add(1, Ordering::Relaxed);
-                self.shared.wrote(destination, in_blocks(bytes), true);
             }
             About::End => {
                 progress.files.fetch_add(1, Ordering::Relaxed);
-                self.shared.wrote(destination, 0, true);
             }
             About::Begin { id } => {
                 if let (Some(state), Outcome::Created(file)) = (self.files.get_mut(&id), outcome) {
@@ -306,7 +304,6 @@ impl Creator {
             }
             About::Part { id, bytes, cached } => {
                 progress.wrote(bytes, cached);
-                self.shared.wrote(destination, bytes, false);
                 if let Some(state) = self.files.get_mut(&id) {
                     state.writes_in_flight -= 1;
                 }
@@ -351,9 +348,4 @@ impl Creator {
         }
         Ok(())
     }
-}
-
-/// Bytes that so many take on a disk, at the most that is usual.
-fn in_blocks(bytes: u64) -> u64 {
-    bytes.next_multiple_of(FILE_BLOCK_BYTES as u64)
 }

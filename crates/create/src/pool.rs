@@ -17,7 +17,7 @@ use unsnap_arena::ArenaRanges;
 use unsnap_ring::{EngineConfig, EngineKind, Waker, WorkerTimes};
 
 use crate::{
-    CreateError, Destination,
+    CreateError, Destination, FILE_BLOCK_BYTES,
     creator::{Command, Creator, Request},
 };
 
@@ -89,13 +89,14 @@ impl CreateProgress {
     }
 }
 
-/// What has been written below one destination; shared, to be read at any time.
-#[derive(Debug, Default)]
+/// What has been handed over to be written below one destination. What of it is still in flight may
+/// have taken its space already.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
     /// Bytes that files take in blocks of 4096, of parts of files too.
-    pub bytes: AtomicU64,
-    /// Files that are complete.
-    pub files: AtomicU64,
+    pub bytes: u64,
+    /// Files, but for the one that is being handed over.
+    pub files: u64,
 }
 
 /// Where a creator's time went.
@@ -123,19 +124,9 @@ pub(crate) struct Shared {
     pub failed: AtomicBool,
     pub error: Mutex<Option<CreateError>>,
     pub progress: Arc<CreateProgress>,
-    /// For each destination.
-    pub written: Box<[Written]>,
 }
 
 impl Shared {
-    /// Counts bytes that are written, and a file if they complete one.
-    pub fn wrote(&self, destination: usize, bytes: u64, file: bool) {
-        if let Some(written) = self.written.get(destination) {
-            written.bytes.fetch_add(bytes, Ordering::Relaxed);
-            written.files.fetch_add(u64::from(file), Ordering::Relaxed);
-        }
-    }
-
     /// Keeps the first error; the others follow from it.
     pub fn fail(&self, error: CreateError) {
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,6 +158,8 @@ pub struct CreatorPool {
     attach: Option<RawFd>,
     /// What [`CreateProgress::files`] will say when everything queued so far is complete.
     files_queued: u64,
+    /// For each destination.
+    written: Vec<Written>,
     waited: Duration,
 }
 
@@ -198,8 +191,7 @@ impl CreatorPool {
         let creators = 2 * devices.len();
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
         let files_queued = progress.files.load(Ordering::Relaxed);
-        let written = destinations.iter().map(|_| Written::default()).collect();
-        let shared = Arc::new(Shared { progress, written, ..Shared::default() });
+        let shared = Arc::new(Shared { progress, ..Shared::default() });
         let mut pool = Self {
             members: Vec::new(),
             routes: Vec::new(),
@@ -207,6 +199,7 @@ impl CreatorPool {
             roots: destinations.iter().map(|place| place.path().to_owned()).collect(),
             attach: None,
             files_queued,
+            written: vec![Written::default(); destinations.len()],
             waited: Duration::ZERO,
         };
         let mut routes = Vec::new();
@@ -271,9 +264,15 @@ impl CreatorPool {
         direct: bool,
         command: Command,
     ) -> Result<(), CreateError> {
-        if matches!(command, Command::Whole { .. } | Command::End { .. }) {
-            self.files_queued += 1;
-        }
+        let (bytes, file) = match &command {
+            Command::Whole { data, len, .. } => (in_blocks(len.unwrap_or(data.len() as u64)), true),
+            Command::Begin { .. } => (0, false),
+            Command::Part { data, .. } => (data.len() as u64, false),
+            Command::End { .. } => (0, true),
+        };
+        self.written[destination].bytes += bytes;
+        self.written[destination].files += u64::from(file);
+        self.files_queued += u64::from(file);
         let route = self.routes[destination];
         let member = &mut self.members[if direct { route.direct } else { route.cached }];
         member.batch.push(Request { destination, command });
@@ -328,9 +327,9 @@ impl CreatorPool {
         self.waited
     }
 
-    /// What has been written below each destination.
+    /// What has been handed over for each destination.
     pub(crate) fn written(&self) -> &[Written] {
-        &self.shared.written
+        &self.written
     }
 
     /// Waits until every file is complete.
@@ -377,6 +376,11 @@ impl Member {
             self.waker.wake();
         }
     }
+}
+
+/// Bytes that so many take on a disk, at the most that is usual.
+fn in_blocks(bytes: u64) -> u64 {
+    bytes.next_multiple_of(FILE_BLOCK_BYTES as u64)
 }
 
 fn died() -> CreateError {

@@ -85,6 +85,10 @@ impl Beginning {
             match beginning.resume(config, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::Failed(error)) => return Err(error),
+                Err(Unusable::Stopped(errno)) => {
+                    let step = "look at what an interrupted run has left of";
+                    return Err(Error::Staging { step, path: config.output.clone(), errno });
+                }
                 Err(Unusable::NotThis(reason)) => return refuse(reason),
                 Err(Unusable::Because(reason)) => {
                     beginning.layout = layout(config);
@@ -234,18 +238,17 @@ enum Unusable {
     Because(String),
     /// That cannot be found out now.
     Failed(Error),
+    /// The same, for this reason.
+    Stopped(Errno),
 }
 
 /// A system call has failed: either what is there is not what it must be, or the machine is at fault.
 fn failed(errno: Errno) -> Unusable {
-    let step = "look at what is left in";
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => {
             Unusable::Because(errno.to_string())
         }
-        errno => {
-            Unusable::Failed(Error::Staging { step, path: "the staging directory".into(), errno })
-        }
+        errno => Unusable::Stopped(errno),
     }
 }
 

@@ -9,8 +9,6 @@
 //! nothing is written but what is in flight, however fast the disk is. One `fstatfs` takes about a
 //! microsecond.
 
-use std::sync::atomic::Ordering;
-
 use unsnap_create::Written;
 
 use crate::{
@@ -67,8 +65,8 @@ impl Watched {
         let free = self.system.free()?;
         let (mut bytes, mut files) = (0, 0);
         for written in self.system.destinations.iter().filter_map(|index| written.get(*index)) {
-            bytes += written.bytes.load(Ordering::Relaxed);
-            files += written.files.load(Ordering::Relaxed);
+            bytes += written.bytes;
+            files += written.files;
         }
         let (bytes_needed, inodes_needed) = match self.needed {
             Some((bytes, inodes)) => (Some(bytes), inodes),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use unsnap_layout::{
     AnyLayout, ArchiveName, LayoutError, Limits, Placement, SnapshotLayout, check_version,
 };
-use unsnap_tarstream::{Member, MemberKind};
+use unsnap_tarstream::{Member, MemberKind, printable};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
@@ -160,7 +160,9 @@ impl Placed {
             assert!(!matches!(component, "" | "." | ".."), "{path:?}");
             assert!(component.len() <= 255);
         }
-        assert_safe(path);
+        let controls = |character: char| character.is_control();
+        assert!(!path.contains(controls), "{path:?}");
+        assert_safe(&printable(path.as_bytes()));
         assert_eq!(placement.file_name(), path.split('/').next_back());
         for parent in placement.parents() {
             assert!(path.starts_with(parent) && !self.files.contains(parent), "{path:?}");

@@ -231,6 +231,8 @@ impl Ground {
         if matches!(outcome, Outcome::Stuck | Outcome::Done) {
             self.lay();
         }
+        // What is laid may be a run that is interrupted, and says so.
+        take_log();
         let result = Unpacker::new(self.config()).run();
         let log = take_log();
         assert!(result.is_ok() && log.is_empty(), "the run after {what}: {result:?}, {log}");
