@@ -1,7 +1,7 @@
 //! What is told about names.
 
 use serde_json::{Value, json};
-use unsnap_unpack::{Report, ThreadReport, printable};
+use unsnap_unpack::{Report, SandboxReport, ThreadReport, printable};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
@@ -93,6 +93,10 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         registered_buffers: false,
         memory_bytes: 0,
         fallbacks: vec![fallback.to_owned()],
+        digest: None,
+        resumed: None,
+        sandbox: SandboxReport { missing: vec![fallback.to_owned()], ..SandboxReport::default() },
+        preflight: None,
         limited_by: "walk",
         threads: vec![thread],
         peak_rss_bytes: 0,
