@@ -303,6 +303,9 @@ impl AnyModel {
         if parts.iter().any(|part| matches!(*part, "" | "." | "..") || part.len() > 255) {
             return None;
         }
+        if parts[0].starts_with(".unsnap-") {
+            return None;
+        }
         for length in 1..parts.len() {
             let parent = parts[..length].join("/");
             if *self.tree.entry(parent).or_insert(Known::Implied) == Known::File {
