@@ -40,8 +40,10 @@ pub struct DecodeSummary {
     pub bytes_read: u64,
     /// Decoded bytes.
     pub bytes_decoded: u64,
-    /// Frames, skippable ones not counted.
+    /// Frames, skippable ones not counted, but for those before the place where decoding began.
     pub frames: u64,
+    /// Frames before the place where decoding began; counted among the others.
+    pub frames_before: u64,
     /// Skippable frames.
     pub skippable_frames: u64,
     /// Frames that workers decoded as a whole.

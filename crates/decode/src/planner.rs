@@ -78,7 +78,11 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
         progress: job.progress,
         frame_starts: job.frame_starts,
         streamed_last: false,
-        summary: DecodeSummary { frames: job.begin.frame, ..DecodeSummary::default() },
+        summary: DecodeSummary {
+            frames: job.begin.frame,
+            frames_before: job.begin.frame,
+            ..DecodeSummary::default()
+        },
         waited_for_workers: Duration::ZERO,
     };
     let end = match planner.decode() {

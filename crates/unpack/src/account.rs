@@ -100,7 +100,10 @@ impl Account<'_> {
             skippable_frames: decoded.skippable_frames,
             elapsed_ms: millis(times.total),
             sync_ms: millis(times.total.saturating_sub(times.created_at)),
-            decode_engine: match (decoded.parallel_frames, decoded.frames) {
+            decode_engine: match (
+                decoded.parallel_frames,
+                decoded.frames.saturating_sub(decoded.frames_before),
+            ) {
                 (0, _) => "streaming",
                 (parallel, frames) if parallel == frames => "frame-parallel",
                 _ => "mixed",

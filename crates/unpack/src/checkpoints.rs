@@ -101,10 +101,9 @@ impl Checkpoints {
             restart: start.unwrap_or_default().into(),
             read,
         };
-        (self.since, self.name_bytes) = (0, 0);
         let Some(outbox) = &self.outbox else { return };
         match outbox.try_send(checkpoint) {
-            Ok(()) => {}
+            Ok(()) => (self.since, self.name_bytes) = (0, 0),
             Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
             // Nobody writes them down any more; the run itself is not harmed by that.
             Err(TrySendError::Disconnected(_)) => self.outbox = None,

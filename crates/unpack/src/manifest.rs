@@ -119,7 +119,8 @@ impl Manifest {
 
     /// Writes the totals and waits until all of it is on the disk.
     pub fn write_down(&mut self) -> Result<(), Error> {
-        self.write(&self.total.clone())?;
+        let total = self.total;
+        self.write(&total)?;
         let Some(output) = &mut self.output else { return Ok(()) };
         let flushed = output.flush().and_then(|()| output.get_ref().sync_all());
         flushed.map_err(|error| failed("write", &self.path, &error))
