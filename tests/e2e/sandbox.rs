@@ -183,6 +183,7 @@ fn create_by_ring(directory: &Path) -> io::Result<()> {
         mode: 0o644,
         force_mode: false,
         direct: None,
+        keep_open: false,
     };
     engine.submit(0, Operation::Create(CreateFile::new(new, None)));
     let mut done = Vec::new();

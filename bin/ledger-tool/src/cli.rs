@@ -107,6 +107,10 @@ pub struct UnpackArgs {
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
 
+    /// What is checked of a snapshot's content while it passes by
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
     /// Unpack even if it does not seem to fit, and go on until a disk is full
     #[arg(long)]
     pub no_preflight: bool,
@@ -212,6 +216,14 @@ pub enum Layout {
     Snapshot,
     /// Files and directories under any safe relative path
     Any,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum VerifyArg {
+    /// Nothing beyond the archive itself
+    None,
+    /// That the bank file is the one of the archive's name
+    Structure,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use unsnap_unpack::{
-    Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits, SandboxMode,
+    Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits, SandboxMode, Verify,
 };
 
-use crate::cli::{DigestArg, DirectIo, Engine, IoArgs, Layout, UnpackArgs};
+use crate::cli::{DigestArg, DirectIo, Engine, IoArgs, Layout, UnpackArgs, VerifyArg};
 
 /// The request makes no sense. Exit code 2.
 #[derive(Debug)]
@@ -55,6 +55,10 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
+    config.verify = match args.verify {
+        VerifyArg::None => Verify::None,
+        VerifyArg::Structure => Verify::Structure,
+    };
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
     config.resume = args.resume;

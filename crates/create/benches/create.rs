@@ -29,7 +29,7 @@ fn create(
     let creators =
         CreatorPool::start(&destinations, config, Arc::new(CreateProgress::default())).unwrap();
     // Direct I/O, where it is on, for files of any size: the crossover is what is to be seen.
-    let mut assembler = Assembler::new(destinations, creators, Some(0));
+    let mut assembler = Assembler::new(destinations, &creators, Some(0));
     let stride = size.next_multiple_of(512);
     let (mut made, mut raw_offset) = (0, 0);
     while made < count {
@@ -47,7 +47,7 @@ fn create(
         assembler.end_segment(&view).unwrap();
         made += files;
     }
-    let (_, creators) = assembler.finish();
+    assembler.finish().unwrap();
     creators.finish().unwrap();
 }
 
@@ -74,6 +74,7 @@ fn bench(criterion: &mut Criterion) {
                     register: Some(arena.ranges()),
                     depth: None,
                     workers: None,
+                    sink: None,
                 };
                 group.bench_function(format!("{}, direct {direct:?}", engine.name()), |run| {
                     run.iter_batched(

@@ -1,14 +1,14 @@
 //! Cuts payloads into writes.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use unsnap_arena::{CARRY_BYTES_MAX, SegmentView};
 use unsnap_ring::{NewFile, RelativePath};
 
 use crate::{
-    CreateError, Destination, FILE_BLOCK_BYTES,
+    CreateError, CreatorPool, Destination, FILE_BLOCK_BYTES, Written,
     creator::{Command, FileId},
-    pool::{CreatorPool, Written},
+    feeder::Feeder,
 };
 
 /// Files smaller than this are written through the page cache even where direct I/O works, because
@@ -39,11 +39,11 @@ pub struct NewMember<'m> {
 /// [`end_segment`](Self::end_segment).
 pub struct Assembler {
     destinations: Vec<Destination>,
-    creators: CreatorPool,
+    creators: Feeder,
+    keep_open: bool,
     direct_bytes_min: u64,
     current: Option<Current>,
     carry: Carry,
-    next_id: FileId,
 }
 
 /// The file whose payload is passing by.
@@ -71,16 +71,16 @@ impl Assembler {
     /// the default.
     pub fn new(
         destinations: Vec<Destination>,
-        creators: CreatorPool,
+        creators: &CreatorPool,
         direct_bytes_min: Option<u64>,
     ) -> Self {
         Self {
             destinations,
-            creators,
+            creators: creators.feeder(),
+            keep_open: creators.keeps_files_open(),
             direct_bytes_min: direct_bytes_min.unwrap_or(DIRECT_BYTES_MIN),
             current: None,
             carry: Carry { bytes: [0; CARRY_BYTES_MAX], len: 0 },
-            next_id: 0,
         }
     }
 
@@ -103,6 +103,7 @@ impl Assembler {
             mode,
             force_mode,
             direct: destination.direct().filter(|_| member.size >= self.direct_bytes_min),
+            keep_open: self.keep_open,
         };
         if member.size == 0 {
             let data = view.slice(0, 0..0);
@@ -115,14 +116,13 @@ impl Assembler {
         }
         self.current = Some(Current {
             new: Some(new),
-            id: self.next_id,
+            id: self.creators.next_file(),
             destination: member.destination,
             size: member.size,
             written: 0,
             carried: 0,
             range: 0..0,
         });
-        self.next_id += 1;
         Ok(())
     }
 
@@ -176,14 +176,26 @@ impl Assembler {
         &self.carry.bytes[..len]
     }
 
-    /// What has been written so far, for each destination.
-    pub fn written(&self) -> &[Written] {
+    /// What has been handed over so far for each destination, by all who share the creators.
+    pub fn written(&self) -> Vec<Written> {
         self.creators.written()
     }
 
-    /// Gives back what it was made from: the creators are still to be awaited.
-    pub fn finish(self) -> (Vec<Destination>, CreatorPool) {
-        (self.destinations, self.creators)
+    /// Bytes handed over, by all who share the creators, and not written yet, to the device that a
+    /// destination lies on.
+    pub fn in_flight_to_device_of(&self, destination: usize) -> u64 {
+        let device = self.destinations[destination].device();
+        let on_it = |index: &usize| self.destinations[*index].device() == device;
+        let indices = (0..self.destinations.len()).filter(on_it);
+        indices.map(|index| self.creators.written_to(index).in_flight_bytes).sum()
+    }
+
+    /// Hands over what is left. Gives the destinations back, and the time it has waited for the
+    /// creators to take more; those are still to be awaited.
+    pub fn finish(mut self) -> Result<(Vec<Destination>, Duration), CreateError> {
+        debug_assert!(self.current.is_none(), "the last file must be complete");
+        self.creators.flush()?;
+        Ok((self.destinations, self.creators.waited()))
     }
 
     fn is_direct(&self, current: &Current) -> bool {

@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     os::fd::OwnedFd,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering, fence},
@@ -19,8 +18,9 @@ use unsnap_ring::{
 };
 
 use crate::{
-    CreateError,
-    pool::{CreatorTimes, Shared},
+    CreateError, FileSink, FinishedFile,
+    pool::CreatorTimes,
+    shared::{Shared, in_blocks},
 };
 
 /// Names a file of several writes.
@@ -52,8 +52,8 @@ pub(crate) struct Creator {
     inbox_ended: bool,
     sleeping: Arc<AtomicBool>,
     shared: Arc<Shared>,
-    /// What messages call the destinations.
-    roots: Arc<[PathBuf]>,
+    /// Who is told of files that are complete.
+    sink: Option<FileSink>,
     open_files_max: usize,
     /// Received, not yet begun.
     requests: VecDeque<Request>,
@@ -78,7 +78,7 @@ enum About {
     Whole { bytes: u64, cached: bool },
     Begin { id: FileId },
     Part { id: FileId, bytes: u64, cached: bool },
-    End,
+    End { bytes: u64 },
 }
 
 struct OpenFile {
@@ -106,7 +106,7 @@ impl Creator {
         inbox: Receiver<Vec<Request>>,
         sleeping: Arc<AtomicBool>,
         shared: Arc<Shared>,
-        roots: Arc<[PathBuf]>,
+        sink: Option<FileSink>,
         open_files_max: usize,
     ) -> Self {
         let capacity = engine.capacity();
@@ -116,7 +116,7 @@ impl Creator {
             inbox_ended: false,
             sleeping,
             shared,
-            roots,
+            sink,
             open_files_max,
             requests: VecDeque::new(),
             ready: VecDeque::new(),
@@ -190,8 +190,8 @@ impl Creator {
     fn receive(&mut self) {
         match self.inbox.try_recv() {
             Ok(batch) => self.requests.extend(batch),
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => self.inbox_ended = true,
+            Err(TryRecvError::Empty) if !self.shared.abandoned.load(Ordering::Acquire) => {}
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => self.inbox_ended = true,
         }
     }
 
@@ -271,8 +271,10 @@ impl Creator {
             };
             let padding = len.map_or(0, |len| bytes.saturating_sub(len));
             self.shared.progress.bytes.fetch_sub(padding, Ordering::Relaxed);
-            let ticket = Ticket { destination, path, about: About::End };
-            self.ready.push_back((ticket, Operation::Finish(FinishFile::new(file, len))));
+            let ticket = Ticket { destination, path, about: About::End { bytes: bytes - padding } };
+            let keep_open = self.sink.as_ref().is_some_and(FileSink::wants_open_files);
+            let finish = FinishFile::new(file, len, keep_open);
+            self.ready.push_back((ticket, Operation::Finish(finish)));
         }
     }
 
@@ -288,14 +290,14 @@ impl Creator {
             Err(error) => return self.fail(&ticket, error),
         };
         let progress = &self.shared.progress;
+        let traffic = &self.shared.traffic[ticket.destination];
         match ticket.about {
             About::Whole { bytes, cached } => {
                 progress.wrote(bytes, cached);
-                progress.files.fetch_add(1, Ordering::Relaxed);
+                traffic.done(in_blocks(bytes));
+                self.complete_file(ticket, bytes, outcome);
             }
-            About::End => {
-                progress.files.fetch_add(1, Ordering::Relaxed);
-            }
+            About::End { bytes } => self.complete_file(ticket, bytes, outcome),
             About::Begin { id } => {
                 if let (Some(state), Outcome::Created(file)) = (self.files.get_mut(&id), outcome) {
                     state.file = Some(file);
@@ -304,6 +306,7 @@ impl Creator {
             }
             About::Part { id, bytes, cached } => {
                 progress.wrote(bytes, cached);
+                traffic.done(bytes);
                 if let Some(state) = self.files.get_mut(&id) {
                     state.writes_in_flight -= 1;
                 }
@@ -312,10 +315,27 @@ impl Creator {
         }
     }
 
+    /// Counts a file, and tells whoever wants to know.
+    fn complete_file(&mut self, ticket: Ticket, bytes: u64, outcome: Outcome) {
+        if let Some(sink) = &self.sink {
+            let (destination, path) = (ticket.destination, ticket.path.to_string());
+            let file = match outcome {
+                Outcome::Kept(file) => Some(file),
+                _ => None,
+            };
+            let since = Instant::now();
+            let sent = sink.send(FinishedFile { destination, path, bytes, file });
+            self.times.waited_for_io += since.elapsed();
+            if let Err(error) = sent {
+                return self.shared.fail(error);
+            }
+        }
+        self.shared.progress.files.fetch_add(1, Ordering::Release);
+    }
+
     /// Records the failure and lets go of everything that is not in flight.
     fn fail(&mut self, ticket: &Ticket, OpError { step, errno }: OpError) {
-        let root = self.roots.get(ticket.destination).cloned().unwrap_or_default();
-        let path = root.join(ticket.path.to_string());
+        let path = self.shared.roots[ticket.destination].join(ticket.path.to_string());
         self.shared.fail(CreateError::File { step, path, errno });
         self.ready.clear();
         self.requests.clear();

@@ -130,6 +130,23 @@ impl Destination {
         self.directories_made
     }
 
+    /// The same destination, for another who creates files in it at the same time. Says no more
+    /// about fallbacks.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        Self {
+            calls: self.calls.clone(),
+            directory: Arc::clone(&self.directory),
+            path: self.path.clone(),
+            device: self.device,
+            direct: self.direct,
+            fallback: None,
+            force_mode: self.force_mode,
+            known: HashSet::new(),
+            directories_made: 0,
+        }
+    }
+
     pub(crate) fn handle(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.directory)
     }

@@ -16,7 +16,9 @@
 //!
 //! * [`Destination`]: a directory below which files are created, and what its file system can do.
 //! * [`Assembler`]: cuts payloads into writes, and decides direct or buffered for each file.
-//! * [`CreatorPool`]: the creators of each device, each with an engine of its own.
+//! * [`CreatorPool`]: the creators of each device, each with an engine of its own. Archives that are
+//!   unpacked at once share them, each through an assembler of its own.
+//! * [`FileSink`]: who is told of files as they become complete.
 //!
 //! What is left to others: names and limits (layout), durability and publication (unpack). A file
 //! that is complete here is in the kernel's hands, not yet on the disk.
@@ -25,12 +27,17 @@ mod assembler;
 mod creator;
 mod destination;
 mod error;
+mod feeder;
 mod pool;
+mod shared;
+mod sink;
 
 pub use assembler::{Assembler, NewMember};
 pub use destination::Destination;
 pub use error::CreateError;
-pub use pool::{CreateProgress, CreatorPool, CreatorTimes, PoolConfig, Written};
+pub use pool::{CreatorPool, CreatorTimes, PoolConfig};
+pub use shared::{CreateProgress, Written};
+pub use sink::{FileSink, FinishedFile};
 
 /// File blocks that direct writes are made of, whatever smaller unit the device takes: the block
 /// size of ext4 and XFS, so that no block is written twice.

@@ -3,26 +3,24 @@
 
 use std::{
     os::fd::RawFd,
-    path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering, fence},
+        Arc,
+        atomic::{AtomicBool, Ordering, fence},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crossbeam::channel::{Sender, bounded};
+use crossbeam::channel::bounded;
 use unsnap_arena::ArenaRanges;
-use unsnap_ring::{EngineConfig, EngineKind, Waker, WorkerTimes};
+use unsnap_ring::{EngineConfig, EngineKind, WorkerTimes};
 
 use crate::{
-    CreateError, Destination, FILE_BLOCK_BYTES,
-    creator::{Command, Creator, Request},
+    CreateError, CreateProgress, Destination, FileSink,
+    creator::Creator,
+    feeder::{Feeder, Inbox, Route},
+    shared::{Shared, died},
 };
-
-/// Commands that travel together. Batches keep hand-offs few when files are small.
-const BATCH_COMMANDS: usize = 64;
 
 /// Batches that may wait for a creator. The segments bound the bytes; this bounds the number.
 const BATCHES_MAX: usize = 64;
@@ -30,9 +28,6 @@ const BATCHES_MAX: usize = 64;
 /// Descriptors left to everything that is not a creator: standard streams, the archive, rings,
 /// directories, whatever the embedding program has open.
 const RESERVED_DESCRIPTORS: u64 = 64;
-
-/// How often to look whether everything is complete, which is asked every few seconds. A guess.
-const SETTLE_POLL: Duration = Duration::from_micros(200);
 
 /// What a creator asks of its engine.
 #[derive(Clone, Copy)]
@@ -67,36 +62,8 @@ pub struct PoolConfig {
     pub depth: Option<usize>,
     /// Threads that may block in the kernel for one creator; `None` for the default.
     pub workers: Option<usize>,
-}
-
-/// How far the creators are; shared, to be read at any time.
-#[derive(Debug, Default)]
-pub struct CreateProgress {
-    /// Files that are complete.
-    pub files: AtomicU64,
-    /// Bytes written, padding not counted.
-    pub bytes: AtomicU64,
-    /// Of which through the page cache.
-    pub cached_bytes: AtomicU64,
-}
-
-impl CreateProgress {
-    pub(crate) fn wrote(&self, bytes: u64, cached: bool) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if cached {
-            self.cached_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-}
-
-/// What has been handed over to be written below one destination. What of it is still in flight may
-/// have taken its space already.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Written {
-    /// Bytes that files take in blocks of 4096, of parts of files too.
-    pub bytes: u64,
-    /// Files, but for the one that is being handed over.
-    pub files: u64,
+    /// Who is told of files that are complete.
+    pub sink: Option<FileSink>,
 }
 
 /// Where a creator's time went.
@@ -118,31 +85,6 @@ pub struct CreatorTimes {
     pub workers: Vec<WorkerTimes>,
 }
 
-/// What the walk thread and the creators share.
-#[derive(Default)]
-pub(crate) struct Shared {
-    pub failed: AtomicBool,
-    pub error: Mutex<Option<CreateError>>,
-    pub progress: Arc<CreateProgress>,
-}
-
-impl Shared {
-    /// Keeps the first error; the others follow from it.
-    pub fn fail(&self, error: CreateError) {
-        let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.is_none() {
-            tracing::debug!(%error, "creating files failed");
-            *first = Some(error);
-        }
-        drop(first);
-        self.failed.store(true, Ordering::Release);
-    }
-
-    fn take_error(&self) -> Option<CreateError> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// The creators of all destinations: for each device one for files that are written directly, and
 /// one for files that go through the page cache.
 ///
@@ -150,31 +92,15 @@ impl Shared {
 pub struct CreatorPool {
     members: Vec<Member>,
     /// Destination index → its creators.
-    routes: Vec<Route>,
+    routes: Arc<[Route]>,
     shared: Arc<Shared>,
-    /// What messages call the destinations.
-    roots: Arc<[PathBuf]>,
     /// A ring that later ones are attached to.
     attach: Option<RawFd>,
-    /// What [`CreateProgress::files`] will say when everything queued so far is complete.
-    files_queued: u64,
-    /// For each destination.
-    written: Vec<Written>,
-    waited: Duration,
-}
-
-/// Indices of the creators of a destination.
-#[derive(Clone, Copy)]
-struct Route {
-    direct: usize,
-    cached: usize,
+    keeps_files_open: bool,
 }
 
 struct Member {
-    inbox: Option<Sender<Vec<Request>>>,
-    batch: Vec<Request>,
-    waker: Waker,
-    sleeping: Arc<AtomicBool>,
+    inbox: Option<Inbox>,
     thread: Option<JoinHandle<CreatorTimes>>,
 }
 
@@ -190,17 +116,14 @@ impl CreatorPool {
         devices.dedup();
         let creators = 2 * devices.len();
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
-        let files_queued = progress.files.load(Ordering::Relaxed);
-        let shared = Arc::new(Shared { progress, ..Shared::default() });
+        let roots = destinations.iter().map(|place| place.path().to_owned()).collect();
+        let shared = Arc::new(Shared::new(roots, progress));
         let mut pool = Self {
             members: Vec::new(),
-            routes: Vec::new(),
+            routes: Arc::new([]),
             shared,
-            roots: destinations.iter().map(|place| place.path().to_owned()).collect(),
             attach: None,
-            files_queued,
-            written: vec![Written::default(); destinations.len()],
-            waited: Duration::ZERO,
+            keeps_files_open: config.sink.as_ref().is_some_and(FileSink::wants_open_files),
         };
         let mut routes = Vec::new();
         for _ in &devices {
@@ -238,105 +161,40 @@ impl CreatorPool {
         self.attach = self.attach.or(engine.ring_fd());
         let waker = engine.waker();
         let sleeping = Arc::new(AtomicBool::new(false));
-        let (inbox, commands) = bounded(BATCHES_MAX);
+        let (requests, commands) = bounded(BATCHES_MAX);
         let creator = Creator::new(
             engine,
             commands,
             Arc::clone(&sleeping),
             Arc::clone(&self.shared),
-            Arc::clone(&self.roots),
-            open_files_max.saturating_sub(capacity).max(1),
+            config.sink.clone(),
+            // For each stream one that is not complete, and one to go on with.
+            open_files_max.saturating_sub(capacity).max(2),
         );
         let index = self.members.len();
         let thread = thread::Builder::new()
             .name(format!("unsnap-create-{index}"))
             .spawn(move || creator.run())
             .map_err(|error| CreateError::Stopped { reason: error.to_string() })?;
-        let (batch, thread) = (Vec::with_capacity(BATCH_COMMANDS), Some(thread));
-        self.members.push(Member { inbox: Some(inbox), batch, waker, sleeping, thread });
+        let inbox = Some(Inbox { requests, waker, sleeping });
+        self.members.push(Member { inbox, thread: Some(thread) });
         Ok(index)
     }
 
-    /// Queues a command. Blocks while the creator has more than enough to do.
-    pub(crate) fn send(
-        &mut self,
-        destination: usize,
-        direct: bool,
-        command: Command,
-    ) -> Result<(), CreateError> {
-        let (bytes, file) = match &command {
-            Command::Whole { data, len, .. } => (in_blocks(len.unwrap_or(data.len() as u64)), true),
-            Command::Begin { .. } => (0, false),
-            Command::Part { data, .. } => (data.len() as u64, false),
-            Command::End { .. } => (0, true),
-        };
-        self.written[destination].bytes += bytes;
-        self.written[destination].files += u64::from(file);
-        self.files_queued += u64::from(file);
-        let route = self.routes[destination];
-        let member = &mut self.members[if direct { route.direct } else { route.cached }];
-        member.batch.push(Request { destination, command });
-        if member.batch.len() < BATCH_COMMANDS {
-            return Ok(());
-        }
-        self.flush()
+    /// Whether files are handed on open.
+    pub(crate) fn keeps_files_open(&self) -> bool {
+        self.keeps_files_open
     }
 
-    /// Sends off what is queued.
-    pub(crate) fn flush(&mut self) -> Result<(), CreateError> {
-        if self.shared.failed.load(Ordering::Acquire) {
-            return Err(self.error());
-        }
-        for member in &mut self.members {
-            if member.batch.is_empty() {
-                continue;
-            }
-            let batch = std::mem::replace(&mut member.batch, Vec::with_capacity(BATCH_COMMANDS));
-            let since = Instant::now();
-            let sent = member.inbox.as_ref().is_some_and(|inbox| inbox.send(batch).is_ok());
-            self.waited += since.elapsed();
-            if !sent {
-                return Err(self.error());
-            }
-            member.wake();
-        }
-        Ok(())
+    /// What hands files over to them. To be made before any is dropped.
+    pub(crate) fn feeder(&self) -> Feeder {
+        let inboxes = self.members.iter().filter_map(|member| member.inbox.clone());
+        Feeder::new(inboxes, Arc::clone(&self.routes), Arc::clone(&self.shared))
     }
 
-    /// Waits until every file queued so far is complete. None may have been begun and not ended.
-    pub(crate) fn settle(&mut self) -> Result<(), CreateError> {
-        self.flush()?;
-        let since = Instant::now();
-        while self.shared.progress.files.load(Ordering::Acquire) < self.files_queued {
-            if self.shared.failed.load(Ordering::Acquire)
-                || self
-                    .members
-                    .iter()
-                    .any(|member| member.thread.as_ref().is_none_or(JoinHandle::is_finished))
-            {
-                return Err(self.error());
-            }
-            thread::park_timeout(SETTLE_POLL);
-        }
-        self.waited += since.elapsed();
-        Ok(())
-    }
-
-    /// Time that whoever feeds the creators has waited for them to take more.
-    pub fn waited(&self) -> Duration {
-        self.waited
-    }
-
-    /// What has been handed over for each destination.
-    pub(crate) fn written(&self) -> &[Written] {
-        &self.written
-    }
-
-    /// Waits until every file is complete.
+    /// Waits until every file is complete. All feeders must have finished.
     pub fn finish(mut self) -> Result<Vec<CreatorTimes>, CreateError> {
-        let flushed = self.flush();
         let times = self.stop();
-        flushed?;
         match self.shared.take_error() {
             Some(error) => Err(error),
             None => times.ok_or_else(died),
@@ -346,16 +204,19 @@ impl CreatorPool {
     /// Ends the creators; `None` if one of them panicked.
     fn stop(&mut self) -> Option<Vec<CreatorTimes>> {
         for member in &mut self.members {
-            member.inbox = None;
-            member.wake();
+            if let Some(inbox) = member.inbox.take() {
+                let Inbox { requests, waker, sleeping } = inbox;
+                drop(requests);
+                // Without a sender: it shall see that there is none.
+                fence(Ordering::SeqCst);
+                if sleeping.swap(false, Ordering::SeqCst) {
+                    waker.wake();
+                }
+            }
         }
         let threads: Vec<_> =
             self.members.iter_mut().filter_map(|member| member.thread.take()).collect();
         threads.into_iter().map(|thread| thread.join().ok()).collect()
-    }
-
-    fn error(&self) -> CreateError {
-        self.shared.take_error().unwrap_or_else(died)
     }
 }
 
@@ -363,28 +224,10 @@ impl Drop for CreatorPool {
     fn drop(&mut self) {
         if self.members.iter().any(|member| member.thread.is_some()) {
             self.shared.failed.store(true, Ordering::Release);
+            self.shared.abandoned.store(true, Ordering::Release);
             let _ = self.stop();
         }
     }
-}
-
-impl Member {
-    /// Rouses the creator if it sleeps (or is about to: see the fence in `Creator::sleep`).
-    fn wake(&self) {
-        fence(Ordering::SeqCst);
-        if self.sleeping.swap(false, Ordering::SeqCst) {
-            self.waker.wake();
-        }
-    }
-}
-
-/// Bytes that so many take on a disk, at the most that is usual.
-fn in_blocks(bytes: u64) -> u64 {
-    bytes.next_multiple_of(FILE_BLOCK_BYTES as u64)
-}
-
-fn died() -> CreateError {
-    CreateError::Stopped { reason: "its thread ended unexpectedly".to_owned() }
 }
 
 /// Files that may be open at once, by RLIMIT_NOFILE.

@@ -51,6 +51,7 @@
 mod any;
 mod bank;
 mod error;
+pub mod fastboot;
 mod limits;
 mod name;
 mod placement;

@@ -12,7 +12,8 @@ use crate::operation::{NewFile, Step, StepDone};
 /// A new file's open flags.
 pub(crate) fn open_flags(new: &NewFile) -> OFlags {
     let direct = if new.direct.is_some() { OFlags::DIRECT } else { OFlags::empty() };
-    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct
+    let access = if new.keep_open { OFlags::RDWR } else { OFlags::WRONLY };
+    access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct
 }
 
 /// Never outside the directory, never through a link, whatever the path says.

@@ -297,6 +297,10 @@ pub enum Call {
     Rename,
     /// `renameat2` with `RENAME_NOREPLACE`.
     RenameToNew,
+    /// `renameat2` with `RENAME_EXCHANGE`.
+    Exchange,
+    /// `linkat`.
+    Link,
     /// `flock` with `LOCK_NB`.
     Lock,
     /// `fstat`, `fstatat`.
@@ -390,6 +394,16 @@ impl Call {
                 Errno::IO, Errno::NOSPC, Errno::INVAL, Errno::ACCESS, Errno::BUSY, Errno::DQUOT,
                 Errno::EXIST, Errno::LOOP, Errno::MLINK, Errno::NOENT, Errno::NOMEM,
                 Errno::NOTDIR, Errno::NOTEMPTY, Errno::PERM, Errno::ROFS, Errno::XDEV,
+            ],
+            // rename(2).
+            Self::Exchange => &[
+                Errno::IO, Errno::NOSPC, Errno::INVAL, Errno::ACCESS, Errno::BUSY, Errno::DQUOT,
+                Errno::NOENT, Errno::NOMEM, Errno::NOTDIR, Errno::PERM, Errno::ROFS, Errno::XDEV,
+            ],
+            // link(2).
+            Self::Link => &[
+                Errno::IO, Errno::NOSPC, Errno::ACCESS, Errno::DQUOT, Errno::EXIST, Errno::MLINK,
+                Errno::NOENT, Errno::NOMEM, Errno::PERM, Errno::ROFS, Errno::XDEV,
             ],
             // flock(2).
             Self::Lock => &[

@@ -88,6 +88,8 @@ pub enum Outcome {
     Written,
     /// [`FinishFile`] and [`WriteFile`]: the file has its size and is closed.
     Finished,
+    /// The same, but that it is still open, as was asked for.
+    Kept(OwnedFd),
 }
 
 /// Why an operation failed: the step and the kernel's answer. What it held has been released.
@@ -172,6 +174,9 @@ pub struct NewFile {
     pub force_mode: bool,
     /// Open for direct I/O with this alignment.
     pub direct: Option<DirectIo>,
+    /// Open for reading too, and hand the descriptor back when the file is complete
+    /// ([`Outcome::Kept`]) instead of closing it.
+    pub keep_open: bool,
 }
 
 /// Create a file and hand it back open for writing.
@@ -203,12 +208,14 @@ enum CreateState {
 pub struct FinishFile {
     file: Option<Arc<OwnedFd>>,
     len: Option<u64>,
+    keep_open: bool,
 }
 
 impl FinishFile {
-    /// `len`: the exact size, where writes were rounded up; `None` when they were not.
-    pub fn new(file: Arc<OwnedFd>, len: Option<u64>) -> Self {
-        Self { file: Some(file), len }
+    /// `len`: the exact size, where writes were rounded up; `None` when they were not. `keep_open`:
+    /// hand the descriptor back instead of closing it.
+    pub fn new(file: Arc<OwnedFd>, len: Option<u64>, keep_open: bool) -> Self {
+        Self { file: Some(file), len, keep_open }
     }
 }
 
@@ -423,10 +430,7 @@ impl Operation {
                 None => Progress::Again,
                 Some(file) => Progress::Done(Outcome::Created(Arc::new(file))),
             }),
-            Self::Finish(finish) => {
-                let last = finish.complete();
-                Ok(if last { Progress::Done(Outcome::Finished) } else { Progress::Again })
-            }
+            Self::Finish(finish) => Ok(finish.complete().map_or(Progress::Again, Progress::Done)),
             Self::WriteFile(whole) => whole.complete(done),
         }
     }
@@ -500,6 +504,7 @@ impl FinishFile {
                 Some(file) => Step::SetLen { file: file.as_fd(), len },
                 None => Step::Nothing,
             },
+            None if self.keep_open => Step::Nothing,
             None => match self.file.take().and_then(Arc::into_inner) {
                 Some(file) => Step::Close { file },
                 None => Step::Nothing,
@@ -507,9 +512,14 @@ impl FinishFile {
         }
     }
 
-    /// Whether that was the last step.
-    fn complete(&mut self) -> bool {
-        self.len.take().is_none()
+    /// What has come of it, if that was the last step.
+    fn complete(&mut self) -> Option<Outcome> {
+        if self.len.take().is_some() {
+            return None;
+        }
+        // Without `keep_open` it has been closed.
+        let kept = self.file.take().and_then(Arc::into_inner);
+        Some(kept.map_or(Outcome::Finished, Outcome::Kept))
     }
 }
 
@@ -519,7 +529,8 @@ impl WriteFile {
             WriteFileRest::Waiting { data, len } => match self.create.complete(done)? {
                 None => WriteFileRest::Waiting { data, len },
                 Some(file) if data.is_empty() => {
-                    WriteFileRest::Finishing(FinishFile::new(Arc::new(file), None))
+                    let keep_open = self.create.new.keep_open;
+                    WriteFileRest::Finishing(FinishFile::new(Arc::new(file), None, keep_open))
                 }
                 Some(file) => {
                     let write = WriteAt::new(Arc::new(file), 0, data, self.create.new.direct);
@@ -528,7 +539,8 @@ impl WriteFile {
             },
             WriteFileRest::Writing { mut write, len } => match write.complete(&done)? {
                 WriteProgress::Complete => {
-                    WriteFileRest::Finishing(FinishFile::new(write.file, len))
+                    let keep_open = self.create.new.keep_open;
+                    WriteFileRest::Finishing(FinishFile::new(write.file, len, keep_open))
                 }
                 WriteProgress::Again => WriteFileRest::Writing { write, len },
                 WriteProgress::Stalled => {
@@ -537,8 +549,8 @@ impl WriteFile {
                 }
             },
             WriteFileRest::Finishing(mut finish) => {
-                if finish.complete() {
-                    return Ok(Progress::Done(Outcome::Finished));
+                if let Some(outcome) = finish.complete() {
+                    return Ok(Progress::Done(outcome));
                 }
                 WriteFileRest::Finishing(finish)
             }

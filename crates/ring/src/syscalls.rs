@@ -145,6 +145,31 @@ impl Syscalls {
         self.call(Call::RenameToNew, rename)
     }
 
+    /// Makes two names change places. Not every file system can (`EINVAL`).
+    pub fn exchange(
+        &self,
+        one: impl AsFd,
+        name: impl Arg,
+        other: impl AsFd,
+        other_name: impl Arg,
+    ) -> Result<(), Errno> {
+        let flags = RenameFlags::EXCHANGE;
+        let exchange = || rustix::fs::renameat_with(one, name, other, other_name, flags);
+        self.call(Call::Exchange, exchange)
+    }
+
+    /// Gives a file another name, which must be new.
+    pub fn linkat(
+        &self,
+        from: impl AsFd,
+        name: impl Arg,
+        to: impl AsFd,
+        new_name: impl Arg,
+    ) -> Result<(), Errno> {
+        let link = || rustix::fs::linkat(from, name, to, new_name, AtFlags::empty());
+        self.call(Call::Link, link)
+    }
+
     /// Locks a file for this process alone, or fails with `EWOULDBLOCK`.
     pub fn lock(&self, file: impl AsFd) -> Result<(), Errno> {
         let how = FlockOperation::NonBlockingLockExclusive;

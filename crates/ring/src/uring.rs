@@ -510,7 +510,7 @@ mod tests {
         engine.truncates = false;
         for round in 0..5 {
             let read_only = File::open("/proc/self/exe").unwrap();
-            let finish = FinishFile::new(Arc::new(read_only.into()), Some(5));
+            let finish = FinishFile::new(Arc::new(read_only.into()), Some(5), false);
             engine.submit(round, Operation::Finish(finish));
             assert_eq!(engine.in_flight(), 1);
             let mut done = Vec::new();

@@ -50,6 +50,7 @@ impl Bench {
             mode: 0o644,
             force_mode: false,
             direct,
+            keep_open: false,
         }
     }
 
@@ -151,10 +152,43 @@ fn a_file_of_many_writes_is_put_together_in_any_order() {
             }
             assert!(drain(&mut *engine).values().all(|done| done.result.is_ok()), "{kind:?}");
             let len = direct.map(|_| size as u64);
-            engine.submit(99, Operation::Finish(FinishFile::new(file, len)));
-            assert!(drain(&mut *engine)[&99].result.is_ok());
+            engine.submit(99, Operation::Finish(FinishFile::new(file, len, false)));
+            let result = drain(&mut *engine).remove(&99).unwrap().result;
+            assert!(matches!(result, Ok(Outcome::Finished)), "{result:?}");
             let bytes = fs::read(bench.scratch.path().join(&name)).unwrap();
             assert_eq!(bytes, data[..size], "{kind:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_can_be_kept_open_and_read() {
+    for kind in kinds() {
+        let bench = Bench::new();
+        let mut engine = bench.engine(kind.clone(), 4);
+        let keep = |name: &str, direct| NewFile { keep_open: true, ..bench.new_file(name, direct) };
+        let data = bench.data(5000, 7);
+        let whole = WriteFile::new(keep("whole", Some(DIRECT)), data.slice(..8192), Some(5000));
+        engine.submit(0, Operation::WriteFile(whole));
+        engine.submit(2, Operation::Create(CreateFile::new(keep("parts", None), None)));
+        let mut done = drain(&mut *engine);
+        let Ok(Outcome::Created(file)) = done.remove(&2).unwrap().result else {
+            panic!("{kind:?}")
+        };
+        let write = WriteAt::new(Arc::clone(&file), 0, data.slice(..5000), None);
+        engine.submit(3, Operation::Write(write));
+        done.extend(drain(&mut *engine));
+        engine.submit(4, Operation::Finish(FinishFile::new(file, None, true)));
+        done.extend(drain(&mut *engine));
+        for token in [0, 4] {
+            let result = done.remove(&token).unwrap().result;
+            let Ok(Outcome::Kept(file)) = result else { panic!("{kind:?} {result:?}") };
+            // As it was opened: whoever wants to read anything but blocks says so.
+            let flags = rustix::fs::fcntl_getfl(&file).unwrap();
+            rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::DIRECT).unwrap();
+            let mut bytes = vec![0; 6000];
+            let count = rustix::io::pread(&file, &mut bytes, 0).unwrap();
+            assert_eq!(bytes[..count], data[..5000], "{kind:?}");
         }
     }
 }

@@ -1,32 +1,36 @@
 //! What a run did, put together into its report.
 
 use unsnap_decode::{DecodeSummary, Format};
-use unsnap_layout::{ArchiveName, Summary};
+use unsnap_layout::ArchiveName;
 use unsnap_ring::{DirectMode, EngineKind};
 
 use crate::{
-    Config, LayoutKind, PreflightReport, Report, Resumed, SandboxReport, report::millis,
-    resources::Memory, times::Times, walk::Met,
+    Config, LayoutKind, PreflightReport, Report, Resumed, SandboxReport,
+    opening::ProcessStatus,
+    report::{AccountsPathReport, BankReport, IncrementalReport, millis},
+    stages::archive_name,
+    times::Times,
+    walk::Walked,
 };
 
 /// Everything that was learnt in a run that succeeded.
-pub(crate) struct Account<'a> {
-    pub config: &'a Config,
-    pub memory: &'a Memory,
-    /// By the archive's file name.
-    pub name: Option<ArchiveName>,
+pub(crate) struct Account {
+    pub config: Config,
+    pub huge_pages: &'static str,
+    /// Reserved.
+    pub memory_bytes: u64,
     pub io_engine: &'static str,
     pub threads: usize,
-    pub summary: Summary,
-    pub met: Met,
-    pub decoded: DecodeSummary,
+    /// Of each archive, and so is what was decoded.
+    pub walked: Vec<Walked>,
+    pub decoded: Vec<DecodeSummary>,
     pub created: Created,
     pub resumed: Option<Resumed>,
     pub times: Times,
     /// What was wanted by then and could not be had.
     pub fallbacks: Vec<String>,
     pub sandbox: SandboxReport,
-    pub peak_rss_bytes: u64,
+    pub status: ProcessStatus,
     pub preflight: Option<PreflightReport>,
 }
 
@@ -35,28 +39,39 @@ pub(crate) struct Account<'a> {
 pub(crate) struct Created {
     pub directories: u64,
     pub direct: bool,
+    /// Of a state: whether every storage has a second name.
+    pub linked: bool,
+    /// Of a state: what each accounts path was given.
+    pub spread: Vec<AccountsPathReport>,
     pub fallbacks: Vec<String>,
 }
 
-impl Account<'_> {
+impl Account {
     pub fn report(self) -> Report {
-        let Self { config, memory, threads, summary, met, decoded, created, times, .. } = self;
+        let (incremental, bank) = (self.incremental(), self.bank());
+        let Self { config, threads, walked, decoded, created, times, .. } = self;
+        let all = decoded;
+        // The first is what there always is, and what the words speak of.
+        let decoded = all.first().cloned().unwrap_or_default();
+        let sum = |of: fn(&DecodeSummary) -> u64| all.iter().map(of).sum::<u64>();
         let from_byte = self.resumed.map_or(0, |resumed| resumed.from_byte);
         let all_digested = from_byte == 0 || config.expect_digest.is_some();
         let mut fallbacks = self.fallbacks;
-        if config.direct_io == DirectMode::On && decoded.source.engine.is_none() {
+        if config.direct_io == DirectMode::On && all.iter().any(|one| one.source.engine.is_none()) {
             fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
         }
-        fallbacks.extend(decoded.source.fallbacks.iter().cloned());
+        fallbacks.extend(all.iter().flat_map(|one| one.source.fallbacks.iter().cloned()));
         fallbacks.extend(created.fallbacks.iter().cloned());
-        let copied = decoded.copied_frames;
+        let copied = sum(|one| one.copied_frames);
         if copied > 0 {
             fallbacks.push(format!(
                 "copying decoder: the window of {copied} frame(s) is larger than a segment"
             ));
         }
-        let name = self.name.filter(|_| config.layout == LayoutKind::Snapshot);
-        let written = if config.dry_run { 0 } else { summary.file_bytes() };
+        let name = archive_name(&config.archive).filter(|_| config.layout == LayoutKind::Snapshot);
+        let bytes: u64 = walked.iter().map(|walked| walked.met.created_bytes).sum();
+        let written = if config.dry_run { 0 } else { bytes };
+        let directories = walked.iter().map(|walked| walked.met.directories).sum();
         // Plain threads and streams have nothing that buffers could be registered with.
         let uring = EngineKind::Uring.name();
         let mut engines = vec![self.io_engine];
@@ -66,12 +81,11 @@ impl Account<'_> {
             }
         }
         let restricted = times.create.iter().map(|creator| creator.ring_restricted);
-        let restricted = restricted.chain([decoded.source.ring_restricted]).flatten();
-        let sandbox = self.sandbox.with_rings(restricted);
+        let restricted = restricted.chain(all.iter().map(|one| one.source.ring_restricted));
+        let sandbox = self.sandbox.with_rings(restricted.flatten());
         let mut rings = Vec::new();
-        if decoded.source.engine == Some(uring) {
-            rings.push(decoded.source.registered_buffers);
-        }
+        let readers = all.iter().filter(|one| one.source.engine == Some(uring));
+        rings.extend(readers.map(|one| one.source.registered_buffers));
         rings.extend(
             times
                 .create
@@ -86,18 +100,21 @@ impl Account<'_> {
                 (None, LayoutKind::Snapshot) => "unknown",
                 (None, LayoutKind::Any) => "other",
             },
-            slot: summary.slot(),
+            slot: walked.first().and_then(|walked| walked.summary.slot()),
             base_slot: name.as_ref().and_then(ArchiveName::base_slot),
             hash: name.as_ref().map(|name| name.hash().to_string()),
+            incremental,
+            bank,
+            accounts_paths: created.spread,
             compression: decoded.format.map_or("unknown", Format::name),
             dry_run: config.dry_run,
-            files: met.files,
-            directories: if config.dry_run { met.directories } else { created.directories },
-            bytes_read: decoded.bytes_read,
-            bytes_decoded: decoded.bytes_decoded,
+            files: walked.iter().map(|walked| walked.met.created).sum(),
+            directories: if config.dry_run { directories } else { created.directories },
+            bytes_read: sum(|one| one.bytes_read),
+            bytes_decoded: sum(|one| one.bytes_decoded),
             bytes_written: written,
-            frames: decoded.frames,
-            skippable_frames: decoded.skippable_frames,
+            frames: sum(|one| one.frames),
+            skippable_frames: sum(|one| one.skippable_frames),
             elapsed_ms: millis(times.total),
             sync_ms: millis(times.total.saturating_sub(times.created_at)),
             decode_engine: match (
@@ -111,11 +128,11 @@ impl Account<'_> {
             decode_threads: if decoded.parallel_frames > 0 { threads } else { 1 },
             io_engine: engines.join("+"),
             direct_read: decoded.source.direct,
-            bytes_from_cache: decoded.source.cached_bytes,
+            bytes_from_cache: sum(|one| one.source.cached_bytes),
             direct_write: created.direct && !config.dry_run,
-            huge_pages: memory.arena.page_kind().name(),
+            huge_pages: self.huge_pages,
             registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
-            memory_bytes: memory.arena.bytes() as u64,
+            memory_bytes: self.memory_bytes,
             fallbacks,
             digest: decoded.source.digest.filter(|_| all_digested).map(|digest| digest.to_string()),
             resumed: self.resumed,
@@ -123,7 +140,37 @@ impl Account<'_> {
             preflight: self.preflight,
             limited_by: times.limited_by(),
             threads: times.threads(),
-            peak_rss_bytes: self.peak_rss_bytes,
+            peak_rss_bytes: self.status.peak_rss_bytes(),
         }
+    }
+
+    /// What was unpacked together with a full snapshot.
+    fn incremental(&self) -> Option<IncrementalReport> {
+        let archive = self.config.archives().into_iter().nth(1)?;
+        let (walked, decoded) = (self.walked.get(1)?, self.decoded.get(1)?);
+        let name = archive_name(archive);
+        Some(IncrementalReport {
+            archive: archive.display_name(),
+            slot: walked.summary.slot(),
+            base_slot: name.as_ref().and_then(ArchiveName::base_slot),
+            hash: name.as_ref().map(|name| name.hash().to_string()),
+            compression: decoded.format.map_or("unknown", Format::name),
+            bytes_read: decoded.bytes_read,
+            bytes_decoded: decoded.bytes_decoded,
+            frames: decoded.frames,
+            files: walked.met.created,
+            digest: decoded.source.digest.map(|digest| digest.to_string()),
+        })
+    }
+
+    /// What the newest bank file says.
+    fn bank(&self) -> Option<BankReport> {
+        let facts = self.walked.last()?.bank.as_ref()?;
+        Some(BankReport {
+            slot: facts.slot,
+            epoch: facts.epoch(),
+            hash: facts.hash.to_string(),
+            capitalization: facts.capitalization,
+        })
     }
 }

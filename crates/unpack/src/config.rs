@@ -1,14 +1,34 @@
 //! What to unpack, where to, and how.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use unsnap_decode::Tuning as DecodeTuning;
+pub use unsnap_layout::fastboot::Format as FastbootFormat;
 pub use unsnap_ring::{DirectMode, FaultPlan};
 pub use unsnap_source::{Digest, DigestKind};
 
+use unsnap_create::FileSink;
 use unsnap_ring::Syscalls;
 
-use crate::SandboxMode;
+use crate::{
+    Error, SandboxMode,
+    stages::archive_name,
+    staging::{Existing, Spot},
+};
+
+/// Below an accounts path, where a validator keeps its storages.
+pub const RUN_DIRECTORY: &str = "run";
+
+/// Below an accounts path, where a state's storages have a second name, see [`State::shadow`].
+pub const SHADOW_DIRECTORY: &str = "unsnap-shadow";
+
+/// Names of what is under construction.
+const STAGED_STATE: &str = ".unsnap-state.unsnap-staging";
+const STAGED_RUN: &str = ".run.unsnap-staging";
+const STAGED_SHADOW: &str = ".unsnap-shadow.unsnap-staging";
 
 /// Where the archive comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +146,31 @@ impl std::fmt::Debug for Compromised {
     }
 }
 
+/// What is checked of a snapshot's content while it passes by, beyond the archive itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing.
+    None,
+    /// That the bank file is the one of the archive's name, and that every storage is a row of
+    /// accounts.
+    #[default]
+    Structure,
+}
+
+/// A state that a validator starts from, instead of the tree that the archive holds: the output is
+/// the bank snapshot's directory `<snapshots>/snapshots/<slot>`, and the storages go to the
+/// directory `run` of each accounts path.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The archive of an incremental snapshot on the full one, unpacked together with it.
+    pub incremental: Option<Archive>,
+    /// How the list of storages is written.
+    pub format: FastbootFormat,
+    /// Give every storage a second name, a hard link below `unsnap-shadow` of its accounts path, so
+    /// that a state can be made whole again from which a validator has removed files.
+    pub shadow: bool,
+}
+
 /// What to unpack, where to, and how. Made by [`Config::new`], then adjusted field by field.
 #[allow(clippy::struct_excessive_bools)] // switches, not states
 #[derive(Clone, Debug)]
@@ -136,6 +181,15 @@ pub struct Config {
     pub output: PathBuf,
     /// Directories that take the storages, flat, instead of `<output>/accounts`. Absent or empty.
     pub accounts: Vec<PathBuf>,
+    /// Make a validator's state of a snapshot, instead of the tree that the archive holds. What is
+    /// at its places is cleared away by whoever publishes it: see [`Unpacker::stage`].
+    ///
+    /// [`Unpacker::stage`]: crate::Unpacker::stage
+    pub state: Option<State>,
+    /// Who is told of files as they become complete, and may read them while the run goes on.
+    pub files: Option<FileSink>,
+    /// What is checked of a snapshot's content.
+    pub verify: Verify,
     /// What the archive may contain.
     pub layout: LayoutKind,
     /// Whether to bypass the page cache.
@@ -182,6 +236,9 @@ impl Config {
             archive,
             output: output.into(),
             accounts: Vec::new(),
+            state: None,
+            files: None,
+            verify: Verify::default(),
             layout: LayoutKind::default(),
             direct_io: DirectMode::default(),
             io_engine: IoEngine::default(),
@@ -199,5 +256,74 @@ impl Config {
             limits: Limits::default(),
             tuning: Tuning::default(),
         }
+    }
+
+    /// Whether what is asked for goes together.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let refuse = |reason: &str| {
+            Err(Error::Request { reason: format!("a validator's state {reason}"), hint: None })
+        };
+        if self.layout != LayoutKind::Snapshot {
+            return refuse("is made of snapshots only");
+        }
+        if self.accounts.is_empty() {
+            return refuse("needs an accounts path");
+        }
+        let archives = [Some(&self.archive), state.incremental.as_ref()];
+        if archives.into_iter().flatten().any(|archive| archive_name(archive).is_none()) {
+            return refuse("is made of archives that have a snapshot's name");
+        }
+        let base = state.incremental.as_ref().and_then(archive_name);
+        if base.is_some_and(|name| {
+            name.base_slot().is_none()
+                || name.base_slot() != archive_name(&self.archive).map(|full| full.slot())
+        }) {
+            return refuse("is made of a full snapshot and an incremental one on it");
+        }
+        if self.resume || self.manifest.is_some() || self.expect_digest.is_some() || self.dry_run {
+            return refuse("is neither resumed nor tried, and has no manifest or expected digest");
+        }
+        Ok(())
+    }
+
+    /// Whether the bank file is held to the archive's name.
+    pub(crate) fn holds_to_name(&self) -> bool {
+        self.layout == LayoutKind::Snapshot && self.verify != Verify::None
+    }
+
+    /// The archives, the one that others build on first.
+    pub(crate) fn archives(&self) -> Vec<&Archive> {
+        let incremental = self.state.as_ref().and_then(|state| state.incremental.as_ref());
+        std::iter::once(&self.archive).chain(incremental).collect()
+    }
+
+    /// What is to be built: the destinations of files, the output first; behind them the shadows of a
+    /// state's accounts paths.
+    pub(crate) fn spots(&self) -> Vec<Spot> {
+        let Some(state) = &self.state else {
+            let paths = std::iter::once(&self.output).chain(&self.accounts);
+            return paths.map(|path| Spot::empty(path)).collect();
+        };
+        let cleared = |path: PathBuf, stage_in, stage_as| Spot {
+            path,
+            existing: Existing::WillBeCleared { stage_in, stage_as },
+        };
+        // A validator that starts removes whatever is no complete state beside the output.
+        let above = self.output.parent().and_then(Path::parent).map(Path::to_owned);
+        let mut spots = vec![cleared(self.output.clone(), above, STAGED_STATE)];
+        let below = |name, staged| {
+            self.accounts.iter().map(move |path| cleared(path.join(name), None, staged))
+        };
+        spots.extend(below(RUN_DIRECTORY, STAGED_RUN));
+        if state.shadow {
+            spots.extend(below(SHADOW_DIRECTORY, STAGED_SHADOW));
+        }
+        spots
+    }
+
+    /// Destinations of files among them.
+    pub(crate) fn destinations(&self) -> usize {
+        1 + self.accounts.len()
     }
 }

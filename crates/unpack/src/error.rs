@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use unsnap_create::CreateError;
 use unsnap_decode::{DecodeError, Position};
-use unsnap_layout::LayoutError;
+use unsnap_layout::{BankError, LayoutError};
 use unsnap_ring::{EngineError, UringRefused};
 use unsnap_source::{Digest, SourceError};
 use unsnap_tarstream::TarError;
@@ -57,6 +57,16 @@ pub enum Error {
         source: Box<LayoutError>,
         /// Where the segment that holds the entry's header came from; `None` at the archive's end.
         at: Option<Position>,
+    },
+    /// The bank file is not that of the archive's name.
+    #[error("{archive}: {source} (decoded from compressed byte {} on, frame {})", at.compressed_offset, at.frame)]
+    Bank {
+        /// The archive.
+        archive: String,
+        /// What is wrong with it, with the offset in the bank file.
+        source: Box<BankError>,
+        /// Where the segment came from that brought it to light.
+        at: Position,
     },
     /// The archive cannot be read.
     #[error(transparent)]
@@ -240,9 +250,11 @@ impl Error {
     /// Whose fault it is.
     pub fn family(&self) -> Family {
         match self {
-            Self::Decode { .. } | Self::Tar { .. } | Self::Layout { .. } | Self::Digest { .. } => {
-                Family::BadArchive
-            }
+            Self::Decode { .. }
+            | Self::Tar { .. }
+            | Self::Layout { .. }
+            | Self::Bank { .. }
+            | Self::Digest { .. } => Family::BadArchive,
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
             Self::NotClean { .. } | Self::Locked { .. } | Self::NotResumable { .. } => {
                 Family::NotClean

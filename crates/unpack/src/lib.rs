@@ -34,6 +34,7 @@
 //! The pipeline itself is one function, `run` in `pipeline.rs`.
 
 mod account;
+mod bank;
 mod checkpoints;
 mod config;
 mod error;
@@ -42,31 +43,43 @@ mod manifest;
 mod members;
 mod opening;
 mod pipeline;
+mod places;
 mod preflight;
 mod progress;
 mod report;
 mod resources;
 mod resume;
 mod sandbox;
+mod shadow;
 mod space;
 mod stages;
 mod staging;
+mod state;
 mod times;
 mod walk;
+mod walks;
 mod watch;
 mod writeback;
 
-use std::{io, ops::ControlFlow, thread};
+use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 
 pub use config::{
-    Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan,
-    IoEngine, LayoutKind, Limits, Tuning,
+    Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
+    FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, State, Tuning,
+    Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
 use pipeline::no_thread;
+pub use preflight::Room;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{FileSystemReport, PreflightReport, Report, Resumed, ThreadReport};
+pub use report::{
+    AccountsPathReport, BankReport, FileSystemReport, IncrementalReport, PreflightReport, Report,
+    Resumed, ThreadReport,
+};
 pub use sandbox::{SandboxMode, SandboxReport};
+pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
+pub use unsnap_create::{FileSink, FinishedFile};
+pub use unsnap_layout::BankFacts;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.
@@ -115,6 +128,46 @@ impl Unpacker {
         pipeline::run(&self.config, &self.progress, &self.cancel, confined)
     }
 
+    /// Unpacks like [`run`](Self::run), but for giving the result its names, which is up to the
+    /// caller: see [`Staged`]. For a validator's state ([`Config::state`]), whose places are cleared by
+    /// then.
+    ///
+    /// `fits` is called on the calling thread, before the first byte is written, when it is known
+    /// that there is room, and how. An error of it ends the run.
+    pub fn stage(self, fits: impl FnOnce(Room) -> Result<(), Error>) -> Result<Staged, Error> {
+        let (ask, asked) = sync_channel(1);
+        let (answer, answered) = sync_channel(1);
+        let Self { config, progress, cancel } = &self;
+        let inner = thread::scope(|scope| {
+            let work = move || {
+                pipeline::stage(
+                    config,
+                    progress,
+                    cancel,
+                    || Ok(()),
+                    |room| {
+                        // Whoever asks waits for us, and the other way round: neither can be gone.
+                        let sent = ask.send(room).ok();
+                        sent.and_then(|()| answered.recv().ok()).unwrap_or(Err(Error::Cancelled))
+                    },
+                )
+            };
+            let thread = thread::Builder::new().name("unsnap-walk".to_owned());
+            let thread = thread.spawn_scoped(scope, work).map_err(|error| no_thread(&error))?;
+            if let Ok(room) = asked.recv() {
+                let _ = answer.send(fits(room));
+            }
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        Ok(Staged { inner, progress: self.progress })
+    }
+
+    /// Holds the bank file to the archive's name, without looking at what follows it. It costs the
+    /// first megabytes of a real archive. The work is done by a confined thread of its own.
+    pub fn prove(self) -> Result<BankFacts, Error> {
+        on_a_thread_of_its_own(|| pipeline::prove(&self.config, &self.progress, &self.cancel))
+    }
+
     /// Walks the archive without creating anything and shows `visit` every member, in order, with
     /// nothing refused but what is no tar. Ends early when `visit` breaks. `visit` is called on a
     /// confined thread, see [`run`](Self::run).
@@ -133,6 +186,22 @@ impl Unpacker {
         visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         pipeline::list(&self.config, &self.progress, &self.cancel, confined, visit)
+    }
+}
+
+/// What is complete and durable, but has no names yet. Dropped, it takes everything back.
+pub struct Staged {
+    inner: pipeline::Staged,
+    progress: Progress,
+}
+
+impl Staged {
+    /// Gives everything its final names, durably: the output, which says that all is there, last. By
+    /// then there must be nothing at the destinations, or empty directories.
+    ///
+    /// On an error nothing has a name, as far as that can be taken back.
+    pub fn publish(self) -> Result<Report, Error> {
+        self.inner.publish(&self.progress)
     }
 }
 

@@ -78,7 +78,24 @@ pub(crate) struct Part {
     pub files: Option<u64>,
 }
 
+impl Need {
+    /// That of a full snapshot and its incremental one, of whose other files only those of the
+    /// incremental one are needed.
+    pub fn with_incremental(&self, other: &Self) -> Self {
+        Self { storages: self.storages.plus(&other.storages), ..*other }
+    }
+}
+
 impl Part {
+    fn plus(&self, other: &Self) -> Self {
+        let mut disk_bytes = self.disk_bytes;
+        for (bytes, more) in disk_bytes.iter_mut().zip(other.disk_bytes) {
+            *bytes = bytes.saturating_add(more);
+        }
+        let files = self.files.zip(other.files).map(|(one, two)| one.saturating_add(two));
+        Self { disk_bytes, files }
+    }
+
     /// Bytes on a file system that allocates in units of so many bytes.
     pub fn bytes(&self, unit_bytes: u64) -> u64 {
         self.disk_bytes[unit_index(unit_bytes)]

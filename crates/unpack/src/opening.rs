@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 use unsnap_create::Destination;
-use unsnap_ring::Syscalls;
+use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
 use crate::{
@@ -31,7 +31,8 @@ const DECODE_THREADS_MAX: usize = 16;
 pub(crate) struct Opened {
     /// Where the files will go: nowhere, if nothing is to be written.
     pub target: Option<Target>,
-    pub archive: OpenArchive,
+    /// The archives, the one that others build on first.
+    pub archives: Vec<OpenArchive>,
     /// Threads that decode. Asked for here, since the answer is in files (of control groups).
     pub threads: usize,
     /// What will list the files, if that is wanted.
@@ -45,7 +46,7 @@ pub(crate) struct Target {
     pub calls: Syscalls,
     /// Dropped before it was published, it takes everything back.
     pub staging: Staging,
-    /// The staging directories.
+    /// The staging directories, in the order of [`Config::spots`].
     pub directories: Vec<OwnedFd>,
     pub destinations: Vec<Destination>,
     pub sync: Vec<SyncTarget>,
@@ -64,14 +65,15 @@ impl Opened {
     pub fn open(config: &Config, writes: bool) -> Result<Self, Error> {
         let calls = config.io_engine.syscalls();
         let target = if writes { Some(Target::open(&calls, config)?) } else { None };
-        let archive = OpenArchive::open(&calls, config)?;
+        let open = |archive: &Archive| OpenArchive::open(&calls, archive, config.direct_io);
+        let archives = config.archives().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let kind = digest_kind(config).unwrap_or(DigestKind::Xxh3);
-        let identity = match &archive {
-            OpenArchive::File(file) => {
+        let identity = match archives.first() {
+            Some(OpenArchive::File(file)) => {
                 let stat = file.stat().map_err(Error::Source)?;
                 Some((stat.st_dev, stat.st_ino))
             }
-            OpenArchive::Stream(_) => None,
+            _ => None,
         };
         let destinations: Vec<_> = if writes {
             std::iter::once(&config.output).chain(&config.accounts).collect()
@@ -82,7 +84,7 @@ impl Opened {
         let manifest = config.manifest.as_deref().map(create);
         Ok(Self {
             target,
-            archive,
+            archives,
             manifest: manifest.transpose()?,
             threads: decode_threads(config),
             status: ProcessStatus::open(),
@@ -92,13 +94,13 @@ impl Opened {
 
 impl Target {
     fn open(calls: &Syscalls, config: &Config) -> Result<Self, Error> {
-        let paths: Vec<_> = std::iter::once(&config.output).chain(&config.accounts).collect();
-        let staging = Staging::prepare(calls, &paths, config.resume)?;
+        let staging = Staging::prepare(calls, &config.spots(), config.resume)?;
         let directories = staging.directories()?.into_iter().map(|(directory, _)| directory);
         let directories = directories.collect();
         let destinations = staging
             .directories()?
             .into_iter()
+            .take(config.destinations())
             .map(|(directory, path)| {
                 Destination::open(calls.clone(), directory, path, config.direct_io)
             })
@@ -118,8 +120,8 @@ impl Opened {
 }
 
 impl OpenArchive {
-    fn open(calls: &Syscalls, config: &Config) -> Result<Self, Error> {
-        let path = match &config.archive {
+    fn open(calls: &Syscalls, archive: &Archive, direct: DirectMode) -> Result<Self, Error> {
+        let path = match archive {
             Archive::Stdin => {
                 let file = calls.duplicate(std::io::stdin().as_fd());
                 return file
@@ -134,7 +136,7 @@ impl OpenArchive {
             let file = calls.open(path, OFlags::RDONLY | OFlags::CLOEXEC);
             return file.map(Self::Stream).map_err(|errno| open_error(path, errno));
         }
-        let file = ArchiveFile::open(calls, path, config.direct_io);
+        let file = ArchiveFile::open(calls, path, direct);
         file.map(Self::File).map_err(Error::Source)
     }
 }

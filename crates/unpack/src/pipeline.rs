@@ -1,109 +1,111 @@
 //! The pipeline, from archive to published files, in the order of the data's flow.
 
-use std::{io, time::Instant};
+use std::{io, ops::ControlFlow, time::Instant};
 
 use unsnap_decode::Position;
-use unsnap_tarstream::Walker;
+use unsnap_layout::{BankFacts, LayoutError, Placement};
+use unsnap_tarstream::{Event, Member, Walker};
 
 use crate::{
     CancelToken, Config, Error, Family, Phase, Progress, Report,
     account::Account,
+    bank::BankCheck,
     manifest::Manifest,
     opening::{Opened, Target},
-    preflight::Preflight,
+    preflight::{Preflight, Room},
     resources::{Input, Memory},
     resume::Beginning,
-    stages::{Stages, archive_name, check_digest, choose_engine, finish_creating},
+    stages::{Stages, archive_name, check_digest, choose_engine, finish_creating, layout},
     staging::Staging,
     times::Times,
-    walk::{Walk, bad_tar},
+    walk::{bad_layout, bad_tar},
+    walks::Walks,
     writeback::{Writeback, WritebackTimes, WrittenBack},
 };
 
-/// Unpacks one archive. Read top to bottom, this is the whole of unsnap.
-///
-/// Confines the calling thread on the way, for good; `confined` is called when that is done.
+/// Unpacks. Confines the calling thread on the way, for good; `confined` is called when that is done.
 pub(crate) fn run(
     config: &Config,
     progress: &Progress,
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
 ) -> Result<Report, Error> {
+    stage(config, progress, cancel, confined, |_| Ok(()))?.publish(progress)
+}
+
+/// Unpacks, but for giving the result its names. Read top to bottom, this is the whole of unsnap.
+///
+/// Confines the calling thread on the way, for good; `confined` is called when that is done. `fits` is
+/// called before the first byte is written, when it is known that there is room.
+pub(crate) fn stage(
+    config: &Config,
+    progress: &Progress,
+    cancel: &CancelToken,
+    confined: impl FnOnce() -> io::Result<()>,
+    fits: impl FnOnce(Room) -> Result<(), Error>,
+) -> Result<Staged, Error> {
     let started = Instant::now();
     progress.enter(Phase::Preparing);
-    let name = config.archive.display_name();
+    config.check()?;
 
-    // Open: the archive, and where its files will go.
+    // Open: the archives, and where their files will go.
     let opened = Opened::open(config, !config.dry_run)?;
 
     // Confine: from here on this thread, and all that it starts, reach what is open and can build
-    // in the staging directories. Not a byte of the archive has been looked at.
+    // in the staging directories. Not a byte of an archive has been looked at.
     let sandbox = opened.confine(config.sandbox);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
-    let Opened { mut target, archive, mut manifest, threads, status } = opened;
+    let Opened { mut target, archives, mut manifest, threads, status } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
     // Where to begin: with --resume, behind what an interrupted run has made durable.
-    let beginning = Beginning::find(config, &mut target, &archive, manifest.as_mut())?;
+    let beginning = Beginning::find(config, &mut target, &archives, manifest.as_mut())?;
     fallbacks.extend(beginning.fallback.clone());
     let resumed = beginning.resumed;
     progress.begin(beginning.met.files, resumed.map_or(0, |resumed| resumed.bytes));
 
-    // Memory, all of it, divided by what the archive begins with.
+    // Memory, all of it, divided by what the archives begin with.
     let since = Instant::now();
-    let input = Input::begin(archive, &config.archive, cancel)?;
+    let inputs = Input::begin_all(archives, config, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
-    let mut preflight = Preflight::check(input.file(), target.as_ref(), &beginning.kept, config)?;
-    let memory = Memory::reserve(config, &input, threads)?;
+    let files = inputs.iter().map(Input::file);
+    let mut preflight = Preflight::check(files, target.as_ref(), &beginning.kept, config)?;
+    fits(preflight.room)?;
+    let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
     // Source and decode: compressed spans become segments, on threads of their own.
     let stages = Stages::new(config, &memory, &engine, progress);
-    let mut decoded = stages.decode(input, threads, beginning.decode)?;
+    let mut decoded = stages.decode(inputs, beginning.decode)?;
 
-    // Create: the creators of each device, the assembler that feeds them, and early write-back with
+    // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
-    let Beginning { decode, header_offset, layout, spread, met, origin, journal, .. } = beginning;
-    let (mut files, mut writeback, mut checkpoints) = (Ok(None), None, None);
+    let (mut creation, mut writeback) = (Ok(None), None);
+    let mut walks = Walks::new(config, progress, cancel, beginning);
     if let Some(target) = &mut target {
-        files = stages.create(target).map(Some);
-        let started = stages.write_back(target, journal);
-        let recording = origin.zip(started.outbox());
-        checkpoints = recording.map(|(origin, outbox)| stages.checkpoints(origin, outbox));
-        writeback = Some(started);
+        creation = stages.create(target).map(Some);
+        writeback = Some(stages.write_back(target, &mut walks));
     }
 
-    // Walk: on this thread, members and payloads go from segments to creators.
+    // Walk: on this thread, members and payloads go from segments to creators. A second archive is
+    // walked beside the first, by a thread of its own.
     progress.enter(Phase::Unpacking);
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
-    let walked = files.and_then(|mut files| {
-        let walk = Walk {
-            archive: &name,
-            decoded: &mut decoded,
-            walker: Walker::resume(config.limits.tar, header_offset, met.entries),
-            layout,
-            spread,
-            met,
-            skip: header_offset - decode.raw_offset,
-            checkpoints,
-            manifest: manifest.as_mut(),
-            progress,
-            cancel,
-            compromised: config.tuning.compromised.clone(),
-            watch: preflight.watch(memory.plan.segments_bytes),
-        };
-        let (summary, met) = walk.run(files.as_mut())?;
-        let finish = |files| finish_creating(files, met.files, progress, &mut times);
-        let created = files.map(finish).transpose()?;
-        Ok((summary, met, created))
+    let watch = preflight.watch(memory.segments_bytes());
+    let walked = creation.and_then(|mut creation| {
+        let walked = walks.run(&mut decoded, &mut creation, manifest.as_mut(), watch, &memory)?;
+        let created = walked.iter().map(|walked| walked.met.created).sum();
+        let finish = |creation| finish_creating(creation, created, progress, &mut times);
+        let created = creation.map(finish).transpose()?;
+        Ok((walked, created))
     });
 
     // Whatever happened: nobody waits for memory any more, and the decoding threads end.
     memory.close();
-    let decode_summary = times.end_decoding(decoded);
+    let decode_summaries = times.end_decoding(decoded);
     let written_back = writeback.and_then(Writeback::finish);
     let interrupted = cancel.is_cancelled();
     if walked.is_err() || interrupted {
@@ -114,45 +116,65 @@ pub(crate) fn run(
     // a cut archive.
     let walked = if interrupted { Err(Error::Cancelled) } else { walked };
 
-    // Commit: everything durable, then the final names, then those durable.
-    let committed = walked.and_then(|walked| {
+    // Sync: what the archives do not hold is added, and everything is made durable.
+    let synced = walked.and_then(|(walked, created)| {
         times.created_at = started.elapsed();
-        check_digest(config, &decode_summary)?;
+        check_digest(config, &decode_summaries)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
-        if let Some(Target { staging, .. }) = &mut target {
-            times.writeback = commit(staging, written_back, progress, cancel)?;
-            times.published_at = started.elapsed();
+        if let Some(target) = &mut target {
+            target.complete(config, &walked, created.as_ref())?;
+            times.writeback = sync(&target.staging, written_back, progress, cancel)?;
         }
-        Ok(walked)
+        Ok((walked, created))
     });
-    if let (Err(error), Some(target), true) = (&committed, &mut target, config.resume) {
+    if let (Err(error), Some(target), true) = (&synced, &mut target, config.resume) {
         keep(&mut target.staging, recorded, error);
     }
-    let (summary, met, created) = committed?;
-    if let Some(manifest) = manifest {
-        manifest.keep();
-    }
-    progress.enter(Phase::Done);
-
-    times.total = started.elapsed();
+    let (walked, created) = synced?;
     let account = Account {
-        config,
-        memory: &memory,
-        name: archive_name(&config.archive),
+        config: config.clone(),
+        huge_pages: memory.arena.page_kind().name(),
+        memory_bytes: memory.arena.bytes() as u64,
         io_engine: engine.name(),
         threads,
-        summary,
-        met,
-        decoded: decode_summary,
+        walked,
+        decoded: decode_summaries,
         created: created.unwrap_or_default(),
         resumed,
         times,
         fallbacks,
         sandbox,
-        peak_rss_bytes: status.peak_rss_bytes(),
+        status,
         preflight: preflight.report,
     };
-    Ok(account.report())
+    Ok(Staged { target, manifest, account, started })
+}
+
+/// What is complete and durable, but has no names yet. Dropped, it takes everything back.
+pub(crate) struct Staged {
+    /// `None` in a dry run.
+    target: Option<Target>,
+    manifest: Option<Manifest>,
+    pub account: Account,
+    started: Instant,
+}
+
+impl Staged {
+    /// Gives everything its final names, durably.
+    pub fn publish(mut self, progress: &Progress) -> Result<Report, Error> {
+        progress.enter(Phase::Publishing);
+        let times = &mut self.account.times;
+        if let Some(target) = &mut self.target {
+            target.staging.publish()?;
+            times.published_at = self.started.elapsed();
+        }
+        if let Some(manifest) = self.manifest {
+            manifest.keep();
+        }
+        progress.enter(Phase::Done);
+        times.total = self.started.elapsed();
+        Ok(self.account.report())
+    }
 }
 
 /// Leaves what is complete where it is, for a run that resumes, if any of it has been recorded. Of a
@@ -163,9 +185,9 @@ fn keep(staging: &mut Staging, recorded: bool, error: &Error) {
     }
 }
 
-/// Makes everything durable and gives it its final names. `written_back`: what was synced early.
-fn commit(
-    staging: &mut Staging,
+/// Makes everything durable. `written_back`: what was synced early.
+fn sync(
+    staging: &Staging,
     written_back: Option<WrittenBack>,
     progress: &Progress,
     cancel: &CancelToken,
@@ -178,8 +200,6 @@ fn commit(
         progress.enter(Phase::CleaningUp);
         return Err(Error::Cancelled);
     }
-    progress.enter(Phase::Publishing);
-    staging.publish()?;
     Ok(times)
 }
 
@@ -190,21 +210,77 @@ pub(crate) fn list(
     progress: &Progress,
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
-    mut visit: impl FnMut(&unsnap_tarstream::Member<'_>) -> std::ops::ControlFlow<()>,
+    mut visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    scan(config, progress, cancel, confined, |event, _, _| match event {
+        Event::Member(member) => Ok(visit(&member)),
+        _ => Ok(ControlFlow::Continue(())),
+    })
+}
+
+/// Walks an archive until its bank file has passed by, and holds that to the archive's name. It
+/// costs the first megabytes of a real archive; nothing is created. Confines the calling thread.
+pub(crate) fn prove(
+    config: &Config,
+    progress: &Progress,
+    cancel: &CancelToken,
+) -> Result<BankFacts, Error> {
+    let archive = config.archive.display_name();
+    let mut layout = layout(config, &config.archive);
+    let mut bank = BankCheck::new(archive.clone(), archive_name(&config.archive));
+    scan(
+        config,
+        progress,
+        cancel,
+        || Ok(()),
+        |event, bytes, at| {
+            match event {
+                Event::Member(member) => {
+                    let placement = layout.admit(&member);
+                    let placement =
+                        placement.map_err(|source| bad_layout(&archive, source, Some(at)))?;
+                    if let Placement::File { role, .. } = placement {
+                        bank.begin(role, member.size);
+                    }
+                }
+                Event::Payload { last } => bank.take(bytes, last, at)?,
+                Event::Skipped | Event::End => {}
+            }
+            Ok(if bank.is_proven() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        },
+    )?;
+    let missing = || {
+        layout
+            .finish()
+            .err()
+            .map_or(LayoutError::MissingEntry { entry: "a bank file" }, |error| error)
+    };
+    bank.proven().ok_or_else(|| bad_layout(&archive, missing(), None))
+}
+
+/// Decodes an archive and shows `see` every event of its walk, with the bytes it is about and what
+/// they were decoded from, until that breaks. To the end, if it does not: then the end is proven.
+fn scan(
+    config: &Config,
+    progress: &Progress,
+    cancel: &CancelToken,
+    confined: impl FnOnce() -> io::Result<()>,
+    mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
     opened.confine(config.sandbox);
     confined().map_err(|error| no_thread(&error))?;
-    let Opened { archive, threads, .. } = opened;
+    let Opened { archives, threads, .. } = opened;
     let (engine, _) = choose_engine(&config.io_engine)?;
-    let input = Input::begin(archive, &config.archive, cancel)?;
-    let memory = Memory::reserve(config, &input, threads)?;
+    let inputs = Input::begin_all(archives, config, cancel)?;
+    let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
     let stages = Stages::new(config, &memory, &engine, progress);
-    let mut decoded = stages.decode(input, threads, Position::default())?;
+    let mut decoded = stages.decode(inputs, Position::default())?;
     let mut walker = Walker::new(config.limits.tar);
     let mut walk = || -> Result<(), Error> {
+        let Some(decoded) = decoded.first_mut() else { return Ok(()) };
         let mut at = Position::default();
         while let Some(piece) = decoded.next().map_err(|error| Error::from_decode(&name, error))? {
             at = piece.at;
@@ -216,19 +292,18 @@ pub(crate) fn list(
                 }
                 let step =
                     walker.step(&bytes[position..]).map_err(|source| bad_tar(&name, source, at))?;
-                position += step.consumed;
-                if let unsnap_tarstream::Event::Member(member) = step.event
-                    && visit(&member).is_break()
-                {
+                let end = position + step.consumed;
+                if see(step.event, &bytes[position..end], at)?.is_break() {
                     return Ok(());
                 }
+                position = end;
             }
         }
         walker.finish().map_err(|source| bad_tar(&name, source, at))
     };
     let result = walk();
     memory.close();
-    decoded.join();
+    decoded.into_iter().for_each(|decoded| drop(decoded.join()));
     result
 }
 

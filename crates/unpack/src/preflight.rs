@@ -78,9 +78,21 @@ enum Verdict {
     Short,
 }
 
+/// How there is room for what is to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// Beside what is there, or nobody knows.
+    #[default]
+    Beside,
+    /// Only when what is to be cleared away from the destinations is gone.
+    WhenCleared,
+}
+
 /// What has been found out before the run.
 #[derive(Debug, Default)]
 pub(crate) struct Preflight {
+    /// How there is room.
+    pub room: Room,
     /// `None` in a dry run.
     pub report: Option<PreflightReport>,
     /// Looks after the space that was found.
@@ -90,10 +102,10 @@ pub(crate) struct Preflight {
 impl Preflight {
     /// Compares what an archive needs with what its destinations have.
     ///
-    /// `archive`: `None` for a stream, of which nothing is known. `target`: `None` in a dry run.
+    /// `archives`: `None` for a stream, of which nothing is known. `target`: `None` in a dry run.
     /// `kept`: what is there already in each destination. Opens nothing.
-    pub fn check(
-        archive: Option<&ArchiveFile>,
+    pub fn check<'a>(
+        archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
@@ -101,39 +113,32 @@ impl Preflight {
         let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
         if !config.preflight {
             let report = Some(PreflightReport::skipped("it was not wanted"));
-            return Ok(Self { report, watch: None });
+            return Ok(Self { report, ..Self::default() });
         }
         let since = Instant::now();
-        let systems = FileSystem::of(calls, staging.directories()?)?;
-        let (basis, needs) = match archive {
-            None => (Err("a stream does not tell how much it holds"), None),
-            Some(file) => match survey_archive(file, config) {
-                Some((basis, need)) => (Ok(basis), Some(need)),
-                None => (Err("the archive does not tell how much it holds"), None),
-            },
-        };
-        let mut report = match basis {
-            Ok(basis) => PreflightReport::on(basis_name(basis)),
+        let mut directories = staging.directories()?;
+        directories.truncate(config.destinations());
+        let systems = FileSystem::of(calls, directories)?;
+        let surveyed = survey_archives(archives, config);
+        let mut report = match &surveyed {
+            Ok((basis, _)) => PreflightReport::on(basis_name(*basis)),
             Err(reason) => PreflightReport::skipped(reason),
         };
         let mut watched = Vec::new();
         for system in systems {
             let free = system.free()?;
-            let needed = match (basis, &needs) {
-                (Ok(basis), Some(need)) => {
-                    let accounts = accounts_directories(config);
-                    let needed = Needed::on(&system, &free, need, basis, accounts);
-                    Some(needed.without(&system, kept, free.unit_bytes))
-                }
-                _ => None,
-            };
+            let needed = surveyed.as_ref().ok().map(|(basis, need)| {
+                let accounts = accounts_directories(config);
+                let needed = Needed::on(&system, &free, need, *basis, accounts);
+                needed.without(&system, kept, free.unit_bytes)
+            });
             report.add(&system, &free, needed.as_ref())?;
             watched.push(Watched::new(system, needed.map(|needed| needed.least())));
         }
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
         let watch = Some(Watch::new(watched, config.tuning.hidden_bytes));
-        Ok(Self { report: Some(report), watch })
+        Ok(Self { room: Room::Beside, report: Some(report), watch })
     }
 
     /// What ends the run before a disk is full. `in_flight_bytes`: what segments may hold.
@@ -142,6 +147,26 @@ impl Preflight {
         watch.in_flight_bytes = in_flight_bytes as u64;
         Some(watch)
     }
+}
+
+/// What all of them take together, and how the least known of them is known.
+fn survey_archives<'a>(
+    archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
+    config: &Config,
+) -> Result<(Basis, Need), &'static str> {
+    let one = |archive: Option<&ArchiveFile>| {
+        let file = archive.ok_or("a stream does not tell how much it holds")?;
+        survey_archive(file, config).ok_or("the archive does not tell how much it holds")
+    };
+    let mut sum: Option<(Basis, Need)> = None;
+    for archive in archives {
+        let (basis, need) = one(archive)?;
+        sum = Some(match sum {
+            Some((before, needed)) => (before.max(basis), needed.with_incremental(&need)),
+            None => (basis, need),
+        });
+    }
+    sum.ok_or("there is no archive")
 }
 
 fn survey_archive(file: &ArchiveFile, config: &Config) -> Option<(Basis, Need)> {

@@ -34,9 +34,10 @@ pub struct Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub phase: AtomicU8,
-    /// Size of the archive; 0 while unknown.
+    /// Size of the archives; 0 while unknown.
     pub bytes_total: AtomicU64,
-    pub bytes_read: Arc<AtomicU64>,
+    /// Of each archive.
+    pub bytes_read: [Arc<AtomicU64>; 2],
     pub bytes_decoded: AtomicU64,
     pub entries: AtomicU64,
     pub created: Arc<CreateProgress>,
@@ -76,7 +77,7 @@ impl Progress {
                 _ => Phase::Done,
             },
             bytes_total: (total > 0).then_some(total),
-            bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+            bytes_read: shared.bytes_read.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum(),
             bytes_decoded: shared.bytes_decoded.load(Ordering::Relaxed),
             entries: shared.entries.load(Ordering::Relaxed),
             files: shared.created.files.load(Ordering::Relaxed),

@@ -21,6 +21,13 @@ pub struct Report {
     pub base_slot: Option<u64>,
     /// Hash in the archive's name.
     pub hash: Option<String>,
+    /// The incremental snapshot that was unpacked together with it; what is counted below counts
+    /// for both.
+    pub incremental: Option<IncrementalReport>,
+    /// What the newest bank file says, if it was held to the archive's name, and is that of it.
+    pub bank: Option<BankReport>,
+    /// What each accounts path of a validator's state was given.
+    pub accounts_paths: Vec<AccountsPathReport>,
     /// "zstd", "lz4" or "tar".
     pub compression: &'static str,
     /// Whether nothing was written because only a check was asked for.
@@ -90,6 +97,55 @@ pub struct Resumed {
     pub bytes: u64,
     /// Where in the archive reading began.
     pub from_byte: u64,
+}
+
+/// An incremental snapshot that was unpacked together with its full one.
+#[derive(Clone, Debug, Serialize)]
+pub struct IncrementalReport {
+    /// The archive, as it was given.
+    pub archive: String,
+    /// Slot of the snapshot, by its bank file.
+    pub slot: Option<u64>,
+    /// Slot of the full snapshot it builds on, by its name.
+    pub base_slot: Option<u64>,
+    /// Hash in the archive's name.
+    pub hash: Option<String>,
+    /// "zstd", "lz4" or "tar".
+    pub compression: &'static str,
+    /// Compressed bytes.
+    pub bytes_read: u64,
+    /// Decoded bytes.
+    pub bytes_decoded: u64,
+    /// Frames of compressed data.
+    pub frames: u64,
+    /// Files created of it.
+    pub files: u64,
+    /// Digest of the archive.
+    pub digest: Option<String>,
+}
+
+/// What a bank file says. Its slot and the hash of its accounts are those of the archive's name.
+#[derive(Clone, Debug, Serialize)]
+pub struct BankReport {
+    /// Slot of the bank.
+    pub slot: u64,
+    /// Epoch of the slot.
+    pub epoch: u64,
+    /// Hash of the bank.
+    pub hash: String,
+    /// Sum of the lamports of all accounts, as the bank file has it.
+    pub capitalization: u64,
+}
+
+/// What an accounts path was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountsPathReport {
+    /// The path.
+    pub path: String,
+    /// Storages.
+    pub files: u64,
+    /// Bytes of them.
+    pub bytes: u64,
 }
 
 /// What was needed and what there was, before anything was written.

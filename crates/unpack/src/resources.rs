@@ -20,12 +20,18 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Reads the beginning; of a stream this waits for it.
-    pub fn begin(
-        opened: OpenArchive,
-        archive: &Archive,
+    /// Reads the beginning of each archive.
+    pub fn begin_all(
+        opened: Vec<OpenArchive>,
+        config: &Config,
         cancel: &CancelToken,
-    ) -> Result<Self, Error> {
+    ) -> Result<Vec<Self>, Error> {
+        let opened = opened.into_iter().zip(config.archives());
+        opened.map(|(opened, archive)| Self::begin(opened, archive, cancel)).collect()
+    }
+
+    /// Reads the beginning; of a stream this waits for it.
+    fn begin(opened: OpenArchive, archive: &Archive, cancel: &CancelToken) -> Result<Self, Error> {
         match opened {
             OpenArchive::File(file) => {
                 let head = file.read_head(HEAD_BYTES).map_err(Error::Source)?;
@@ -62,17 +68,31 @@ impl Input {
 /// (which took 0.2 s for 80 MiB on a virtual machine, November 2026): pages come as they are used.
 const SMALL_ARCHIVE_BYTES: u64 = 64 << 20;
 
+/// Of the memory budget, the part that an incremental snapshot's archive has when it is unpacked
+/// together with a full one's. It is streamed, by one thread, which needs 80 MiB to be as fast as it
+/// can; a smaller part of a small budget.
+const INCREMENTAL_PART: usize = 4;
+
 /// The one reservation and its pools.
 pub(crate) struct Memory {
     pub arena: Arena,
-    pub plan: MemoryPlan,
-    pub read: Pool,
-    pub segments: Pool,
+    /// For each archive.
+    pub streams: Vec<StreamMemory>,
     on_demand: bool,
 }
 
+/// What one archive has of it.
+pub(crate) struct StreamMemory {
+    pub plan: MemoryPlan,
+    pub read: Pool,
+    pub segments: Pool,
+    /// Threads that decode.
+    pub threads: usize,
+}
+
 impl Memory {
-    pub fn reserve(config: &Config, input: &Input, threads: usize) -> Result<Self, Error> {
+    /// `threads`: those that decode the first archive. Another is decoded by one more.
+    pub fn reserve(config: &Config, inputs: &[Input], threads: usize) -> Result<Self, Error> {
         let budget = match config.memory_budget {
             None => MemoryPlan::default_budget(threads),
             Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX / 2),
@@ -83,21 +103,35 @@ impl Memory {
                 hint: Some(format!("at least {} bytes are needed", MemoryPlan::budget_min())),
             });
         }
-        let plan = MemoryPlan::new(
-            budget,
-            threads,
-            input.head(),
-            &config.limits.decode,
-            config.tuning.decode,
-        );
+        let mut left = budget;
+        let mut plans = Vec::with_capacity(inputs.len());
+        for (index, input) in inputs.iter().enumerate().rev() {
+            let (share, threads) =
+                if index == 0 { (left, threads) } else { (left / INCREMENTAL_PART, 1) };
+            let (limits, tuning) = (&config.limits.decode, config.tuning.decode);
+            let plan = MemoryPlan::new(share, threads, input.head(), limits, tuning);
+            left = left.saturating_sub(plan.total_bytes());
+            plans.push((plan, threads));
+        }
+        plans.reverse();
         let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
-        let small = matches!(input, Input::File { file, .. } if file.size() <= SMALL_ARCHIVE_BYTES);
-        let on_demand = small || config.dry_run;
-        let builder = Arena::builder().bytes(plan.total_bytes()).hugetlb(config.hugetlb);
+        let is_small = |input| matches!(input, &Input::File { ref file, .. } if file.size() <= SMALL_ARCHIVE_BYTES);
+        let on_demand = inputs.iter().all(is_small) || config.dry_run;
+        let bytes = plans.iter().map(|(plan, _)| plan.total_bytes()).sum();
+        let builder = Arena::builder().bytes(bytes).hugetlb(config.hugetlb);
         let mut arena = builder.populate(!on_demand).build().map_err(memory)?;
-        let read = arena.pool(plan.read_bytes).map_err(memory)?;
-        let segments = arena.pool(plan.segments_bytes).map_err(memory)?;
-        Ok(Self { arena, plan, read, segments, on_demand })
+        let mut streams = Vec::with_capacity(plans.len());
+        for (plan, threads) in plans {
+            let read = arena.pool(plan.read_bytes).map_err(memory)?;
+            let segments = arena.pool(plan.segments_bytes).map_err(memory)?;
+            streams.push(StreamMemory { plan, read, segments, threads });
+        }
+        Ok(Self { arena, streams, on_demand })
+    }
+
+    /// Bytes that segments hold at most.
+    pub fn segments_bytes(&self) -> usize {
+        self.streams.iter().map(|stream| stream.plan.segments_bytes).sum()
     }
 
     /// What rings should register.
@@ -111,7 +145,11 @@ impl Memory {
     }
 
     pub fn closer(&self) -> impl Fn() + Send + 'static {
-        let pools = [self.read.clone(), self.segments.clone()];
+        let pools: Vec<Pool> = self
+            .streams
+            .iter()
+            .flat_map(|stream| [stream.read.clone(), stream.segments.clone()])
+            .collect();
         move || pools.iter().for_each(Pool::close)
     }
 }

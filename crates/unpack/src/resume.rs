@@ -25,8 +25,9 @@ use crate::{
     journal::{self, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Run, is_journal},
     manifest::Manifest,
     opening::{OpenArchive, Target},
+    places::Spread,
     stages::layout,
-    walk::{Met, Spread},
+    walk::Met,
 };
 
 /// Where a run begins.
@@ -55,13 +56,13 @@ impl Beginning {
     pub fn find(
         config: &Config,
         target: &mut Option<Target>,
-        archive: &OpenArchive,
+        archives: &[OpenArchive],
         manifest: Option<&mut Manifest>,
     ) -> Result<Self, Error> {
         let mut beginning = Self {
             decode: Position::default(),
             header_offset: 0,
-            layout: layout(config),
+            layout: layout(config, &config.archive),
             spread: Spread::new(config.accounts.len()),
             met: Met::default(),
             resumed: None,
@@ -72,6 +73,11 @@ impl Beginning {
         };
         let Some(Target { calls, staging, directories, .. }) = target else { return Ok(beginning) };
         let refuse = |reason| Err(Error::NotResumable { path: config.output.clone(), reason });
+        // A state is not resumed.
+        let [archive] = archives else { return Ok(beginning) };
+        if config.state.is_some() {
+            return Ok(beginning);
+        }
         let OpenArchive::File(archive) = archive else {
             if config.resume && staging.is_left_over() {
                 return refuse("a stream cannot be begun in the middle");
@@ -91,7 +97,7 @@ impl Beginning {
                 }
                 Err(Unusable::NotThis(reason)) => return refuse(reason),
                 Err(Unusable::Because(reason)) => {
-                    beginning.layout = layout(config);
+                    beginning.layout = layout(config, &config.archive);
                     beginning.spread = Spread::new(config.accounts.len());
                     beginning.fallback = Some(format!("beginning anew: {reason}"));
                     staging.clear()?;
@@ -295,6 +301,7 @@ fn check<'a>(
             }
             Placement::File { path, .. } => {
                 met.files += 1;
+                met.creates(member.size);
                 let (destination, placed) = spread.place(&placement, member.size);
                 let digest = recorded.digest.as_deref();
                 files.push(Staged { path, destination, placed, bytes: member.size, digest });

@@ -91,6 +91,11 @@ impl FileSystem {
         Ok(devices.into_iter().map(|(_, system)| system).collect())
     }
 
+    /// That of one directory.
+    pub fn one(calls: &Syscalls, directory: OwnedFd, path: PathBuf) -> Self {
+        Self { calls: calls.clone(), directory, destinations: Vec::new(), paths: vec![path] }
+    }
+
     pub fn free(&self) -> Result<Free, Error> {
         Free::of(&self.calls, &self.directory, &self.paths[0])
     }

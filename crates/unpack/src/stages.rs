@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crossbeam::channel::Sender;
@@ -16,10 +16,13 @@ use crate::{
     Archive, Config, Error, IoEngine, LayoutKind, Progress,
     account::Created,
     checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin, ReadMark},
-    journal::{Checkpoint, Journal},
+    journal::Checkpoint,
     opening::{Target, digest_kind},
-    resources::{Input, Memory},
+    places::AccountsSpread,
+    resources::{Input, Memory, StreamMemory},
+    shadow::{Linker, Unlinked},
     times::Times,
+    walks::Walks,
     writeback::Writeback,
 };
 
@@ -69,28 +72,39 @@ impl<'a> Stages<'a> {
         Self { config, memory, engine, progress, frame_starts, read }
     }
 
-    /// Starts reading and decoding. `begin`: where in the archive.
-    pub fn decode(&self, input: Input, threads: usize, begin: Position) -> Result<Decoded, Error> {
+    /// Starts reading and decoding. `begin`: where in the first archive.
+    pub fn decode(&self, inputs: Vec<Input>, begin: Position) -> Result<Vec<Decoded>, Error> {
+        let begins = std::iter::once(begin).chain(std::iter::repeat(Position::default()));
+        let inputs = inputs.into_iter().zip(begins).enumerate();
+        inputs.map(|(index, (input, begin))| self.decode_one(index, input, begin)).collect()
+    }
+
+    /// `index`: which of the archives.
+    fn decode_one(&self, index: usize, input: Input, begin: Position) -> Result<Decoded, Error> {
+        let (archive, memory) = (self.config.archives()[index], &self.memory.streams[index]);
         let hasher = self.hasher(&input, begin)?;
-        let mut source = self.source(input, begin)?;
+        let mut source = self.source(archive, memory, input, begin)?;
         let total = source.len().unwrap_or(0);
-        self.progress.shared.bytes_total.store(total, Ordering::Relaxed);
+        self.progress.shared.bytes_total.fetch_add(total, Ordering::Relaxed);
+        // Checkpoints are taken of one archive only.
+        let noted = if index == 0 { Some((&self.frame_starts, &self.read)) } else { None };
+        let (frame_starts, read) =
+            noted.map(|(starts, read)| (Arc::clone(starts), read.clone())).unwrap_or_default();
         if let Some(hasher) = hasher {
-            let read = self.read.clone();
             let mark = move |bytes, digest| read.set(bytes, digest);
             source = Box::new(Digesting::new(source, hasher, mark));
         }
         unsnap_decode::start(unsnap_decode::Job {
             source,
-            segments: self.memory.segments.clone(),
-            plan: self.memory.plan.clone(),
+            segments: memory.segments.clone(),
+            plan: memory.plan.clone(),
             limits: self.config.limits.decode.clone(),
-            threads,
-            progress: Arc::clone(&self.progress.shared.bytes_read),
+            threads: memory.threads,
+            progress: Arc::clone(&self.progress.shared.bytes_read[index]),
             begin,
-            frame_starts: Arc::clone(&self.frame_starts),
+            frame_starts,
         })
-        .map_err(|error| Error::from_decode(&self.config.archive.display_name(), error))
+        .map_err(|error| Error::from_decode(&archive.display_name(), error))
     }
 
     /// What digests the archive from `begin` on, or all of it where a digest is expected.
@@ -108,12 +122,18 @@ impl<'a> Stages<'a> {
         Ok(Some(hasher))
     }
 
-    fn source(&self, input: Input, begin: Position) -> Result<Box<dyn Source>, Error> {
-        let pool = self.memory.read.clone();
+    fn source(
+        &self,
+        archive: &Archive,
+        memory: &StreamMemory,
+        input: Input,
+        begin: Position,
+    ) -> Result<Box<dyn Source>, Error> {
+        let pool = memory.read.clone();
         let tuning = &self.config.tuning;
         let (file, _) = match input {
             Input::Stream { file, head } => {
-                let name = self.config.archive.display_name();
+                let name = archive.display_name();
                 return Ok(Box::new(StreamReader::new(file, name.as_str(), pool).with_head(head)));
             }
             Input::File { file, head } => (file, head),
@@ -133,9 +153,10 @@ impl<'a> Stages<'a> {
         Ok(Box::new(reader.build(file).map_err(Error::Source)?))
     }
 
-    /// Starts the creators.
-    pub fn create(&self, target: &mut Target) -> Result<Assembler, Error> {
+    /// Starts the creators. Each archive gets an assembler of its own.
+    pub fn create(&self, target: &mut Target) -> Result<Creation, Error> {
         let (tuning, created) = (&self.config.tuning, &self.progress.shared.created);
+        let (linker, sink) = target.linker(self.config)?.unzip();
         let destinations = std::mem::take(&mut target.destinations);
         let pool = PoolConfig {
             engine: self.engine.clone(),
@@ -143,21 +164,35 @@ impl<'a> Stages<'a> {
             register: self.memory.to_register(),
             depth: tuning.depth,
             workers: tuning.workers,
+            sink: sink.or_else(|| self.config.files.clone()),
         };
         let creators = CreatorPool::start(&destinations, &pool, Arc::clone(created))?;
-        Ok(Assembler::new(destinations, creators, tuning.direct_bytes_min))
+        let assembler =
+            |destinations| Assembler::new(destinations, &creators, tuning.direct_bytes_min);
+        let others = self.memory.streams[1..].iter().map(|_| {
+            let again = destinations.iter().map(Destination::again);
+            again.collect()
+        });
+        let others: Vec<Vec<Destination>> = others.collect();
+        let assemblers = std::iter::once(destinations).chain(others).map(assembler).collect();
+        let spread = self.config.state.as_ref().map(|_| target.spread(self.config)).transpose()?;
+        Ok(Creation { creators, assemblers, spread: spread.map(Arc::new), linker })
     }
 
-    /// Starts early write-back.
-    pub fn write_back(&self, target: &mut Target, journal: Option<Journal>) -> Writeback {
+    /// Starts early write-back, and recording how far the walks are.
+    pub fn write_back(&self, target: &mut Target, walks: &mut Walks<'_>) -> Writeback {
+        let (journal, origin) = walks.take_journal();
         let created = Arc::clone(&self.progress.shared.created);
         let targets = std::mem::take(&mut target.sync);
         let (calls, bytes_min) = (target.calls.clone(), self.config.tuning.writeback_bytes);
-        Writeback::start(calls, targets, created, bytes_min, journal)
+        let started = Writeback::start(calls, targets, created, bytes_min, journal);
+        let recording = origin.zip(started.outbox());
+        walks.checkpoints = recording.map(|(origin, outbox)| self.checkpoints(origin, outbox));
+        started
     }
 
     /// What gathers checkpoints, to be sent to `outbox`.
-    pub fn checkpoints(&self, origin: Origin, outbox: Sender<Checkpoint>) -> Checkpoints {
+    fn checkpoints(&self, origin: Origin, outbox: Sender<Checkpoint>) -> Checkpoints {
         let every = self.config.checkpoint_bytes.unwrap_or(CHECKPOINT_BYTES);
         let starts = Arc::clone(&self.frame_starts);
         Checkpoints::new(every, origin, starts, self.read.clone(), outbox)
@@ -165,8 +200,8 @@ impl<'a> Stages<'a> {
 }
 
 /// The archive must be the one that was expected.
-pub(crate) fn check_digest(config: &Config, decoded: &DecodeSummary) -> Result<(), Error> {
-    match (config.expect_digest, decoded.source.digest) {
+pub(crate) fn check_digest(config: &Config, decoded: &[DecodeSummary]) -> Result<(), Error> {
+    match (config.expect_digest, decoded.first().and_then(|decoded| decoded.source.digest)) {
         (Some(expected), Some(found)) if found != expected => {
             let (found, expected) = (Box::new(found), Box::new(expected));
             Err(Error::Digest { archive: config.archive.display_name(), found, expected })
@@ -179,16 +214,40 @@ pub(crate) fn check_digest(config: &Config, decoded: &DecodeSummary) -> Result<(
     }
 }
 
+/// The creators, and what feeds them.
+pub(crate) struct Creation {
+    pub creators: CreatorPool,
+    /// For each archive.
+    pub assemblers: Vec<Assembler>,
+    /// How storages are spread, if they go to where a validator looks for them.
+    pub spread: Option<Arc<AccountsSpread>>,
+    /// What gives them second names.
+    pub linker: Option<Linker>,
+}
+
 /// Waits for the creators, and checks that they have made as many files as there must be.
 pub(crate) fn finish_creating(
-    files: Assembler,
+    creation: Creation,
     expected: u64,
     progress: &Progress,
     times: &mut Times,
 ) -> Result<Created, Error> {
-    let (destinations, creators) = files.finish();
-    let (waited, since) = (creators.waited(), Instant::now());
-    times.create = creators.finish()?;
+    // Not taken apart: if this fails, the creators end before what they tell.
+    let mut creation = creation;
+    let mut destinations = Vec::new();
+    let mut waited = Duration::ZERO;
+    let assemblers = std::mem::take(&mut creation.assemblers);
+    for (index, assembler) in assemblers.into_iter().enumerate() {
+        let (places, waiting) = assembler.finish()?;
+        destinations.extend(places);
+        if index == 0 {
+            waited = waiting;
+        }
+    }
+    let since = Instant::now();
+    times.create = creation.creators.finish()?;
+    let had_linker = creation.linker.is_some();
+    let unlinked = creation.linker.and_then(Linker::finish);
     times.walk_waited_for_output = waited + since.elapsed();
     let found = progress.snapshot().files;
     if found != expected {
@@ -196,21 +255,26 @@ pub(crate) fn finish_creating(
         let reason = format!("{found} of {expected} files were created (a bug)");
         return Err(CreateError::Stopped { reason }.into());
     }
+    let mut fallbacks: Vec<String> =
+        destinations.iter().filter_map(|place| place.fallback().map(str::to_owned)).collect();
+    fallbacks.extend(unlinked.as_ref().map(|Unlinked { path, errno }| {
+        format!("no shadow, so a damaged state cannot be repaired: cannot link {path}: {errno}")
+    }));
     Ok(Created {
+        linked: had_linker && unlinked.is_none(),
+        spread: creation.spread.map(|spread| spread.report()).unwrap_or_default(),
         directories: destinations.iter().map(Destination::directories_made).sum(),
         direct: destinations.iter().all(|place| place.direct().is_some()),
-        fallbacks: destinations
-            .iter()
-            .filter_map(|place| place.fallback().map(str::to_owned))
-            .collect(),
+        fallbacks,
     })
 }
 
-pub(crate) fn layout(config: &Config) -> Layout {
+/// The rules for one of the archives.
+pub(crate) fn layout(config: &Config, archive: &Archive) -> Layout {
     let limits = config.limits.layout;
     match config.layout {
         LayoutKind::Snapshot => {
-            Layout::Snapshot(SnapshotLayout::new(limits, archive_name(&config.archive)))
+            Layout::Snapshot(SnapshotLayout::new(limits, archive_name(archive)))
         }
         LayoutKind::Any => Layout::Any(AnyLayout::new(limits)),
     }

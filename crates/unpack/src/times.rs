@@ -33,19 +33,29 @@ pub(crate) struct Times {
     pub source: Vec<WorkerTimes>,
     /// The planner first, which reads and streams, then those that decode whole frames.
     pub decode: Vec<ThreadTimes>,
+    /// What decodes an incremental snapshot beside its full one.
+    pub beside: Vec<ThreadTimes>,
     pub create: Vec<CreatorTimes>,
     pub writeback: Option<WritebackTimes>,
 }
 
 impl Times {
-    /// Ends the decoding threads, notes where their time went, and gives what was decoded. The pools
+    /// Ends the decoding threads, notes where their time went, and gives what was decoded of each archive. The pools
     /// must have been closed.
-    pub fn end_decoding(&mut self, decoded: Decoded) -> DecodeSummary {
-        let summary = decoded.summary().cloned().unwrap_or_default();
-        self.walk_waited_for_input = decoded.waited();
-        self.decode = decoded.join();
-        self.source.clone_from(&summary.source.workers);
-        summary
+    pub fn end_decoding(&mut self, decoded: Vec<Decoded>) -> Vec<DecodeSummary> {
+        let mut summaries = Vec::with_capacity(decoded.len());
+        for (index, decoded) in decoded.into_iter().enumerate() {
+            let summary = decoded.summary().cloned().unwrap_or_default();
+            if index == 0 {
+                self.walk_waited_for_input = decoded.waited();
+                self.source.clone_from(&summary.source.workers);
+                self.decode = decoded.join();
+            } else {
+                self.beside.extend(decoded.join());
+            }
+            summaries.push(summary);
+        }
+        summaries
     }
 
     /// Every thread's time, in the order of the data's flow.
@@ -56,11 +66,12 @@ impl Times {
             .enumerate()
             .map(|(index, times)| worker(format!("read-{index}"), "source", times))
             .collect();
-        for (index, times) in self.decode.iter().enumerate() {
-            let name = match index {
-                0 => "plan".to_owned(),
-                _ => format!("decode-{}", index - 1),
-            };
+        let beside = self.beside.iter().map(|times| ("incremental".to_owned(), times));
+        let decode = self.decode.iter().enumerate().map(|(index, times)| match index {
+            0 => ("plan".to_owned(), times),
+            _ => (format!("decode-{}", index - 1), times),
+        });
+        for (name, times) in decode.chain(beside) {
             let for_output = times.waited_for_output + times.waited_for_workers;
             let waits = [times.waited_for_input, for_output, times.waited_for_reads];
             threads.push(ThreadReport::new(name, "decode", times.total, waits));

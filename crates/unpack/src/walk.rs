@@ -1,22 +1,26 @@
 //! The walk: what the decoded stream says, and where it goes.
 
+use std::sync::atomic::Ordering;
+
 use unsnap_arena::SegmentView;
 use unsnap_create::{Assembler, NewMember};
 use unsnap_decode::{Decoded, DecodedSegment, Position};
-use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
+use unsnap_layout::{BankFacts, Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
 use crate::{
-    CancelToken, Compromised, Error, Progress, checkpoints::Checkpoints, manifest::Manifest,
-    watch::Watch,
+    CancelToken, Compromised, Error, Progress, bank::BankCheck, checkpoints::Checkpoints,
+    manifest::Manifest, places::Places, watch::Watch,
 };
-use std::sync::atomic::Ordering;
 
 /// What the walk has met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
     pub entries: u64,
     pub files: u64,
+    /// Of these, files that are created: of a full snapshot with an incremental one not all are.
+    pub created: u64,
+    pub created_bytes: u64,
     pub directories: u64,
 }
 
@@ -26,7 +30,9 @@ pub(crate) struct Walk<'a> {
     pub decoded: &'a mut Decoded,
     pub walker: Walker,
     pub layout: Layout,
-    pub spread: Spread,
+    pub places: Places,
+    /// Holds the bank file to the archive's name.
+    pub bank: BankCheck,
     /// What was met before the place where the walker begins.
     pub met: Met,
     /// Decoded bytes in front of the place where the walker begins.
@@ -41,13 +47,30 @@ pub(crate) struct Walk<'a> {
     pub watch: Option<&'a Watch>,
 }
 
+impl Met {
+    /// Counts a file that is created, or would be.
+    pub fn creates(&mut self, bytes: u64) {
+        self.created += 1;
+        self.created_bytes += bytes;
+    }
+}
+
+/// What a walk has come to.
+pub(crate) struct Walked {
+    pub summary: Summary,
+    pub met: Met,
+    pub places: Places,
+    /// What the bank file says, if it was held to the archive's name.
+    pub bank: Option<BankFacts>,
+}
+
 impl Walk<'_> {
     /// Hands payloads to `files`, or to nobody in a dry run.
-    pub fn run(mut self, mut files: Option<&mut Assembler>) -> Result<(Summary, Met), Error> {
+    pub fn run(mut self, mut files: Option<&mut Assembler>) -> Result<Walked, Error> {
         let mut version = VersionFile::default();
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
             if let (Some(watch), Some(files)) = (self.watch, &files) {
-                watch.look(files.written())?;
+                watch.look(&files.written())?;
             }
             let len = segment.len() as u64;
             let view = match &mut files {
@@ -60,7 +83,6 @@ impl Walk<'_> {
             }
             let shared = &self.progress.shared;
             shared.bytes_decoded.fetch_add(len, Ordering::Relaxed);
-            shared.entries.store(self.met.files + self.met.directories, Ordering::Relaxed);
         }
         let end = self.decoded.summary().map_or_else(Position::default, |summary| Position {
             compressed_offset: summary.bytes_read,
@@ -70,7 +92,8 @@ impl Walk<'_> {
         self.walker.finish().map_err(|source| bad_tar(self.archive, source, end))?;
         let finished = self.layout.finish();
         let summary = finished.map_err(|source| bad_layout(self.archive, source, None))?;
-        Ok((summary, self.met))
+        let Self { met, places, bank, .. } = self;
+        Ok(Walked { summary, met, places, bank: bank.proven() })
     }
 
     fn next_segment(&mut self) -> Result<Option<DecodedSegment>, Error> {
@@ -112,6 +135,7 @@ impl Walk<'_> {
                         checkpoints.take(member.header_offset, self.met.entries);
                     }
                     self.met.entries += 1;
+                    self.progress.shared.entries.fetch_add(1, Ordering::Relaxed);
                     let placement = self.layout.admit(&member).map_err(bad_layout)?;
                     if let Some(checkpoints) = &mut self.checkpoints {
                         checkpoints.member(&member);
@@ -120,21 +144,28 @@ impl Walk<'_> {
                         Placement::Root => {}
                         Placement::Directory { path } => {
                             self.met.directories += 1;
-                            if let Some(files) = files {
+                            if let (Some(files), Places::Tree(_)) =
+                                (files.as_deref_mut(), &self.places)
+                            {
                                 files.directory(0, path)?;
                             }
                         }
                         Placement::File { role, path } => {
                             self.met.files += 1;
                             version.open = role == Role::Version;
+                            self.bank.begin(role, member.size);
                             if let Some(manifest) = &mut self.manifest {
                                 manifest.begin(path, member.size);
                             }
                             if let Some(files) = files {
-                                let (destination, path) =
-                                    self.spread.place(&placement, member.size);
-                                let new = NewMember { destination, path, size: member.size };
-                                files.begin(new, view)?;
+                                let place = self.places.place(&placement, member.size, files)?;
+                                if let Some((destination, path)) = place {
+                                    self.met.creates(member.size);
+                                    let new = NewMember { destination, path, size: member.size };
+                                    files.begin(new, view)?;
+                                }
+                            } else {
+                                self.met.creates(member.size);
                             }
                             if member.size == 0 {
                                 self.file_ended()?;
@@ -144,6 +175,7 @@ impl Walk<'_> {
                 }
                 Event::Payload { last } => {
                     version.take(&bytes[range.clone()], last).map_err(bad_layout)?;
+                    self.bank.take(&bytes[range.clone()], last, at)?;
                     if let Some(manifest) = &mut self.manifest {
                         manifest.content(&bytes[range.clone()]);
                     }
@@ -173,39 +205,8 @@ pub(crate) fn bad_tar(archive: &str, source: TarError, at: Position) -> Error {
     Error::Tar { archive: archive.to_owned(), source: Box::new(source), at }
 }
 
-fn bad_layout(archive: &str, source: LayoutError, at: Option<Position>) -> Error {
+pub(crate) fn bad_layout(archive: &str, source: LayoutError, at: Option<Position>) -> Error {
     Error::Layout { archive: archive.to_owned(), source: Box::new(source), at }
-}
-
-/// How storages are spread over the accounts directories.
-#[derive(Clone, Debug)]
-pub(crate) struct Spread {
-    /// Bytes given to each accounts directory so far; empty if storages stay in the output.
-    accounts_bytes: Vec<u64>,
-}
-
-impl Spread {
-    /// Nothing has been spread over `directories` accounts directories yet.
-    pub fn new(directories: usize) -> Self {
-        Self { accounts_bytes: vec![0; directories] }
-    }
-
-    /// Index of the destination of a file, and its path there. The accounts directory that has been
-    /// given least takes the next storage, flat; without accounts directories it goes where the
-    /// archive says. The same members give the same answers.
-    pub fn place<'m>(&mut self, placement: &Placement<'m>, size: u64) -> (usize, &'m str) {
-        let Placement::File { role: Role::Storage { .. }, path } = *placement else {
-            return (0, placement.path());
-        };
-        let least = self.accounts_bytes.iter_mut().enumerate().min_by_key(|(_, bytes)| **bytes);
-        match (least, placement.file_name()) {
-            (Some((index, bytes)), Some(name)) => {
-                *bytes += size;
-                (index + 1, name)
-            }
-            _ => (0, path),
-        }
-    }
 }
 
 /// The content of the `version` file, which is checked as it passes by.

@@ -70,8 +70,8 @@ const PLAN: Plan = Plan {
 /// Compressed blocks that must have been seen for their mean to mean something. A guess.
 const MEAN_BLOCKS_MIN: u64 = 16;
 
-/// How a length is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a length is known, the surest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
     /// All of it has been decoded.
     Decoded,

@@ -22,7 +22,8 @@ fn failures(lasting: bool) -> Vec<Failure> {
         let plan =
             if lasting { plan.fail_from(step, Errno::IO) } else { plan.fail(step, Errno::IO) };
         let calls = Syscalls::with_faults(plan.clone());
-        let staging = Staging::prepare(&calls, &[&scratch.path().join("output")], false);
+        let staging =
+            Staging::prepare(&calls, &[Spot::empty(&scratch.path().join("output"))], false);
         let Some(injected) = plan.injected().first().copied() else { break };
         let result = staging.map(drop);
         let left = std::fs::read_dir(scratch.path()).unwrap().count();
