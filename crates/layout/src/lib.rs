@@ -14,7 +14,7 @@
 //! [`Limits`]. What they remember is 8 bytes an entry ([`U64Set`]).
 //!
 //! The crate also knows the names of archives ([`ArchiveName`]) and the content of the `version`
-//! file ([`check_version`]).
+//! file ([`check_version`]), and reads what a bank file says ([`BankReader`]).
 //!
 //! What is left to others: the framing of the stream (crate `tarstream`), making directories and
 //! files, and what is in them. No path is ever resolved here; a [`Placement`] is a name below the
@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+mod bank;
 mod error;
 mod limits;
 mod name;
@@ -57,6 +58,9 @@ mod set;
 mod snapshot;
 
 pub use any::{AnyLayout, AnySummary};
+pub use bank::{
+    BankError, BankFacts, BankHash, BankProof, BankReader, EpochSchedule, LATTICE_HASH_BYTES,
+};
 pub use error::{LayoutError, PathProblem};
 pub use limits::Limits;
 pub use name::{ArchiveHash, ArchiveName, Compression, NameError};
