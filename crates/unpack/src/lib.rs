@@ -34,6 +34,7 @@
 //! The pipeline itself is one function, `run` in `pipeline.rs`.
 
 mod account;
+mod candidates;
 mod checkpoints;
 mod config;
 mod error;
@@ -58,6 +59,7 @@ mod writeback;
 
 use std::{io, ops::ControlFlow, thread};
 
+pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FaultPlan,
     IoEngine, LayoutKind, Limits, Tuning,
