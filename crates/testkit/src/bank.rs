@@ -2,15 +2,19 @@
 //!
 //! A bank file here has every field of a genuine one in its place, with the right lengths, so that
 //! a parser can walk it from end to end. **Its contents are made up**: the stakes belong to
-//! nobody, the capitalization is not the sum of the accounts, and the lattice hash is *not* that of
-//! the accounts in the archive but random bytes. It is consistent in what an unpacker can check
-//! without reading accounts: the slot, the storages with their lengths, and the name of the
-//! archive, whose hash is the blake3 hash of the lattice hash at the end of the bank file.
+//! nobody and, unless a specification [asks for them](crate::spec::LatticeHash), the capitalization
+//! is not the sum of the accounts, and the lattice hash is *not* that of the accounts in the archive
+//! but random bytes. It is consistent in what an unpacker can check without reading accounts: the
+//! slot, the storages with their lengths, and the name of the archive, whose hash is the blake3 hash
+//! of the lattice hash at the end of the bank file.
 
 use crate::random::Random;
 
 /// Length of an accounts lattice hash.
 pub const LATTICE_HASH_BYTES: usize = 2048;
+
+/// A capitalization when nobody has added up the accounts: about 600 million SOL in lamports.
+pub const CAPITALIZATION: u64 = 600_000_000_000_000_000;
 
 /// What goes into a bank file.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +23,8 @@ pub struct BankSpec<'a> {
     pub slot: u64,
     /// The accounts lattice hash.
     pub lattice_hash: &'a [u8; LATTICE_HASH_BYTES],
+    /// Sum of the lamports of all accounts.
+    pub capitalization: u64,
     /// Slot, id and length of every storage, as releases before 4.4 recorded them.
     pub storages: &'a [(u64, u32, u64)],
     /// Number of vote accounts, about 3.8 KB each; there are ten times as many delegations.
@@ -42,7 +48,7 @@ pub fn name_hash(lattice_hash: &[u8; LATTICE_HASH_BYTES]) -> String {
 pub fn bank_file(spec: &BankSpec) -> Vec<u8> {
     let mut file = Fields::new(Random::of(&[spec.seed, STREAM_BANK]));
     blockhash_queue(&mut file);
-    chain(&mut file, spec.slot);
+    chain(&mut file, spec.slot, spec.capitalization);
     economics(&mut file);
     stakes(&mut file, spec);
     file.u64s(&[0, 0, 0, 0]).u8(0); // unused: three empty lists and epoch stakes; is_delta
@@ -74,11 +80,11 @@ fn blockhash_queue(file: &mut Fields) {
     file.u64(BLOCKHASHES - 1);
 }
 
-fn chain(file: &mut Fields, slot: u64) {
+fn chain(file: &mut Fields, slot: u64, capitalization: u64) {
     file.u64s(&[1, slot, 0]); // ancestors: this slot
     file.random(32).random(32).u64(slot.saturating_sub(1)).u64(0); // hash, parent, no hard forks
     let transactions = slot.wrapping_mul(1500);
-    file.u64s(&[transactions, slot.wrapping_mul(64), transactions * 2, CAPITALIZATION]);
+    file.u64s(&[transactions, slot.wrapping_mul(64), transactions * 2, capitalization]);
     file.u64(slot.wrapping_add(1).wrapping_mul(64)); // max tick height
     file.u8(1).u64(12_500).u64(64); // hashes per tick, ticks per slot
     file.u64s(&[400_000_000, 0]); // nanoseconds per slot, a u128
@@ -197,8 +203,6 @@ const STATUS_CACHE_SLOTS: u64 = 300;
 const SLOTS_PER_EPOCH: u64 = 432_000;
 /// Length of the data of a vote account on mainnet.
 const VOTE_STATE_BYTES: u64 = 3762;
-/// About 600 million SOL in lamports.
-const CAPITALIZATION: u64 = 600_000_000_000_000_000;
 /// Start of mainnet, 16 March 2020, in milliseconds since 1970.
 const GENESIS_MS: u64 = 1_584_368_940_000;
 
@@ -210,7 +214,15 @@ mod tests {
         hash: &'a [u8; LATTICE_HASH_BYTES],
         storages: &'a [(u64, u32, u64)],
     ) -> BankSpec<'a> {
-        BankSpec { slot: 1000, lattice_hash: hash, storages, vote_accounts: 3, seed: 9 }
+        let capitalization = CAPITALIZATION;
+        BankSpec {
+            slot: 1000,
+            lattice_hash: hash,
+            capitalization,
+            storages,
+            vote_accounts: 3,
+            seed: 9,
+        }
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
     bytes[offset..offset + value.len()].copy_from_slice(value);
 }
 
-const HEADER_BYTES: usize = 136;
+pub(crate) const HEADER_BYTES: usize = 136;
 /// Fields of structured data: long enough for two quotes.
 const FIELD_BYTES: usize = 48;
 /// Data of a token account.

@@ -61,7 +61,7 @@ impl TarImage {
     /// Lays out an archive. Fails if the specification asks for what cannot be.
     pub fn new(spec: &ArchiveSpec) -> Result<Self, Error> {
         let storages = plan::storages(spec)?;
-        let head = head(spec, &storages);
+        let head = head(spec, &storages)?;
         let mut end = head.len() as u64;
         let entries = storages
             .into_iter()
@@ -162,19 +162,21 @@ enum Part<'a> {
 
 /// Everything before the account files, of a plausible size: about 1/1000 of the whole for the
 /// stakes, and a status cache that grows with the archive too.
-fn head(spec: &ArchiveSpec, storages: &[Storage]) -> Vec<u8> {
+fn head(spec: &ArchiveSpec, storages: &[Storage]) -> Result<Vec<u8>, Error> {
+    let totals = spec.totals()?;
     let total_bytes: u64 = storages.iter().map(|storage| storage.size).sum();
     let listed: Vec<_> = storages.iter().map(|s| (s.slot, s.id, s.size)).collect();
     let bank_file = bank::bank_file(&BankSpec {
         slot: spec.slot,
-        lattice_hash: &bank::lattice_hash(spec.seed),
+        lattice_hash: &totals.lattice_hash,
+        capitalization: totals.capitalization,
         storages: &listed,
         vote_accounts: (total_bytes / BYTES_PER_VOTE_ACCOUNT).clamp(1, VOTE_ACCOUNTS_MAX),
         seed: spec.seed,
     });
     let transactions = (total_bytes / BYTES_PER_TRANSACTION).min(TRANSACTIONS_MAX);
     let status_cache = bank::status_cache(spec.slot, transactions, spec.seed);
-    snapshot_head(spec.slot, &bank_file, &status_cache).into_bytes()
+    Ok(snapshot_head(spec.slot, &bank_file, &status_cache).into_bytes())
 }
 
 const END_BYTES: u64 = 2 * BLOCK_BYTES as u64;

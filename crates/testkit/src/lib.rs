@@ -12,6 +12,7 @@
 //! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all of these |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
+//! | [`lattice`] | the true lattice hash and capitalization of accounts |
 //! | [`ordered`], [`size`] | parallel work with ordered results; sizes as people write them |
 //!
 //! Two archives of one [`spec::ArchiveSpec`] are equal byte for byte, on any machine and with any
@@ -40,6 +41,7 @@ pub mod firedancer;
 mod framing;
 pub mod hostile;
 pub mod image;
+pub mod lattice;
 pub mod ordered;
 pub mod plan;
 pub mod random;

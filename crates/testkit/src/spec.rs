@@ -2,6 +2,7 @@
 
 use crate::bank;
 use crate::content::{Content, RECORD_BYTES_MIN};
+use crate::lattice::{self, Totals};
 use crate::size::{BadSize, parse_size};
 use std::fmt;
 use std::io;
@@ -47,6 +48,8 @@ pub struct ArchiveSpec {
     pub slot: u64,
     /// Slot of the full snapshot this is an increment to; `None` makes a full snapshot.
     pub base_slot: Option<u64>,
+    /// What stands for the hash of all accounts.
+    pub lattice_hash: LatticeHash,
     /// Threads that make contents and compress; by default one for each processor. Each holds
     /// about 2.5 frames in memory.
     pub threads: Option<NonZeroUsize>,
@@ -67,6 +70,7 @@ impl Default for ArchiveSpec {
             seed: 0,
             slot: 350_000_000,
             base_slot: None,
+            lattice_hash: LatticeHash::Random,
             threads: None,
         }
     }
@@ -75,13 +79,30 @@ impl Default for ArchiveSpec {
 impl ArchiveSpec {
     /// The genuine file name: `snapshot-<slot>-<hash>.tar.zst`, or
     /// `incremental-snapshot-<base>-<slot>-<hash>.tar.zst`.
+    ///
+    /// # Panics
+    ///
+    /// If all accounts must be added up for it, and the archive cannot be made.
     pub fn name(&self) -> String {
         let slot = self.slot;
-        let hash = bank::name_hash(&bank::lattice_hash(self.seed));
+        let totals = self.totals().expect("an archive that can be made");
+        let hash = bank::name_hash(&totals.lattice_hash);
         let extension = self.compression.extension();
         match self.base_slot {
             None => format!("snapshot-{slot}-{hash}.{extension}"),
             Some(base) => format!("incremental-snapshot-{base}-{slot}-{hash}.{extension}"),
+        }
+    }
+
+    /// What the bank file says of all accounts.
+    pub(crate) fn totals(&self) -> Result<Totals, Error> {
+        match &self.lattice_hash {
+            LatticeHash::Random => Ok(Totals {
+                lattice_hash: Box::new(bank::lattice_hash(self.seed)),
+                capitalization: bank::CAPITALIZATION,
+            }),
+            LatticeHash::OfAccounts => lattice::totals_of_specs(&[self]),
+            LatticeHash::OfAccountsUpon(base) => lattice::totals_of_specs(&[base, self]),
         }
     }
 
@@ -91,6 +112,21 @@ impl ArchiveSpec {
             .or_else(|| std::thread::available_parallelism().ok())
             .unwrap_or(NonZeroUsize::MIN)
     }
+}
+
+/// What stands in a bank file for the hash and the capitalization of all accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LatticeHash {
+    /// Random bytes which depend on the seed, and a number: enough for the archive's name to be
+    /// proven by the bank file.
+    #[default]
+    Random,
+    /// What the accounts of the archive have, which for a full archive is the truth. All of them
+    /// are made and hashed, twice, whenever the name or the archive is asked for: for small ones.
+    OfAccounts,
+    /// The truth for an incremental archive: what its accounts and those of this full archive have
+    /// together.
+    OfAccountsUpon(Box<ArchiveSpec>),
 }
 
 /// How long account files are.

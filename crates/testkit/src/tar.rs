@@ -172,6 +172,7 @@ pub fn snapshot_tar(slot: u64, storages: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
     let bank_file = bank::bank_file(&bank::BankSpec {
         slot,
         lattice_hash: &bank::lattice_hash(slot),
+        capitalization: bank::CAPITALIZATION,
         storages: &lengths.collect::<Vec<_>>(),
         vote_accounts: 1,
         seed: slot,

@@ -133,6 +133,14 @@ pub enum Error {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// A directory cannot be searched for archives.
+    #[error("cannot look for archives in {}: {errno}", path.display())]
+    Search {
+        /// The directory, or a file in it.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
     /// A destination's file system has not enough space or inodes.
     #[error("{0}")]
     NoSpace(Box<Shortage>),
@@ -306,6 +314,10 @@ impl Error {
                 }
                 _ => return None,
             },
+            Self::Search { errno: Errno::NOENT | Errno::NOTDIR, .. } => {
+                "give the directory that holds the archives: the validator's --snapshots, or its \
+                 ledger"
+            }
             Self::NotClean { .. } => "give a directory that does not exist yet, or an empty one",
             Self::Digest { .. } => "this is not the archive that the digest is of: fetch it again",
             Self::NotResumable { .. } => {
@@ -354,6 +366,7 @@ impl Error {
             Self::Source(SourceError::Engine(error)) => error.errno(),
             Self::Uring(refused) => Some(refused.errno),
             Self::Staging { errno, .. }
+            | Self::Search { errno, .. }
             | Self::Source(SourceError::Open { errno, .. } | SourceError::Read { errno, .. }) => {
                 Some(*errno)
             }

@@ -35,6 +35,7 @@
 
 mod account;
 mod bank;
+mod candidates;
 mod checkpoints;
 mod config;
 mod error;
@@ -63,6 +64,7 @@ mod writeback;
 
 use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 
+pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
     FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, State, Tuning,

@@ -8,7 +8,7 @@ use super::{
 /// Reads a bank file in pieces of any size, in order, and remembers what [`BankFacts`] has.
 ///
 /// It takes some kilobytes, whatever the file's length. What lies between head and tail costs
-/// nothing: once the head has been read, only the last [`TAIL_BYTES_MAX`] bytes are touched.
+/// nothing: once the head has been read, only the last 2082 bytes are touched.
 ///
 /// Every list's length is compared with what the file has room for, so no length can lead beyond
 /// the file's end, and none makes anything grow.

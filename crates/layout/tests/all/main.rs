@@ -2,5 +2,6 @@
 
 mod any;
 mod bank;
+mod fastboot;
 mod member;
 mod snapshot;

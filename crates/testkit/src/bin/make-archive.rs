@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use unsnap_testkit::archive::{Summary, write_archive, write_manifest};
 use unsnap_testkit::content::Content;
 use unsnap_testkit::size::parse_size;
-use unsnap_testkit::spec::{ArchiveSpec, Compression, FileSizes, Frames};
+use unsnap_testkit::spec::{ArchiveSpec, Compression, FileSizes, Frames, LatticeHash};
 
 /// Make a snapshot archive in the layout of Agave, with random accounts.
 ///
@@ -141,6 +141,7 @@ impl Cli {
             slot: self.slot,
             base_slot: self.base_slot,
             threads: self.threads,
+            lattice_hash: LatticeHash::Random,
         }
     }
 }
