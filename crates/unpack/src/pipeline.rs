@@ -56,7 +56,8 @@ pub(crate) fn run(
     let input = Input::begin(archive, &config.archive, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
-    let mut preflight = Preflight::check(input.file(), target.as_ref(), &beginning.kept, config)?;
+    let mut preflight =
+        Preflight::check(input.file(), target.as_ref(), &beginning.kept, config, cancel)?;
     let memory = Memory::reserve(config, &input, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 

@@ -11,11 +11,11 @@
 use std::{io, time::Instant};
 
 use rustix::fs::{Advice, fadvise};
-use unsnap_decode::{Basis, ReadAt, survey};
+use unsnap_decode::{Basis, Effort, ReadAt, survey};
 use unsnap_source::ArchiveFile;
 
 use crate::{
-    Config, Error, LayoutKind,
+    CancelToken, Config, Error, LayoutKind,
     error::{Resource, Shortage},
     members::{Members, Need},
     opening::Target,
@@ -97,6 +97,7 @@ impl Preflight {
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
+        cancel: &CancelToken,
     ) -> Result<Self, Error> {
         let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
         if !config.preflight {
@@ -105,22 +106,22 @@ impl Preflight {
         }
         let since = Instant::now();
         let systems = FileSystem::of(calls, staging.directories()?)?;
-        let (basis, needs) = match archive {
+        let (surveyed, needs) = match archive {
             None => (Err("a stream does not tell how much it holds"), None),
-            Some(file) => match survey_archive(file, config) {
-                Some((basis, need)) => (Ok(basis), Some(need)),
+            Some(file) => match survey_archive(file, config, cancel) {
+                Some((raw_bytes, basis, need)) => (Ok((raw_bytes, basis)), Some(need)),
                 None => (Err("the archive does not tell how much it holds"), None),
             },
         };
-        let mut report = match basis {
-            Ok(basis) => PreflightReport::on(basis_name(basis)),
+        let mut report = match surveyed {
+            Ok((raw_bytes, basis)) => PreflightReport::on(raw_bytes, basis),
             Err(reason) => PreflightReport::skipped(reason),
         };
         let mut watched = Vec::new();
         for system in systems {
             let free = system.free()?;
-            let needed = match (basis, &needs) {
-                (Ok(basis), Some(need)) => {
+            let needed = match (surveyed, &needs) {
+                (Ok((_, basis)), Some(need)) => {
                     let accounts = accounts_directories(config);
                     let needed = Needed::on(&system, &free, need, basis, accounts);
                     Some(needed.without(&system, kept, free.unit_bytes))
@@ -144,11 +145,22 @@ impl Preflight {
     }
 }
 
-fn survey_archive(file: &ArchiveFile, config: &Config) -> Option<(Basis, Need)> {
+fn survey_archive(
+    file: &ArchiveFile,
+    config: &Config,
+    cancel: &CancelToken,
+) -> Option<(u64, Basis, Need)> {
     let mut members = Members::new(config.limits.tar);
-    let survey = survey(&Archive(file), file.size(), &config.limits.decode, &mut members);
+    let wanted = Effort::of(file.size());
+    let effort = Effort {
+        whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
+        walk_time: config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
+        is_cancelled: &|| cancel.is_cancelled(),
+    };
+    let survey = survey(&Archive(file), file.size(), &config.limits.decode, &effort, &mut members);
     let (raw_bytes, basis) = survey.raw_bytes?;
-    Some((basis, members.need(raw_bytes, basis, accounts_directories(config) > 0)?))
+    let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
+    Some((raw_bytes, basis, need))
 }
 
 /// Directories that storages are spread over.
@@ -240,11 +252,13 @@ impl Needed {
 }
 
 impl PreflightReport {
-    fn on(basis: &'static str) -> Self {
-        let exact = basis == basis_name(Basis::Decoded);
+    fn on(tar_bytes: u64, basis: Basis) -> Self {
+        let exact = basis == Basis::Decoded;
         Self {
-            basis,
+            basis: basis_name(basis),
             skipped: None,
+            tar_bytes: Some(tar_bytes),
+            tar_bytes_exact: basis != Basis::Sampled,
             bytes_needed: Some(0),
             bytes_exact: exact,
             inodes_needed: Some(0),
@@ -256,9 +270,19 @@ impl PreflightReport {
     }
 
     fn skipped(reason: &str) -> Self {
-        let skipped = Some(reason.to_owned());
-        let (bytes_needed, inodes_needed) = (None, None);
-        Self { skipped, bytes_needed, inodes_needed, ..Self::on("unknown") }
+        Self {
+            basis: "unknown",
+            skipped: Some(reason.to_owned()),
+            tar_bytes: None,
+            tar_bytes_exact: false,
+            bytes_needed: None,
+            bytes_exact: false,
+            inodes_needed: None,
+            inodes_exact: false,
+            file_systems: Vec::new(),
+            warnings: Vec::new(),
+            elapsed_ms: 0,
+        }
     }
 
     /// Compares what a file system has with what is needed there.
@@ -291,6 +315,7 @@ impl PreflightReport {
                 file_system: system.name(),
                 needed: Some(needed),
                 exact,
+                tar_bytes: self.tar_bytes.filter(|_| self.tar_bytes_exact),
                 available,
                 unpacking: false,
             };
