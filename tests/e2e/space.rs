@@ -181,7 +181,7 @@ fn each_file_system_is_asked_once_and_for_its_share() {
 fn patient(archive: &Path, output: &Path) -> Config {
     let mut config = small(archive, output);
     config.tuning.survey_whole_bytes = Some(1 << 20);
-    config.tuning.survey_walk_time = Some(Duration::from_secs(3600));
+    config.tuning.survey_walk_time = Some(Duration::from_hours(1));
     config
 }
 

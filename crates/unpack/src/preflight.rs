@@ -5,6 +5,10 @@
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
+//! Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
+//! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
+//! take of that is estimated, since only tar headers say how long each of them is.
+//!
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 

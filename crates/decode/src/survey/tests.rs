@@ -19,9 +19,9 @@ const SMALL: Plan = Plan {
 };
 
 /// Archives are read from end to end.
-const WHOLE: Effort<'static> = effort(u64::MAX, Duration::from_secs(3600));
+const WHOLE: Effort<'static> = effort(u64::MAX, Duration::from_hours(1));
 /// All archives count as large, and there is time.
-const CHAINS: Effort<'static> = effort(0, Duration::from_secs(3600));
+const CHAINS: Effort<'static> = effort(0, Duration::from_hours(1));
 /// All archives count as large, and there is none.
 const NO_TIME: Effort<'static> = effort(0, Duration::ZERO);
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::Format;
 
 const PATIENT: Effort<'static> =
-    Effort { whole_bytes_max: 0, walk_time: Duration::from_secs(3600), is_cancelled: &|| false };
+    Effort { whole_bytes_max: 0, walk_time: Duration::from_hours(1), is_cancelled: &|| false };
 
 fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
@@ -274,7 +274,7 @@ fn lz4_frames_that_declare_their_sizes_add_up() {
         let found = chains(&archive, &footholds);
         assert!(matches!(found, Walked::All { raw_bytes: 4_000_000, .. }), "{stride}: {found:?}");
     }
-    let agave = compress::lz4_frame(&[1; 100_000]);
+    let agave = compress::lz4_frame(&vec![1; 100_000]);
     let beginning = [Blocks::from_frame(0, Format::Lz4)];
     assert_eq!(chains(&agave, &beginning), Walked::Undeclared);
 }
