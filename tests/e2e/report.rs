@@ -97,6 +97,8 @@ fn assert_preflight(report: &Value, file_bytes: u64, inodes: usize) {
     }
     assert_eq!(preflight["basis"], "walked");
     assert_eq!(preflight["bytes_exact"], true);
+    assert_eq!(preflight["tar_bytes_exact"], true);
+    assert!(preflight["tar_bytes"].as_u64().unwrap() > file_bytes, "{preflight:#}");
     assert_eq!(preflight["inodes_needed"], inodes);
     assert_eq!(preflight["skipped"], Value::Null);
     assert_eq!(preflight["warnings"], Value::Array(Vec::new()));

@@ -2,18 +2,19 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{Seek, SeekFrom, Write},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use rustix::fs::statvfs;
 use unsnap_testkit::{
     scratch::{Ext4, ScratchFs, Tmpfs},
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
-    tree::{Node, Tree, read_tree},
+    tree::{Node, Tree, decompress, read_tree},
 };
-use unsnap_unpack::{Error, Family, Resource};
+use unsnap_unpack::{Config, Error, Family, PreflightReport, Resource};
 
 use crate::support::{
     Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
@@ -174,6 +175,93 @@ fn each_file_system_is_asked_once_and_for_its_share() {
     assert_eq!(systems.len(), 1, "{preflight:#}");
     let all = systems[0]["bytes_needed"].as_u64().unwrap();
     assert!(all.abs_diff(in_pages(&expected)) <= 1, "{preflight:#}");
+}
+
+/// As if archives were large, with all the time to walk them.
+fn patient(archive: &Path, output: &Path) -> Config {
+    let mut config = small(archive, output);
+    config.tuning.survey_whole_bytes = Some(1 << 20);
+    config.tuning.survey_walk_time = Some(Duration::from_hours(1));
+    config
+}
+
+fn preflight(config: &Config) -> PreflightReport {
+    unpack(config).unwrap().preflight.unwrap()
+}
+
+#[test]
+fn large_archives_of_frames_are_known_to_the_byte() {
+    for (frames, exact) in [
+        (Frames::Sized(1 << 20), true),
+        (Frames::Sized(50_000), true),
+        (Frames::Sized(1 << 30), true),
+        (Frames::One, false),
+        (Frames::Firedancer, false),
+    ] {
+        let site = Site::new();
+        let archive = site.archive(&spec(40_000_000, frames, Compression::Zstd));
+        let tar_bytes = decompress(&fs::read(&archive).unwrap()).unwrap().len() as u64;
+        let mut config = patient(&archive, &site.output());
+        let found = preflight(&config);
+        assert_eq!(found.tar_bytes_exact, exact, "{frames:?}: {found:?}");
+        assert_eq!(found.basis, if exact { "declared" } else { "sampled" });
+        let found_bytes = found.tar_bytes.unwrap();
+        if exact {
+            assert_eq!(found_bytes, tar_bytes, "{frames:?}");
+        } else {
+            assert!(found_bytes.abs_diff(tar_bytes) < tar_bytes / 5, "{found_bytes} {tar_bytes}");
+        }
+        if frames == Frames::Sized(1 << 20) {
+            // Without time it is an estimate, and says so.
+            site.reset(false);
+            config.tuning.survey_walk_time = Some(Duration::ZERO);
+            let found = preflight(&config);
+            assert_eq!((found.basis, found.tar_bytes_exact), ("sampled", false));
+        }
+    }
+}
+
+/// What no window shows is walked over: an archive that is large without being so, most of which is
+/// a hole in a frame that decoders pass over.
+#[test]
+fn frames_around_a_hole_are_found() {
+    let site = Site::new();
+    let made = site.archive(&spec(20_000_000, Frames::Sized(1 << 20), Compression::Zstd));
+    let bytes = fs::read(&made).unwrap();
+    let tar_bytes = decompress(&bytes).unwrap().len() as u64;
+    let magic = bytes.windows(4).skip(1).position(|four| four == [0x28, 0xb5, 0x2f, 0xfd]);
+    let first = magic.unwrap() + 1;
+    let mut file = fs::File::create(&made).unwrap();
+    let hole_bytes = 80_u32 << 20;
+    file.write_all(&bytes[..first]).unwrap();
+    file.write_all(&0x184d_2a50_u32.to_le_bytes()).unwrap();
+    file.write_all(&hole_bytes.to_le_bytes()).unwrap();
+    file.seek(SeekFrom::Current(hole_bytes.into())).unwrap();
+    file.write_all(&bytes[first..]).unwrap();
+    drop(file);
+    let mut config = patient(&made, &site.output());
+    // Large by the measure that counts otherwise, too.
+    config.tuning.survey_whole_bytes = None;
+    let found = preflight(&config);
+    assert_eq!((found.basis, found.tar_bytes), ("declared", Some(tar_bytes)), "{found:?}");
+}
+
+#[test]
+fn large_archives_are_refused_by_exact_figures() {
+    let options = Tmpfs { size_bytes: 12 << 20, inodes: None };
+    let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+    let site = Site::new();
+    let archive = site.archive(&spec(30_000_000, Frames::Sized(1 << 20), Compression::Zstd));
+    let tar_bytes = decompress(&fs::read(&archive).unwrap()).unwrap().len() as u64;
+    let error = unpack(&patient(&archive, &disk.path().join("output"))).unwrap_err();
+    let Error::NoSpace(shortage) = &error else { panic!("{error}") };
+    assert!(!shortage.unpacking && shortage.resource == Resource::Bytes, "{error}");
+    assert_eq!(shortage.tar_bytes, Some(tar_bytes), "{error}");
+    let needed = shortage.needed.unwrap();
+    assert!(needed.abs_diff(tar_bytes) < tar_bytes / 50, "{error}");
+    let words = format!("by an estimate from the {tar_bytes} bytes of its tar stream,");
+    assert!(error.to_string().contains(&words), "{error}");
+    assert!(read_tree(disk.path()).unwrap().is_empty());
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
 pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
 pub use restart::FrameStarts;
-pub use survey::{Basis, Place, ReadAt, Samples, Survey, survey};
+pub use survey::{Basis, Effort, Place, ReadAt, Samples, Survey, survey};
 
 /// How frames are found, for the fuzz targets: no part of the interface.
 #[doc(hidden)]

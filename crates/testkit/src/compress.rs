@@ -192,6 +192,14 @@ pub fn lz4_frame(raw: &[u8]) -> Vec<u8> {
     encoder.finish().expect("lz4 takes any bytes")
 }
 
+/// One lz4 frame like Agave's, but that it declares its content size.
+pub fn lz4_frame_sized(raw: &[u8]) -> Vec<u8> {
+    let info = lz4_frame_info().content_size(Some(raw.len() as u64));
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(raw).expect("lz4 takes any bytes");
+    encoder.finish().expect("lz4 takes any bytes")
+}
+
 /// Independent lz4 frames of `chunk` raw bytes each.
 pub fn lz4_frames(raw: &[u8], chunk: usize) -> Vec<u8> {
     pieces(raw, chunk).flat_map(lz4_frame).collect()

@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 pub use unsnap_decode::Tuning as DecodeTuning;
@@ -120,6 +121,10 @@ pub struct Tuning {
     /// Free bytes of each file system that are taken for used while the run goes on, as if somebody
     /// had written so much after it began.
     pub hidden_bytes: Option<u64>,
+    /// Archives up to so many bytes are read from end to end to find out how much they hold.
+    pub survey_whole_bytes: Option<u64>,
+    /// How long the headers of larger ones may be walked for that.
+    pub survey_walk_time: Option<Duration>,
     /// For tests of the sandbox only: what an attacker does who has taken over the tar walk.
     pub compromised: Option<Compromised>,
 }

@@ -169,6 +169,8 @@ pub struct Shortage {
     pub needed: Option<u64>,
     /// Whether `needed` is exact, and not an estimate.
     pub exact: bool,
+    /// Length of the archive's tar stream, from which `needed` is estimated, if that is exact.
+    pub tar_bytes: Option<u64>,
     /// What there is.
     pub available: u64,
     /// Whether it was found in the middle of the run, and not before.
@@ -198,10 +200,14 @@ impl Shortage {
 
     /// What is needed, and what is available, where.
     pub(crate) fn figures(&self) -> String {
-        let Self { file_system, exact, .. } = self;
+        let Self { file_system, exact, tar_bytes, .. } = self;
         let about = if *exact { "" } else { "about " };
         let needed = self.amount(self.needed.unwrap_or(0));
-        let estimate = if *exact { "" } else { ", by an estimate," };
+        let estimate = match tar_bytes {
+            _ if *exact => String::new(),
+            Some(bytes) => format!(", by an estimate from the {bytes} bytes of its tar stream,"),
+            None => ", by an estimate,".to_owned(),
+        };
         let available = self.amount(self.available);
         format!(
             "{about}{needed}{estimate} are needed on the file system of {file_system}, and \

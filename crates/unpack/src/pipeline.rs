@@ -72,7 +72,8 @@ pub(crate) fn stage(
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
     let files = inputs.iter().map(Input::file);
-    let mut preflight = Preflight::check(files, target.as_ref(), &beginning.kept, config)?;
+    let kept = &beginning.kept;
+    let mut preflight = Preflight::check(files, target.as_ref(), kept, config, cancel)?;
     fits(preflight.room)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());

@@ -5,17 +5,21 @@
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
+//! Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
+//! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
+//! take of that is estimated, since only tar headers say how long each of them is.
+//!
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 
 use std::{io, time::Instant};
 
 use rustix::fs::{Advice, fadvise};
-use unsnap_decode::{Basis, ReadAt, survey};
+use unsnap_decode::{Basis, Effort, ReadAt, survey};
 use unsnap_source::ArchiveFile;
 
 use crate::{
-    Config, Error, LayoutKind,
+    CancelToken, Config, Error, LayoutKind,
     error::{Resource, Shortage},
     members::{Members, Need},
     opening::Target,
@@ -109,6 +113,7 @@ impl Preflight {
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
+        cancel: &CancelToken,
     ) -> Result<Self, Error> {
         let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
         if !config.preflight {
@@ -119,15 +124,15 @@ impl Preflight {
         let mut directories = staging.directories()?;
         directories.truncate(config.destinations());
         let systems = FileSystem::of(calls, directories)?;
-        let surveyed = survey_archives(archives, config);
+        let surveyed = survey_archives(archives, config, cancel);
         let mut report = match &surveyed {
-            Ok((basis, _)) => PreflightReport::on(basis_name(*basis)),
+            Ok((raw_bytes, basis, _)) => PreflightReport::on(*raw_bytes, *basis),
             Err(reason) => PreflightReport::skipped(reason),
         };
         let mut watched = Vec::new();
         for system in systems {
             let free = system.free()?;
-            let needed = surveyed.as_ref().ok().map(|(basis, need)| {
+            let needed = surveyed.as_ref().ok().map(|(_, basis, need)| {
                 let accounts = accounts_directories(config);
                 let needed = Needed::on(&system, &free, need, *basis, accounts);
                 needed.without(&system, kept, free.unit_bytes)
@@ -149,31 +154,46 @@ impl Preflight {
     }
 }
 
-/// What all of them take together, and how the least known of them is known.
+/// What all of them take together, decoded and on a disk, and how the least known of them is known.
 fn survey_archives<'a>(
     archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
     config: &Config,
-) -> Result<(Basis, Need), &'static str> {
+    cancel: &CancelToken,
+) -> Result<(u64, Basis, Need), &'static str> {
     let one = |archive: Option<&ArchiveFile>| {
         let file = archive.ok_or("a stream does not tell how much it holds")?;
-        survey_archive(file, config).ok_or("the archive does not tell how much it holds")
+        survey_archive(file, config, cancel).ok_or("the archive does not tell how much it holds")
     };
-    let mut sum: Option<(Basis, Need)> = None;
+    let mut sum: Option<(u64, Basis, Need)> = None;
     for archive in archives {
-        let (basis, need) = one(archive)?;
+        let (raw_bytes, basis, need) = one(archive)?;
         sum = Some(match sum {
-            Some((before, needed)) => (before.max(basis), needed.with_incremental(&need)),
-            None => (basis, need),
+            Some((before, worse, needed)) => {
+                let raw_bytes = before.saturating_add(raw_bytes);
+                (raw_bytes, worse.max(basis), needed.with_incremental(&need))
+            }
+            None => (raw_bytes, basis, need),
         });
     }
     sum.ok_or("there is no archive")
 }
 
-fn survey_archive(file: &ArchiveFile, config: &Config) -> Option<(Basis, Need)> {
+fn survey_archive(
+    file: &ArchiveFile,
+    config: &Config,
+    cancel: &CancelToken,
+) -> Option<(u64, Basis, Need)> {
     let mut members = Members::new(config.limits.tar);
-    let survey = survey(&Archive(file), file.size(), &config.limits.decode, &mut members);
+    let wanted = Effort::of(file.size());
+    let effort = Effort {
+        whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
+        walk_time: config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
+        is_cancelled: &|| cancel.is_cancelled(),
+    };
+    let survey = survey(&Archive(file), file.size(), &config.limits.decode, &effort, &mut members);
     let (raw_bytes, basis) = survey.raw_bytes?;
-    Some((basis, members.need(raw_bytes, basis, accounts_directories(config) > 0)?))
+    let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
+    Some((raw_bytes, basis, need))
 }
 
 /// Directories that storages are spread over.
@@ -265,11 +285,13 @@ impl Needed {
 }
 
 impl PreflightReport {
-    fn on(basis: &'static str) -> Self {
-        let exact = basis == basis_name(Basis::Decoded);
+    fn on(tar_bytes: u64, basis: Basis) -> Self {
+        let exact = basis == Basis::Decoded;
         Self {
-            basis,
+            basis: basis_name(basis),
             skipped: None,
+            tar_bytes: Some(tar_bytes),
+            tar_bytes_exact: basis != Basis::Sampled,
             bytes_needed: Some(0),
             bytes_exact: exact,
             inodes_needed: Some(0),
@@ -281,9 +303,19 @@ impl PreflightReport {
     }
 
     fn skipped(reason: &str) -> Self {
-        let skipped = Some(reason.to_owned());
-        let (bytes_needed, inodes_needed) = (None, None);
-        Self { skipped, bytes_needed, inodes_needed, ..Self::on("unknown") }
+        Self {
+            basis: "unknown",
+            skipped: Some(reason.to_owned()),
+            tar_bytes: None,
+            tar_bytes_exact: false,
+            bytes_needed: None,
+            bytes_exact: false,
+            inodes_needed: None,
+            inodes_exact: false,
+            file_systems: Vec::new(),
+            warnings: Vec::new(),
+            elapsed_ms: 0,
+        }
     }
 
     /// Compares what a file system has with what is needed there.
@@ -316,6 +348,7 @@ impl PreflightReport {
                 file_system: system.name(),
                 needed: Some(needed),
                 exact,
+                tar_bytes: self.tar_bytes.filter(|_| self.tar_bytes_exact),
                 available,
                 unpacking: false,
             };

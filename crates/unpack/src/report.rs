@@ -156,6 +156,10 @@ pub struct PreflightReport {
     pub basis: &'static str,
     /// Why it is not known, in words.
     pub skipped: Option<String>,
+    /// Length of the archive's tar stream.
+    pub tar_bytes: Option<u64>,
+    /// Whether that is exact, and not an estimate: only with samples it is one.
+    pub tar_bytes_exact: bool,
     /// Bytes that the files take, on all file systems.
     pub bytes_needed: Option<u64>,
     /// Whether that is exact, and not an estimate.

@@ -106,6 +106,7 @@ impl Watched {
             file_system: self.system.name(),
             needed: stock.remaining(),
             exact: false,
+            tar_bytes: None,
             available: stock.available,
             unpacking: true,
         })))

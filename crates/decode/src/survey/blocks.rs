@@ -253,6 +253,24 @@ impl Blocks {
         Ok(Step::Block { raw_bytes: stored.then_some(size) })
     }
 
+    /// Whether this walk, amid the blocks of a frame, stands where the other does.
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.at == other.at
+            && match (self.place, other.place) {
+                (Place::Zstd { .. }, Place::Zstd { .. }) => true,
+                (Place::Lz4(flags), Place::Lz4(others)) => flags == others,
+                _ => false,
+            }
+    }
+
+    /// Whether the zstd frame that the walk is in ends in a checksum, if that is known.
+    pub fn checksum(&self) -> Option<bool> {
+        match self.place {
+            Place::Zstd { checksum } => checksum,
+            _ => None,
+        }
+    }
+
     /// What the lz4 frame that the walk is in is like.
     pub fn lz4_flags(&self) -> Option<Lz4Flags> {
         match self.place {

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Something that can be read at any offset, such as a file.
-pub trait ReadAt {
+/// Something that can be read at any offset, such as a file, by several threads.
+pub trait ReadAt: Sync {
     /// Reads bytes from `offset` on, at most as many as `buffer` takes; 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 

@@ -1,6 +1,9 @@
 //! What a survey says of archives good and bad.
 
-use std::{cell::Cell, io};
+use std::{
+    io,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use unsnap_testkit::{compress, random::Random, tar::TarBuilder};
 
@@ -9,12 +12,22 @@ use super::*;
 /// Everything smaller, so that archives of a few megabytes count as large.
 const SMALL: Plan = Plan {
     head: Budget { compressed_bytes: MIB, raw_bytes: 3 * MIB },
-    walk_bytes_max: MIB,
     windows: 8,
     window_bytes: MIB / 2,
     middle_samples: 3,
     middle: Budget { compressed_bytes: MIB / 8, raw_bytes: MIB / 2 },
 };
+
+/// Archives are read from end to end.
+const WHOLE: Effort<'static> = effort(u64::MAX, Duration::from_hours(1));
+/// All archives count as large, and there is time.
+const CHAINS: Effort<'static> = effort(0, Duration::from_hours(1));
+/// All archives count as large, and there is none.
+const NO_TIME: Effort<'static> = effort(0, Duration::ZERO);
+
+const fn effort(whole_bytes_max: u64, walk_time: Duration) -> Effort<'static> {
+    Effort { whole_bytes_max, walk_time, is_cancelled: &|| false }
+}
 
 /// Keeps what it is given.
 #[derive(Default)]
@@ -35,10 +48,10 @@ impl Samples for Kept {
     }
 }
 
-fn look(plan: Plan, archive: &[u8]) -> (Option<(u64, Basis)>, Kept) {
+fn look(plan: Plan, effort: Effort<'_>, archive: &[u8]) -> (Option<(u64, Basis)>, Kept) {
     let mut kept = Kept::default();
     let len = archive.len() as u64;
-    let survey = survey_by(plan, &archive, len, &Limits::default(), &mut kept);
+    let survey = survey_by(plan, &archive, len, &Limits::default(), &effort, &mut kept);
     (survey.raw_bytes, kept)
 }
 
@@ -87,7 +100,7 @@ fn small_archives_are_known_exactly() {
             [compress::skippable_frame(b"x"), compress::zstd_frames(&tar, 9000, 1)].concat(),
         ),
     ] {
-        let (found, kept) = look(PLAN, &archive);
+        let (found, kept) = look(PLAN, WHOLE, &archive);
         assert_eq!(found, Some((len, Basis::Decoded)), "{what}");
         assert!(kept.beginning == tar, "{what}: other bytes");
     }
@@ -109,8 +122,7 @@ fn walked_archives_are_known_if_they_declare_their_length() {
         ),
     ];
     for (what, archive) in archives {
-        let plan = Plan { walk_bytes_max: u64::MAX, ..SMALL };
-        let (found, kept) = look(plan, &archive);
+        let (found, kept) = look(SMALL, WHOLE, &archive);
         assert_eq!(found, Some((len, Basis::Declared)), "{what}");
         assert!(
             tar.starts_with(&kept.beginning) && kept.beginning.len() as u64 >= MIB / 4,
@@ -130,8 +142,7 @@ fn walked_archives_are_known_if_they_declare_their_length() {
         ("frames without sizes", compress::zstd_frames_unsized(&tar, 300_000, 1)),
         ("lz4", compress::lz4_frame(&tar)),
     ] {
-        let plan = Plan { walk_bytes_max: u64::MAX, ..SMALL };
-        assert_near(look(plan, &archive).0, tar.len(), what);
+        assert_near(look(SMALL, WHOLE, &archive).0, tar.len(), what);
     }
 }
 
@@ -154,14 +165,26 @@ fn large_archives_are_estimated() {
         ("lz4", compress::lz4_frame(&tar)),
         ("lz4 frames", compress::lz4_frames(&tar, 400_000)),
     ] {
-        let plan = Plan { walk_bytes_max: 0, window_bytes: MIB, ..SMALL };
-        let (found, _) = look(plan, &archive);
+        let plan = Plan { window_bytes: MIB, ..SMALL };
+        let (found, _) = look(plan, NO_TIME, &archive);
         assert_near(found, tar.len(), what);
+        let (found, _) = look(plan, CHAINS, &archive);
+        if matches!(what, "frames" | "small frames") {
+            assert_eq!(found, Some((tar.len() as u64, Basis::Declared)), "{what}");
+        } else {
+            assert_near(found, tar.len(), what);
+        }
     }
     // One frame that says it all.
     let archive = compress::zstd_one_frame(&tar, 1, None, true, true);
-    let (found, _) = look(Plan { walk_bytes_max: 0, ..SMALL }, &archive);
-    assert_eq!(found, Some((tar.len() as u64, Basis::Declared)));
+    for effort in [NO_TIME, CHAINS] {
+        let (found, _) = look(SMALL, effort, &archive);
+        assert_eq!(found, Some((tar.len() as u64, Basis::Declared)));
+    }
+    // One frame that says much, and another one that only a walk finds.
+    let archive = [archive, compress::zstd_one_frame(&[7; 1000], 1, None, false, true)].concat();
+    let (found, _) = look(SMALL, CHAINS, &archive);
+    assert_eq!(found, Some((tar.len() as u64 + 1000, Basis::Declared)));
 }
 
 /// A frame of empty or raw blocks, with a content size of eight bytes.
@@ -177,11 +200,15 @@ fn frame(content_bytes: u64, blocks: &[&[u8]]) -> Vec<u8> {
     frame
 }
 
+fn is_declared(found: Option<(u64, Basis)>) -> bool {
+    found.is_some_and(|(_, basis)| basis == Basis::Declared)
+}
+
 #[test]
 fn lies_and_nonsense_are_not_believed() {
     // So little is decoded that nothing is known by that.
     let head = Budget { compressed_bytes: 1000, raw_bytes: 1000 };
-    let all = Plan { walk_bytes_max: u64::MAX, head, ..SMALL };
+    let all = Plan { head, ..SMALL };
     let filling = frame(400_000, &[&vec![5; 100_000][..]; 4]);
     let with = |tail: &[u8]| [filling.as_slice(), tail].concat();
     let mut run = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x48];
@@ -207,7 +234,8 @@ fn lies_and_nonsense_are_not_believed() {
             [&compress::lz4_frame(b"x")[..7], &vec![0xff; 300_000]].concat(),
         ),
     ] {
-        assert_eq!(look(all, &archive).0, None, "{what}");
+        assert_eq!(look(all, WHOLE, &archive).0, None, "{what}");
+        assert!(!is_declared(look(all, CHAINS, &archive).0), "{what}");
     }
     // Cut anywhere, in every shape and in every way of looking.
     let tar = tar(400_000);
@@ -216,11 +244,11 @@ fn lies_and_nonsense_are_not_believed() {
         compress::zstd_one_frame(&tar, 1, None, true, false),
         compress::lz4_frames(&tar, 50_000),
     ] {
-        for plan in [all, Plan { walk_bytes_max: 0, ..SMALL }] {
-            let head = Budget { compressed_bytes: 10_000, raw_bytes: 10_000 };
-            let plan = Plan { head, window_bytes: 50_000, ..plan };
+        let head = Budget { compressed_bytes: 10_000, raw_bytes: 10_000 };
+        let plan = Plan { head, window_bytes: 50_000, ..SMALL };
+        for effort in [WHOLE, CHAINS, NO_TIME] {
             for cut in (0..archive.len()).step_by(20_011) {
-                look(plan, &archive[..cut]);
+                look(plan, effort, &archive[..cut]);
             }
         }
     }
@@ -230,9 +258,10 @@ fn lies_and_nonsense_are_not_believed() {
 fn empty_frames_without_end_cost_little() {
     let empty = frame(0, &[b""]);
     let archive: Vec<u8> = empty.iter().copied().cycle().take(empty.len() * 300_000).collect();
-    let (found, _) = look(Plan { walk_bytes_max: u64::MAX, ..SMALL }, &archive);
-    assert_eq!(found, Some((0, Basis::Declared)));
-    look(Plan { walk_bytes_max: 0, ..SMALL }, &archive);
+    for effort in [WHOLE, CHAINS] {
+        assert_eq!(look(SMALL, effort, &archive).0, Some((0, Basis::Declared)));
+    }
+    look(SMALL, NO_TIME, &archive);
 }
 
 /// Data that looks like a block everywhere, but never for long.
@@ -248,22 +277,22 @@ fn deceptive_windows_cost_little() {
             archive.extend([0x06; 3]);
         }
     }
-    let reads = Cell::new(0);
+    let reads = AtomicU32::new(0);
     let counted = Counted { bytes: &archive, reads: &reads };
     let len = archive.len() as u64;
-    let plan = Plan { walk_bytes_max: 0, ..SMALL };
-    survey_by(plan, &counted, len, &Limits::default(), &mut Kept::default());
-    assert!(reads.get() < 100, "{} reads", reads.get());
+    survey_by(SMALL, &counted, len, &Limits::default(), &NO_TIME, &mut Kept::default());
+    let reads = reads.into_inner();
+    assert!(reads < 100, "{reads} reads");
 }
 
 struct Counted<'a> {
     bytes: &'a [u8],
-    reads: &'a Cell<u32>,
+    reads: &'a AtomicU32,
 }
 
 impl ReadAt for Counted<'_> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.reads.set(self.reads.get() + 1);
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.bytes.read_at(buffer, offset)
     }
 }
@@ -278,7 +307,7 @@ impl ReadAt for Broken {
 
 #[test]
 fn what_cannot_be_read_is_not_known() {
-    let survey = survey(&Broken, 1 << 40, &Limits::default(), &mut Kept::default());
+    let survey = survey(&Broken, 1 << 40, &Limits::default(), &CHAINS, &mut Kept::default());
     assert_eq!(survey, Survey { raw_bytes: None, read_bytes: 0 });
 }
 
