@@ -1,6 +1,6 @@
 //! What went wrong, sorted by who is to blame.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use unsnap_create::CreateError;
@@ -116,6 +116,20 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         reason: &'static str,
+    },
+    /// There is nothing to begin with.
+    #[error("there is no full snapshot's archive in {}{}", full.display(), and_elsewhere(full, incremental))]
+    NoArchive {
+        /// Where full archives were looked for.
+        full: PathBuf,
+        /// Where incremental archives were looked for.
+        incremental: PathBuf,
+    },
+    /// A validator is running on the ledger.
+    #[error("a validator is running on {}", ledger.display())]
+    Running {
+        /// The ledger.
+        ledger: PathBuf,
     },
     /// Another process is unpacking to the same place.
     #[error("another process is unpacking to {}", path.display())]
@@ -244,6 +258,13 @@ impl std::fmt::Display for Shortage {
 const INCOMPLETE: &str =
     "the archive is incomplete: compare its size with the original and fetch it again";
 
+fn and_elsewhere(full: &Path, incremental: &Path) -> String {
+    if full == incremental {
+        return String::new();
+    }
+    format!(" (incremental ones, of {}, are of no use alone)", incremental.display())
+}
+
 fn decoded_from(at: Option<Position>) -> String {
     at.map_or_else(String::new, |at| {
         format!(" (decoded from compressed byte {} on, frame {})", at.compressed_offset, at.frame)
@@ -261,6 +282,18 @@ impl Error {
         }
     }
 
+    /// The archive that it speaks of, as it was given, if it is about what is in an archive.
+    pub fn archive(&self) -> Option<&str> {
+        match self {
+            Self::Decode { archive, .. }
+            | Self::Tar { archive, .. }
+            | Self::Layout { archive, .. }
+            | Self::Bank { archive, .. }
+            | Self::Digest { archive, .. } => Some(archive),
+            _ => None,
+        }
+    }
+
     /// Whose fault it is.
     pub fn family(&self) -> Family {
         match self {
@@ -270,9 +303,10 @@ impl Error {
             | Self::Bank { .. }
             | Self::Digest { .. } => Family::BadArchive,
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
-            Self::NotClean { .. } | Self::Locked { .. } | Self::NotResumable { .. } => {
-                Family::NotClean
-            }
+            Self::NotClean { .. }
+            | Self::Running { .. }
+            | Self::Locked { .. }
+            | Self::NotResumable { .. } => Family::NotClean,
             Self::Cancelled => Family::Cancelled,
             _ => Family::Environment,
         }

@@ -98,6 +98,13 @@ impl Unpacker {
         Self { config, progress: Progress::default(), cancel: CancelToken::default() }
     }
 
+    /// Takes handles that others hold already, in place of its own.
+    #[must_use]
+    pub fn with_handles(mut self, progress: Progress, cancel: CancelToken) -> Self {
+        (self.progress, self.cancel) = (progress, cancel);
+        self
+    }
+
     /// A handle to watch the run by.
     pub fn progress(&self) -> Progress {
         self.progress.clone()

@@ -45,7 +45,7 @@ pub(crate) fn stage(
     fits: impl FnOnce(Room) -> Result<(), Error>,
 ) -> Result<Staged, Error> {
     let started = Instant::now();
-    progress.enter(Phase::Preparing);
+    progress.reset();
     config.check()?;
 
     // Open: the archives, and where their files will go.
@@ -71,10 +71,8 @@ pub(crate) fn stage(
     let inputs = Input::begin_all(archives, config, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
-    let files = inputs.iter().map(Input::file);
-    let kept = &beginning.kept;
-    let mut preflight = Preflight::check(files, target.as_ref(), kept, config, cancel)?;
-    fits(preflight.room)?;
+    let (kept, place) = (&beginning.kept, target.as_ref());
+    let mut preflight = Preflight::make_room(&inputs, place, kept, config, cancel, fits)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
@@ -268,6 +266,7 @@ fn scan(
     confined: impl FnOnce() -> io::Result<()>,
     mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
+    progress.reset();
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
     opened.confine(config.sandbox);

@@ -24,6 +24,7 @@ use crate::{
     members::{Members, Need},
     opening::Target,
     report::{FileSystemReport, PreflightReport, millis},
+    resources::Input,
     resume::Kept,
     space::{FileSystem, Free},
     watch::{Watch, Watched},
@@ -83,20 +84,19 @@ enum Verdict {
 }
 
 /// How there is room for what is to be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub enum Room {
     /// Beside what is there, or nobody knows.
     #[default]
     Beside,
-    /// Only when what is to be cleared away from the destinations is gone.
-    WhenCleared,
+    /// None, as long as what is to be cleared away from the destinations takes space: this is what
+    /// is missing, of what first. It is looked again when that is gone.
+    WhenCleared(Box<Shortage>),
 }
 
 /// What has been found out before the run.
 #[derive(Debug, Default)]
 pub(crate) struct Preflight {
-    /// How there is room.
-    pub room: Room,
     /// `None` in a dry run.
     pub report: Option<PreflightReport>,
     /// Looks after the space that was found.
@@ -104,11 +104,35 @@ pub(crate) struct Preflight {
 }
 
 impl Preflight {
+    /// Finds room, or refuses the run. `fits`: told how there is room, before anything is written; may
+    /// clear something away for it.
+    pub fn make_room(
+        inputs: &[Input],
+        target: Option<&Target>,
+        kept: &[Kept],
+        config: &Config,
+        cancel: &CancelToken,
+        fits: impl FnOnce(Room) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let check = || {
+            let files = inputs.iter().map(Input::file);
+            Self::check(files, target, kept, config, cancel)
+        };
+        match check() {
+            Err(Error::NoSpace(shortage)) if config.state.is_some() => {
+                fits(Room::WhenCleared(shortage))?;
+                check()
+            }
+            Ok(checked) => fits(Room::Beside).map(|()| checked),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Compares what an archive needs with what its destinations have.
     ///
     /// `archives`: `None` for a stream, of which nothing is known. `target`: `None` in a dry run.
     /// `kept`: what is there already in each destination. Opens nothing.
-    pub fn check<'a>(
+    fn check<'a>(
         archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
         target: Option<&Target>,
         kept: &[Kept],
@@ -118,7 +142,7 @@ impl Preflight {
         let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
         if !config.preflight {
             let report = Some(PreflightReport::skipped("it was not wanted"));
-            return Ok(Self { report, ..Self::default() });
+            return Ok(Self { report, watch: None });
         }
         let since = Instant::now();
         let mut directories = staging.directories()?;
@@ -143,7 +167,7 @@ impl Preflight {
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
         let watch = Some(Watch::new(watched, config.tuning.hidden_bytes));
-        Ok(Self { room: Room::Beside, report: Some(report), watch })
+        Ok(Self { report: Some(report), watch })
     }
 
     /// What ends the run before a disk is full. `in_flight_bytes`: what segments may hold.

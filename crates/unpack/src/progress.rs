@@ -85,6 +85,18 @@ impl Progress {
         }
     }
 
+    /// Begins anew, for another run.
+    pub(crate) fn reset(&self) {
+        let shared = &self.shared;
+        let counters = [&shared.bytes_total, &shared.bytes_decoded, &shared.entries];
+        let created = [&shared.created.files, &shared.created.bytes, &shared.created.cached_bytes];
+        let read = shared.bytes_read.iter().map(|counter| &**counter);
+        for counter in counters.into_iter().chain(created).chain(read) {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.enter(Phase::Preparing);
+    }
+
     /// Counts what an interrupted run had done.
     pub(crate) fn begin(&self, files: u64, bytes: u64) {
         self.shared.created.files.store(files, Ordering::Relaxed);

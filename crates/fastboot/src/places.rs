@@ -1,0 +1,197 @@
+//! Where a validator keeps what.
+
+use std::path::{Path, PathBuf};
+
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags},
+    io::Errno,
+    process::geteuid,
+};
+use unsnap_unpack::{Error, RUN_DIRECTORY, SearchDirs};
+
+/// Below an accounts path. Unsnap keeps nothing there, but Agave 4.2 removes an accounts path that
+/// lacks it, with all that is in it (`solana-accounts-db` 4.2.2, `utils.rs`,
+/// `create_accounts_run_and_snapshot_dirs`).
+const LEGACY_DIRECTORY: &str = "snapshot";
+
+/// Below the snapshots' directory.
+const BANK_SNAPSHOTS_DIRECTORY: &str = "snapshots";
+
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Where a validator keeps what, as its own command line says. Made by [`Places::new`], then adjusted
+/// field by field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// `--ledger`. It exists.
+    pub ledger: PathBuf,
+    /// `--snapshots`: archives, and states below `snapshots`.
+    pub snapshots: PathBuf,
+    /// `--full-snapshot-archive-path`.
+    pub full_archives: PathBuf,
+    /// `--incremental-snapshot-archive-path`.
+    pub incremental_archives: PathBuf,
+    /// `--accounts`: storages below `run` of each.
+    pub accounts: Vec<PathBuf>,
+}
+
+impl Places {
+    /// What follows from the ledger alone, as the validator has it.
+    pub fn new(ledger: impl Into<PathBuf>) -> Self {
+        let ledger = ledger.into();
+        Self {
+            snapshots: ledger.clone(),
+            full_archives: ledger.clone(),
+            incremental_archives: ledger.clone(),
+            accounts: vec![ledger.join("accounts")],
+            ledger,
+        }
+    }
+
+    /// Where archives are looked for.
+    pub fn search_dirs(&self) -> SearchDirs {
+        SearchDirs {
+            full: self.full_archives.clone(),
+            incremental: self.incremental_archives.clone(),
+        }
+    }
+
+    /// The directory that holds the states.
+    pub fn states(&self) -> PathBuf {
+        self.snapshots.join(BANK_SNAPSHOTS_DIRECTORY)
+    }
+
+    /// The directory of a state.
+    pub fn state(&self, slot: u64) -> PathBuf {
+        self.states().join(slot.to_string())
+    }
+
+    /// The directories of storages.
+    pub fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
+        self.accounts.iter().map(|path| path.join(RUN_DIRECTORY))
+    }
+
+    /// Makes the directories that a validator would make, and resolves links as it does. Refuses
+    /// what it would refuse, and what it could not use afterwards.
+    pub(crate) fn settle(&self) -> Result<Self, Error> {
+        let ledger = resolve(&self.ledger)?;
+        let snapshots = settle(&self.snapshots)?;
+        let accounts: Vec<PathBuf> =
+            self.accounts.iter().map(|path| settle(path)).collect::<Result<_, _>>()?;
+        let request = |reason: String, hint: &str| {
+            Err(Error::Request { reason, hint: Some(hint.to_owned()) })
+        };
+        if accounts.is_empty() {
+            return request("there is no accounts path".to_owned(), "give one: --accounts <DIR>");
+        }
+        if accounts.contains(&snapshots) {
+            let reason =
+                format!("{} is both snapshots' and accounts' directory", snapshots.display());
+            return request(reason, "the validator takes different ones only");
+        }
+        let owner =
+            rustix::fs::stat(&ledger).map_err(|errno| at("look at", &ledger, errno))?.st_uid;
+        let user = geteuid().as_raw();
+        if user != owner {
+            let reason = format!(
+                "{} belongs to user {owner}, and this is user {user}: a validator can use only what is its own",
+                ledger.display()
+            );
+            return request(reason, "run this as the user that the validator runs as: sudo -u ...");
+        }
+        let settled = Self {
+            full_archives: settle(&self.full_archives)?,
+            incremental_archives: settle(&self.incremental_archives)?,
+            ledger,
+            snapshots,
+            accounts,
+        };
+        make(&settled.states())?;
+        for path in &settled.accounts {
+            make(&path.join(RUN_DIRECTORY))?;
+            make(&path.join(LEGACY_DIRECTORY))?;
+        }
+        Ok(settled)
+    }
+}
+
+fn at(step: &'static str, path: &Path, errno: Errno) -> Error {
+    Error::Staging { step, path: path.to_owned(), errno }
+}
+
+fn resolve(path: &Path) -> Result<PathBuf, Error> {
+    path.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Request {
+            reason: format!("directory {} does not exist", path.display()),
+            hint: None,
+        },
+        _ => at("resolve", path, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+    })
+}
+
+/// Makes a directory, if need be, and resolves it. That above it must be there.
+fn settle(path: &Path) -> Result<PathBuf, Error> {
+    make(path)?;
+    resolve(path)
+}
+
+fn make(path: &Path) -> Result<(), Error> {
+    match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        Ok(()) => {
+            // Durably: a state must not be lost with a directory above it.
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+            let above = above.unwrap_or(Path::new("."));
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(above, flags, Mode::empty())
+                .and_then(|above| rustix::fs::fsync(&above))
+                .map_err(|errno| at("sync", above, errno))
+        }
+        Err(Errno::EXIST) => {
+            let stat = rustix::fs::statat(CWD, path, AtFlags::empty());
+            let stat = stat.map_err(|errno| at("look at", path, errno))?;
+            match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+                rustix::fs::FileType::Directory => Ok(()),
+                _ => Err(at("use", path, Errno::NOTDIR)),
+            }
+        }
+        Err(errno) => Err(at("create", path, errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_made_as_a_validator_makes_them() {
+        let scratch = tempfile::tempdir().unwrap();
+        let ledger = scratch.path().join("ledger");
+        std::fs::create_dir(&ledger).unwrap();
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&ledger, &link).unwrap();
+        let places = Places::new(&link).settle().unwrap();
+        let ledger = ledger.canonicalize().unwrap();
+        assert_eq!(places, Places::new(&ledger));
+        for made in ["snapshots", "accounts/run", "accounts/snapshot"] {
+            assert!(ledger.join(made).is_dir(), "{made}");
+        }
+        // Once more: nothing to do.
+        assert_eq!(places.settle().unwrap(), places);
+    }
+
+    #[test]
+    fn what_a_validator_would_refuse_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let missing = Places::new(scratch.path().join("nowhere")).settle().unwrap_err();
+        assert!(missing.to_string().contains("does not exist"), "{missing}");
+        let mut places = Places::new(scratch.path());
+        places.accounts = vec![scratch.path().to_owned()];
+        assert!(places.settle().unwrap_err().to_string().contains("both"));
+        places.accounts.clear();
+        assert!(places.settle().unwrap_err().to_string().contains("no accounts path"));
+        let file = scratch.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        places.accounts = vec![file];
+        assert!(places.settle().unwrap_err().to_string().contains("Not a directory"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Making a state whole again from its shadow.
+
+use std::{os::fd::OwnedFd, path::Path};
+
+use rustix::{fs::AtFlags, io::Errno};
+use serde::Serialize;
+use unsnap_layout::fastboot::Storage;
+use unsnap_ring::Syscalls;
+use unsnap_unpack::Error;
+
+use crate::{
+    Condition, LedgerLock, Places, Survey,
+    files::{failed, open_directory},
+    survey::Shadow,
+    withdraw::unmark_one,
+};
+
+/// What came of looking after a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Repaired {
+    /// There is no state that a validator would load.
+    NoState,
+    /// Nothing was to be done.
+    WasWhole {
+        /// Slot of the state.
+        slot: u64,
+    },
+    /// It is whole again.
+    Relinked {
+        /// Slot of the state.
+        slot: u64,
+        /// Storages that were lost.
+        storages: u64,
+    },
+    /// It could not be made whole, and is withdrawn: the validator goes to the archives.
+    Withdrawn {
+        /// Slot of the state.
+        slot: u64,
+    },
+    /// It may be good or not: it was not prepared by unsnap, and its form is not known.
+    LeftAlone {
+        /// Slot of the state.
+        slot: u64,
+        /// What is not known.
+        reason: String,
+    },
+}
+
+/// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
+/// state if that is impossible. Refused while a validator is running.
+pub fn repair(calls: &Syscalls, places: &Places) -> Result<Repaired, Error> {
+    let places = places.settle()?;
+    let _lock = LedgerLock::take(&places.ledger)?;
+    repair_locked(calls, &places, &Survey::of(calls, &places)?)
+}
+
+pub(crate) fn repair_locked(
+    calls: &Syscalls,
+    places: &Places,
+    survey: &Survey,
+) -> Result<Repaired, Error> {
+    let Some(state) = survey.newest() else { return Ok(Repaired::NoState) };
+    let slot = state.slot;
+    match &state.condition {
+        Condition::NotLoadable { .. } => Ok(Repaired::NoState),
+        Condition::Unknown { reason } => Ok(Repaired::LeftAlone { slot, reason: reason.clone() }),
+        Condition::Whole { .. } => Ok(Repaired::WasWhole { slot }),
+        Condition::Damaged { lost, repairable: true, .. } => {
+            relink(calls, places)?;
+            // What counts is what is there now.
+            match Survey::of(calls, places)?.newest().map(|state| &state.condition) {
+                Some(Condition::Whole { .. }) => Ok(Repaired::Relinked { slot, storages: *lost }),
+                _ => {
+                    unmark_one(calls, &state.directory)?;
+                    Ok(Repaired::Withdrawn { slot })
+                }
+            }
+        }
+        Condition::Damaged { .. } => {
+            unmark_one(calls, &state.directory)?;
+            Ok(Repaired::Withdrawn { slot })
+        }
+    }
+}
+
+/// Gives every storage of the shadows its name in `run` again, durably, and removes whatever else has
+/// that name.
+fn relink(calls: &Syscalls, places: &Places) -> Result<(), Error> {
+    let shadows = Shadow::all(calls, places)?;
+    for (path, Shadow { directory, list }) in places.run_directories().zip(shadows) {
+        let (Some(shadow), Some(list)) = (directory, list) else { continue };
+        let run = open_directory(calls, &path)?;
+        for (storage, _) in &list.storages {
+            relink_one(calls, &shadow, &run, &path, *storage)?;
+        }
+        calls.fsync(&run).map_err(|errno| failed("sync", &path, errno))?;
+    }
+    Ok(())
+}
+
+fn relink_one(
+    calls: &Syscalls,
+    shadow: &OwnedFd,
+    run: &OwnedFd,
+    path: &Path,
+    storage: Storage,
+) -> Result<(), Error> {
+    let name = storage.to_string();
+    let at = |step, errno| failed(step, &path.join(&name), errno);
+    let kept =
+        calls.lstatat(shadow, name.as_str()).map_err(|errno| at("find the link of", errno))?;
+    match calls.lstatat(run, name.as_str()) {
+        Ok(there) if (there.st_dev, there.st_ino) == (kept.st_dev, kept.st_ino) => return Ok(()),
+        Ok(_) => {
+            let removed = calls.unlinkat(run, name.as_str(), AtFlags::empty());
+            removed.map_err(|errno| at("remove", errno))?;
+        }
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(at("look at", errno)),
+    }
+    calls.linkat(shadow, name.as_str(), run, name.as_str()).map_err(|errno| at("link", errno))
+}

@@ -1,0 +1,61 @@
+//! Taking states back.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+use unsnap_layout::fastboot::FASTBOOT_VERSION;
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{Error, SHADOW_DIRECTORY};
+
+use crate::{
+    LedgerLock, Places,
+    clear::{Removal, move_aside},
+    files::{failed, open_directory, remove_durably},
+    survey::state_directories,
+};
+
+/// Takes all states back: a validator that starts afterwards goes to the archives. Their marks go
+/// first, durably; then their directories and the shadow. Storages in `run` stay where they are: the
+/// validator removes them when it unpacks. Gives the slots whose states are gone.
+///
+/// Refused while a validator is running. On an error no state whose mark could be removed is
+/// loadable.
+pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+    let places = places.settle()?;
+    let _lock = LedgerLock::take(&places.ledger)?;
+    let slots = unmark(calls, &places)?;
+    let mut removal = Removal::default();
+    for (_, path) in state_directories(calls, &places)? {
+        removal.extend(move_aside(calls, &path, &places.snapshots)?);
+    }
+    for accounts in &places.accounts {
+        removal.extend(move_aside(calls, &accounts.join(SHADOW_DIRECTORY), accounts)?);
+    }
+    removal.finish(calls)?;
+    Ok(slots)
+}
+
+/// Removes the marks of all states, durably. Gives the slots of those that had one.
+pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+    let mut slots = Vec::new();
+    for (slot, path) in state_directories(calls, places)? {
+        if unmark_one(calls, &path)? {
+            slots.push(slot);
+        }
+    }
+    Ok(slots)
+}
+
+/// Removes the mark of a state, durably. Says whether it had one.
+pub(crate) fn unmark_one(calls: &Syscalls, path: &Path) -> Result<bool, Error> {
+    let state = match open_directory(calls, path) {
+        Ok(state) => state,
+        // What is no directory is no state.
+        Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    let removed = remove_durably(calls, &state, FASTBOOT_VERSION);
+    removed.map_err(|errno| failed("withdraw the state in", path, errno))
+}
