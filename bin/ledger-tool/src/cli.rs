@@ -30,7 +30,29 @@ pub enum Command {
     /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Prepare what a validator starts from without unpacking, or look after it
+    ///
+    /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
+    /// when-newest, its default) starts from a state instead of the archives: a directory
+    /// snapshots/<SLOT> with the storages in the accounts paths. All of this is refused while a
+    /// validator is running on the ledger; to be run as its user.
+    #[command(after_long_help = FASTBOOT_EXAMPLES)]
+    Fastboot(FastbootArgs),
 }
+
+const FASTBOOT_EXAMPLES: &str = "\
+Examples:
+  Prepare the newest full and incremental archive of a ledger:
+    ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
+
+  See what a validator would find:
+    ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
+
+  Put back what a validator that crashed has removed:
+    ledger-tool fastboot repair --ledger /mnt/ledger --accounts /mnt/accounts
+
+  Have the validator unpack its archives itself, after all:
+    ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const UNPACK_EXAMPLES: &str = "\
 Examples:
@@ -278,9 +300,135 @@ pub enum Color {
     Never,
 }
 
+#[derive(Debug, Args)]
+pub struct FastbootArgs {
+    #[command(subcommand)]
+    pub action: FastbootAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FastbootAction {
+    /// Make a state of the newest full archive and the newest incremental one upon it
+    ///
+    /// Nothing is touched before the archives' bank files have proven to be those of their names,
+    /// and it is known that there is room. Older states and storages are cleared away then, as the
+    /// validator would do. Archives that prove bad are set aside (renamed), and the next best are
+    /// taken.
+    Prepare(PrepareArgs),
+    /// Say what states there are, and whether they are whole
+    ///
+    /// Exit code 1 if a validator would load a state and fail.
+    Status(LookAfterArgs),
+    /// Make the newest state whole again from its shadow, or withdraw it
+    Repair(LookAfterArgs),
+    /// Take all states and their shadows back; storages are left to the validator
+    Withdraw(LookAfterArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PrepareArgs {
+    #[command(flatten)]
+    pub places: PlacesArgs,
+
+    /// What is checked of the archives' content while it passes by
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
+    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
+    pub fastboot_format: FastbootFormatArg,
+
+    /// Prepare the archives even if there is a state as new as they are
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Do not keep second names of the storages, for repairs
+    ///
+    /// They take no space until the validator removes storages of the state: then those stay on
+    /// the disk until the next state is prepared, or this one is withdrawn.
+    #[arg(long)]
+    pub no_shadow: bool,
+
+    /// Unpack even if it does not seem to fit, and go on until a disk is full
+    #[arg(long)]
+    pub no_preflight: bool,
+
+    /// How to print the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct LookAfterArgs {
+    #[command(flatten)]
+    pub places: PlacesArgs,
+
+    /// How to print the result on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+/// Where a validator keeps what: its own flags.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where the validator keeps what (its own flags)")]
+pub struct PlacesArgs {
+    /// The validator's ledger
+    #[arg(long, short, value_name = "DIR")]
+    pub ledger: PathBuf,
+
+    /// Archives and states [default: the ledger]
+    #[arg(long, value_name = "DIR")]
+    pub snapshots: Option<PathBuf>,
+
+    /// Full archives [default: that of the snapshots]
+    #[arg(long, value_name = "DIR")]
+    pub full_snapshot_archive_path: Option<PathBuf>,
+
+    /// Incremental archives [default: that of the snapshots]
+    #[arg(long, value_name = "DIR")]
+    pub incremental_snapshot_archive_path: Option<PathBuf>,
+
+    /// Accounts paths, over which storages are spread [default: accounts in the ledger]
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub accounts: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FastbootFormatArg {
+    /// What most releases read
+    Auto,
+    /// 3.0.0: Agave 4.2 to 4.5
+    #[value(name = "3")]
+    V3,
+    /// 5.0.0: Agave 4.5 and later
+    #[value(name = "5")]
+    V5,
+}
+
+impl FastbootArgs {
+    fn output_control(&self) -> &OutputArgs {
+        match &self.action {
+            FastbootAction::Prepare(args) => &args.output_control,
+            FastbootAction::Status(args)
+            | FastbootAction::Repair(args)
+            | FastbootAction::Withdraw(args) => &args.output_control,
+        }
+    }
+}
+
 impl Command {
     pub fn output_control(&self) -> &OutputArgs {
         match self {
+            Self::Fastboot(args) => args.output_control(),
             Self::Unpack(args) => &args.output_control,
             Self::List(args) => &args.output_control,
         }
@@ -304,7 +452,7 @@ mod tests {
             let words = ["ledger-tool", "unpack", "a", "--output", "b"].iter().chain(flags);
             match Cli::try_parse_from(words).unwrap().command {
                 Command::Unpack(args) => args.io.use_direct_io,
-                Command::List(_) => unreachable!(),
+                Command::List(_) | Command::Fastboot(_) => unreachable!(),
             }
         };
         assert_eq!(parse(&[]), DirectIo::Auto);

@@ -1,10 +1,30 @@
 //! Exit codes.
 
-use std::process::ExitCode;
+use std::{error::Error, fmt, process::ExitCode};
 
-use unsnap_unpack::{Error, Family};
+use unsnap_unpack::Family;
 
 use crate::{settings::RequestError, signals};
+
+/// A validator would load the newest state, and fail. Exit code 1, as for other things that fail to
+/// verify.
+#[derive(Debug)]
+pub struct StateDamaged {
+    pub repairable: bool,
+}
+
+impl fmt::Display for StateDamaged {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a validator that starts would fail: ")?;
+        formatter.write_str(if self.repairable {
+            "run `ledger-tool fastboot repair` before"
+        } else {
+            "run `ledger-tool fastboot repair` before, which withdraws the state"
+        })
+    }
+}
+
+impl Error for StateDamaged {}
 
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +41,7 @@ pub enum Exit {
 
 impl Exit {
     pub fn of(error: &anyhow::Error) -> Self {
-        if let Some(error) = error.downcast_ref::<Error>() {
+        if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
             return match error.family() {
                 Family::BadArchive => Self::BadArchive,
                 Family::Request => Self::Usage,
@@ -29,6 +49,9 @@ impl Exit {
                 Family::NotClean => Self::NotClean,
                 Family::Cancelled => Self::Signal,
             };
+        }
+        if error.is::<StateDamaged>() {
+            return Self::BadArchive;
         }
         if error.is::<RequestError>() {
             return Self::Usage;

@@ -6,6 +6,7 @@
 
 mod cli;
 mod exit;
+mod fastboot;
 mod list;
 mod printer;
 mod progress;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),
+        Command::Fastboot(args) => fastboot::run(&args.action, &printer),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,11 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use unsnap_fastboot::{Places, Request};
 use unsnap_unpack::{
-    Archive, Config, DigestKind, DirectMode, IoEngine, LayoutKind, Limits, SandboxMode, Verify,
+    Archive, Config, DigestKind, DirectMode, FastbootFormat, IoEngine, LayoutKind, Limits,
+    SandboxMode, Verify,
 };
 
-use crate::cli::{DigestArg, DirectIo, Engine, IoArgs, Layout, UnpackArgs, VerifyArg};
+use crate::cli::{
+    DigestArg, DirectIo, Engine, FastbootFormatArg, IoArgs, Layout, PlacesArgs, PrepareArgs,
+    UnpackArgs, VerifyArg,
+};
 
 /// The request makes no sense. Exit code 2.
 #[derive(Debug)]
@@ -50,15 +55,59 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
     Ok(config)
 }
 
+/// What `fastboot prepare` is to do.
+pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
+    // The archives are chosen later.
+    let mut config = reading(Path::new(""), &args.io)?;
+    config.dry_run = false;
+    config.preflight = !args.no_preflight;
+    config.digest = Some(DigestKind::Xxh3);
+    config.verify = verify(args.verify);
+    Ok(Request {
+        places: places(&args.places),
+        config,
+        format: match args.fastboot_format {
+            FastbootFormatArg::Auto | FastbootFormatArg::V3 => FastbootFormat::V3,
+            FastbootFormatArg::V5 => FastbootFormat::V5,
+        },
+        shadow: !args.no_shadow,
+        replace: args.replace,
+    })
+}
+
+/// Where the validator keeps what.
+pub fn places(args: &PlacesArgs) -> Places {
+    let mut places = Places::new(&args.ledger);
+    if let Some(snapshots) = &args.snapshots {
+        places.snapshots.clone_from(snapshots);
+        places.full_archives.clone_from(snapshots);
+        places.incremental_archives.clone_from(snapshots);
+    }
+    if let Some(full) = &args.full_snapshot_archive_path {
+        places.full_archives.clone_from(full);
+    }
+    if let Some(incremental) = &args.incremental_snapshot_archive_path {
+        places.incremental_archives.clone_from(incremental);
+    }
+    if !args.accounts.is_empty() {
+        places.accounts.clone_from(&args.accounts);
+    }
+    places
+}
+
+fn verify(wanted: VerifyArg) -> Verify {
+    match wanted {
+        VerifyArg::None => Verify::None,
+        VerifyArg::Structure => Verify::Structure,
+    }
+}
+
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
-    config.verify = match args.verify {
-        VerifyArg::None => Verify::None,
-        VerifyArg::Structure => Verify::Structure,
-    };
+    config.verify = verify(args.verify);
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
     config.resume = args.resume;

@@ -295,9 +295,9 @@ impl Creator {
             About::Whole { bytes, cached } => {
                 progress.wrote(bytes, cached);
                 traffic.done(in_blocks(bytes));
-                self.complete_file(ticket, bytes, outcome);
+                self.complete_file(&ticket, bytes, outcome);
             }
-            About::End { bytes } => self.complete_file(ticket, bytes, outcome),
+            About::End { bytes } => self.complete_file(&ticket, bytes, outcome),
             About::Begin { id } => {
                 if let (Some(state), Outcome::Created(file)) = (self.files.get_mut(&id), outcome) {
                     state.file = Some(file);
@@ -316,7 +316,7 @@ impl Creator {
     }
 
     /// Counts a file, and tells whoever wants to know.
-    fn complete_file(&mut self, ticket: Ticket, bytes: u64, outcome: Outcome) {
+    fn complete_file(&mut self, ticket: &Ticket, bytes: u64, outcome: Outcome) {
         if let Some(sink) = &self.sink {
             let (destination, path) = (ticket.destination, ticket.path.to_string());
             let file = match outcome {

@@ -60,9 +60,12 @@ impl FileSink {
     pub(crate) fn send(&self, finished: FinishedFile) -> Result<(), CreateError> {
         if let Some(file) = &finished.file {
             // It may have been opened for direct writes, which does not suit a reader.
-            let cached = fcntl_getfl(file).and_then(|flags| match flags.contains(OFlags::DIRECT) {
-                true => fcntl_setfl(file, flags - OFlags::DIRECT),
-                false => Ok(()),
+            let cached = fcntl_getfl(file).and_then(|flags| {
+                if flags.contains(OFlags::DIRECT) {
+                    fcntl_setfl(file, flags - OFlags::DIRECT)
+                } else {
+                    Ok(())
+                }
             });
             cached.map_err(|errno| CreateError::Stopped { reason: errno.to_string() })?;
         }

@@ -82,6 +82,7 @@ pub use sandbox::{SandboxMode, SandboxReport};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_layout::BankFacts;
+pub use unsnap_ring::Syscalls;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.

@@ -1,0 +1,170 @@
+//! `ledger-tool fastboot`
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use serde::Serialize;
+use unsnap_fastboot::{
+    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, prepare, repair,
+    withdraw,
+};
+use unsnap_unpack::{CancelToken, Progress, Syscalls};
+
+use crate::{
+    cli::{FastbootAction, LookAfterArgs, PrepareArgs, ReportFormat},
+    exit::StateDamaged,
+    printer::{Printer, data},
+    progress::Display,
+    settings,
+    signals::Signals,
+};
+
+pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
+    match action {
+        FastbootAction::Prepare(args) => prepare_state(args, printer),
+        FastbootAction::Status(args) => status(args),
+        FastbootAction::Repair(args) => {
+            let places = settings::places(&args.places);
+            let repaired = repair(&Syscalls::default(), &places)?;
+            show(args.format, &repaired, |repaired| format!("{}\n", what_was_done(repaired)))
+        }
+        FastbootAction::Withdraw(args) => {
+            let slots = withdraw(&Syscalls::default(), &settings::places(&args.places))?;
+            show(args.format, &slots, |slots| match slots.as_slice() {
+                [] => "there was no state\n".to_owned(),
+                slots => slots.iter().fold(String::new(), |text, slot| {
+                    text + &format!("the state of slot {slot} is withdrawn\n")
+                }),
+            })
+        }
+    }
+}
+
+fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
+    let request = settings::preparing(args)?;
+    let (progress, cancel) = (Progress::default(), CancelToken::default());
+    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start(printer, progress.clone());
+    let prepared = prepare(&request, &Syscalls::default(), &progress, &cancel);
+    drop(display);
+    let outcome = prepared?;
+    if args.format == ReportFormat::Text && !printer.wants_summary() {
+        return Ok(());
+    }
+    show(args.format, &outcome, summary)
+}
+
+fn status(args: &LookAfterArgs) -> anyhow::Result<()> {
+    let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places))?;
+    show(args.format, &survey, |survey| {
+        if survey.states.is_empty() {
+            return "no state: a validator unpacks its archives\n".to_owned();
+        }
+        survey.states.iter().map(condition).collect()
+    })?;
+    match survey.newest().map(|state| &state.condition) {
+        Some(Condition::Damaged { repairable, .. }) => {
+            Err(StateDamaged { repairable: *repairable }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a result as was asked for.
+fn show<T: Serialize>(
+    format: ReportFormat,
+    result: &T,
+    text: impl FnOnce(&T) -> String,
+) -> anyhow::Result<()> {
+    let shown = match format {
+        ReportFormat::Json => {
+            let json = serde_json::to_string_pretty(result).context("cannot write the report")?;
+            format!("{json}\n")
+        }
+        ReportFormat::Text => text(result),
+    };
+    data(&shown)?;
+    Ok(())
+}
+
+fn condition(state: &StateSurvey) -> String {
+    let how = match &state.condition {
+        Condition::Whole { storages } => {
+            format!("whole, {} storages", HumanCount(*storages))
+        }
+        Condition::Damaged { lost, storages, repairable } => format!(
+            "damaged: {} of {} storages lost{}",
+            HumanCount(*lost),
+            HumanCount(*storages),
+            if *repairable { ", can be repaired" } else { ", cannot be repaired" }
+        ),
+        Condition::NotLoadable { reason } => format!("not loadable: {reason}"),
+        Condition::Unknown { reason } => format!("loadable, not checked: {reason}"),
+    };
+    let by = if state.prepared { "" } else { ", not prepared by unsnap" };
+    format!("slot {}: {how}{by} ({})\n", state.slot, state.directory.display())
+}
+
+fn what_was_done(repaired: &Repaired) -> String {
+    match repaired {
+        Repaired::NoState => "there is no state that a validator would load".to_owned(),
+        Repaired::WasWhole { slot } => format!("the state of slot {slot} is whole"),
+        Repaired::Relinked { slot, storages } => {
+            format!("the state of slot {slot} is whole again: {storages} storages were linked")
+        }
+        Repaired::Withdrawn { slot } => format!(
+            "the state of slot {slot} cannot be made whole, and is withdrawn: a validator unpacks its archives"
+        ),
+        Repaired::LeftAlone { slot, reason } => {
+            format!("the state of slot {slot} is left alone: {reason}")
+        }
+    }
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let (mut text, set_aside) = match outcome {
+        Outcome::Ready { state, set_aside, .. } => {
+            (format!("nothing to prepare: {}\n", what_was_done(state)), set_aside)
+        }
+        Outcome::Prepared(prepared) => (prepared_summary(prepared), &prepared.set_aside),
+    };
+    for SetAside { path, now, reason } in set_aside {
+        let _ =
+            writeln!(text, "  set aside: {} is now {}: {reason}", path.display(), now.display());
+    }
+    text
+}
+
+fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
+    let seconds = |ms: u64| format!("{}.{:02} s", ms / 1000, ms % 1000 / 10);
+    let mut text = format!(
+        "prepared the state of slot {slot}: {} files, {} from {}, in {}\n",
+        HumanCount(report.files),
+        BinaryBytes(report.bytes_written),
+        BinaryBytes(report.bytes_read),
+        seconds(report.elapsed_ms),
+    );
+    let _ = writeln!(text, "  full: {}", report.archive);
+    if let Some(incremental) = &report.incremental {
+        let _ = writeln!(text, "  incremental: {}", incremental.archive);
+    }
+    if let Some(bank) = &report.bank {
+        let _ = writeln!(text, "  bank: {}, epoch {}", bank.hash, bank.epoch);
+    }
+    for path in &report.accounts_paths {
+        let (files, bytes) = (HumanCount(path.files), BinaryBytes(path.bytes));
+        let _ = writeln!(text, "  {}: {files} storages, {bytes}", path.path);
+    }
+    let _ = writeln!(
+        text,
+        "  durable in {}: {} of that were spent syncing; limited by: {}",
+        directory.display(),
+        seconds(report.sync_ms),
+        report.limited_by
+    );
+    for fallback in &report.fallbacks {
+        let _ = writeln!(text, "  fallback: {fallback}");
+    }
+    text
+}
