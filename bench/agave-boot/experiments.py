@@ -72,7 +72,9 @@ class Place:
         return [
             *self.as_user, str(self.program), "directory", "--in-place", "--genesis", str(genesis),
             "--snapshots", str(self.ledger), "--accounts", accounts,
-            "--archives", str(self.archives), *options,
+            "--archives", str(self.archives),
+            # A killed start leaves its scratch directory, and then this one's end deletes it.
+            "--scratch", str(self.root), *options,
         ]
 
     def start(self):
