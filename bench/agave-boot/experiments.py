@@ -718,18 +718,19 @@ def main():
     if not PROGRAM.exists():
         sys.exit(f"{PROGRAM} is missing: run cargo build first")
     chosen = [function for function in EXPERIMENTS if wanted in function.__name__]
-    failed = 0
+    failed = skipped = 0
     for function in chosen:
         name = function.__name__.replace("_", " ")
         with tempfile.TemporaryDirectory(prefix="agave-experiment-") as directory:
             try:
                 print(f"ok       {name}: {function(Place(pathlib.Path(directory)))}", flush=True)
             except Skipped as reason:
+                skipped += 1
                 print(f"skipped  {name}: {reason}", flush=True)
             except AssertionError as difference:
                 failed += 1
                 print(f"FAILED   {name}: {difference}", flush=True)
-    print(f"{len(chosen)} experiments, {failed} failed")
+    print(f"{len(chosen)} experiments, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

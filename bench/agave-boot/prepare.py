@@ -33,7 +33,8 @@ import tarfile
 # storages_list: a count (u64), then one of these for each storage.
 LIST_ENTRY = {
     3: lambda slot, storage_id: struct.pack("<QI", slot, storage_id),
-    # From 5 on an entry is an enum, whose variant 0 is an append vec: tag, id, slot.
+    # From 5 on an entry is an enum, whose variant 0 is an append vec: tag, id, slot. This is by the
+    # source of 4.5.0-alpha.4 and has not been loaded: 4.2.2 refuses it.
     5: lambda slot, storage_id: struct.pack("<IIQ", 0, storage_id, slot),
 }
 
