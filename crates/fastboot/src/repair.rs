@@ -69,13 +69,13 @@ pub(crate) fn repair_locked(
         Condition::Damaged { lost, repairable: true, .. } => {
             relink(calls, places)?;
             // What counts is what is there now.
-            match Survey::of(calls, places)?.newest().map(|state| &state.condition) {
-                Some(Condition::Whole { .. }) => Ok(Repaired::Relinked { slot, storages: *lost }),
-                _ => {
-                    unmark_one(calls, &state.directory)?;
-                    Ok(Repaired::Withdrawn { slot })
-                }
+            let now = Survey::of(calls, places)?;
+            let whole = now.newest().map(|state| &state.condition);
+            if let Some(Condition::Whole { .. }) = whole {
+                return Ok(Repaired::Relinked { slot, storages: *lost });
             }
+            unmark_one(calls, &state.directory)?;
+            Ok(Repaired::Withdrawn { slot })
         }
         Condition::Damaged { .. } => {
             unmark_one(calls, &state.directory)?;

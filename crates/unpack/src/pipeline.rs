@@ -303,7 +303,9 @@ fn scan(
     };
     let result = walk();
     memory.close();
-    decoded.into_iter().for_each(|decoded| drop(decoded.join()));
+    for decoded in decoded {
+        decoded.join();
+    }
     result
 }
 

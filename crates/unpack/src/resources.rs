@@ -115,7 +115,8 @@ impl Memory {
         }
         plans.reverse();
         let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
-        let is_small = |input| matches!(input, &Input::File { ref file, .. } if file.size() <= SMALL_ARCHIVE_BYTES);
+        let is_small =
+            |input: &Input| input.file().is_some_and(|file| file.size() <= SMALL_ARCHIVE_BYTES);
         let on_demand = inputs.iter().all(is_small) || config.dry_run;
         let bytes = plans.iter().map(|(plan, _)| plan.total_bytes()).sum();
         let builder = Arena::builder().bytes(bytes).hugetlb(config.hugetlb);

@@ -16,7 +16,7 @@ use crate::{
     journal::Journal,
     manifest::Manifest,
     pipeline::no_thread,
-    places::{Places, StatePlaces},
+    places::{Places, Spread, StatePlaces},
     resources::Memory,
     resume::Beginning,
     stages::{Creation, archive_name, layout},
@@ -73,7 +73,7 @@ impl<'a> Walks<'a> {
             let first = begun.take();
             let header_offset = if index == 0 { header_offset } else { 0 };
             let (layout, tree, met) = first.unwrap_or_else(|| {
-                (layout(config, archives[index]), Default::default(), Met::default())
+                (layout(config, archives[index]), Spread::default(), Met::default())
             });
             let places = match &spread {
                 Some(spread) => {
