@@ -53,7 +53,7 @@ pub(crate) fn stage(
 
     // Confine: from here on this thread, and all that it starts, reach what is open and can build
     // in the staging directories. Not a byte of an archive has been looked at.
-    let sandbox = opened.confine(config.sandbox);
+    let sandbox = opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
     let Opened { mut target, archives, mut manifest, threads, status } = opened;
@@ -269,7 +269,7 @@ fn scan(
     progress.reset();
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
-    opened.confine(config.sandbox);
+    opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     let Opened { archives, threads, .. } = opened;
     let (engine, _) = choose_engine(&config.io_engine)?;
