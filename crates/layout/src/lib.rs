@@ -13,8 +13,8 @@
 //! Both refuse duplicates, links, devices and sparse files, and count entries and bytes against
 //! [`Limits`]. What they remember is 8 bytes an entry ([`U64Set`]).
 //!
-//! The crate also knows the names of archives ([`ArchiveName`]) and the content of the `version`
-//! file ([`check_version`]).
+//! The crate also knows the names of archives ([`ArchiveName`]), the content of the `version`
+//! file ([`check_version`]) and the records of account storages ([`append_vec`]).
 //!
 //! What is left to others: the framing of the stream (crate `tarstream`), making directories and
 //! files, and what is in them. No path is ever resolved here; a [`Placement`] is a name below the
@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+pub mod append_vec;
 mod error;
 mod limits;
 mod name;
