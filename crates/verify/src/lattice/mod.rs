@@ -12,6 +12,7 @@
 mod hasher;
 mod lanes;
 
+pub(crate) use hasher::AccountInParts;
 pub use hasher::{LatticeHasher, Vectors};
 
 use std::fmt;

@@ -1,4 +1,4 @@
-use super::{hasher::AccountInParts, *};
+use super::*;
 use proptest::prelude::*;
 use solana_lattice_hash::lt_hash::LtHash;
 use unsnap_layout::append_vec::RecordHeader;
