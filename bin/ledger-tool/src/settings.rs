@@ -11,7 +11,7 @@ use unsnap_unpack::{
 
 use crate::cli::{
     DigestArg, DirectIo, Engine, FastbootFormatArg, IoArgs, Layout, PlacesArgs, PrepareArgs,
-    UnpackArgs, VerifyArg,
+    UnpackArgs, VerifyArg, VerifyArgs,
 };
 
 /// The request makes no sense. Exit code 2.
@@ -55,6 +55,16 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
     Ok(config)
 }
 
+/// The configuration of `verify`.
+pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
+    let mut config = reading(&args.archive, &args.io)?;
+    config.incremental = args.incremental.clone().map(Archive::File);
+    config.digest = Some(DigestKind::Xxh3);
+    config.verify = verify(args.verify);
+    config.verify_memory = args.verify_memory;
+    Ok(config)
+}
+
 /// What `fastboot prepare` is to do.
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     // The archives are chosen later.
@@ -63,6 +73,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     config.preflight = !args.no_preflight;
     config.digest = Some(DigestKind::Xxh3);
     config.verify = verify(args.verify);
+    config.verify_memory = args.verify_memory;
     Ok(Request {
         places: places(&args.places),
         config,
@@ -99,6 +110,7 @@ fn verify(wanted: VerifyArg) -> Verify {
     match wanted {
         VerifyArg::None => Verify::None,
         VerifyArg::Structure => Verify::Structure,
+        VerifyArg::Accounts => Verify::Accounts,
     }
 }
 
@@ -108,6 +120,7 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = verify(args.verify);
+    config.verify_memory = args.verify_memory;
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
     config.resume = args.resume;

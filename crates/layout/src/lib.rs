@@ -52,8 +52,8 @@
 #![forbid(unsafe_code)]
 
 mod any;
-mod bank;
 pub mod append_vec;
+mod bank;
 mod error;
 pub mod fastboot;
 mod limits;

@@ -13,7 +13,7 @@
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, sync::mpsc::sync_channel, thread};
 
 use unsnap_unpack::{
-    Archive, Config, Error, FastbootFormat, FileSink, FinishedFile, State, Unpacker,
+    Archive, Config, Error, FastbootFormat, FileSink, FinishedFile, Staged, State, Unpacker,
 };
 
 /// Files that may wait for the consumer, open. Beyond that unpacking waits.
@@ -33,11 +33,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Config::new(Archive::File(full.clone()), scratch.path().join("ledger/snapshots/state"));
     config.accounts = vec![scratch.path().join("accounts")];
     config.files = Some(FileSink::open_files(sender));
-    config.state = Some(State {
-        incremental: rest.first().cloned().map(Archive::File),
-        format: FastbootFormat::V3,
-        shadow: false,
-    });
+    config.incremental = rest.first().cloned().map(Archive::File);
+    config.state = Some(State { format: FastbootFormat::V3, shadow: false });
 
     let consumer = thread::spawn(move || {
         let (mut storages, mut accounts, mut bytes) = (0_u64, 0_u64, 0_u64);
@@ -53,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok::<_, std::io::Error>((storages, accounts, bytes))
     });
     // Nothing is there before, so there is nothing to clear away.
-    let report = Unpacker::new(config).stage(|_| Ok(())).and_then(|staged| staged.publish());
+    let report = Unpacker::new(config).stage(|_| Ok(())).and_then(Staged::publish);
     let (storages, accounts, bytes) = consumer.join().map_err(|_| "the consumer panicked")??;
     let report = report.map_err(|error: Error| error.to_string())?;
     println!("{accounts} accounts in {storages} storages of {bytes} bytes, slot {:?}", report.slot);
