@@ -5,29 +5,26 @@
 //! clap. Only [`printer`] writes to the terminal.
 
 mod cli;
-mod exit;
 mod fastboot;
 mod list;
-mod printer;
-mod progress;
 mod settings;
-mod signals;
 mod unpack;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-
-use crate::{
-    cli::{Cli, Command},
-    exit::Exit,
-    printer::Printer,
+use unsnap_cli::{
+    exit::{self, Exit},
+    printer::{self, Printer},
+    progress, signals,
 };
+
+use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let printer = Printer::new(&cli.command);
-    printer::start_log(&cli.command);
+    let printer = Printer::new(cli.command.output_control());
+    printer::start_log(cli.command.output_control());
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),

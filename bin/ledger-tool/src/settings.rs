@@ -1,66 +1,19 @@
 //! From what was typed to a validated `Config`: defaults < file < flags.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::Deserialize;
+pub use unsnap_cli::settings::{RequestError, parse_size, reading};
 use unsnap_fastboot::{Places, Request};
-use unsnap_unpack::{
-    Archive, Config, DigestKind, DirectMode, FastbootFormat, IoEngine, LayoutKind, Limits,
-    SandboxMode, Verify,
-};
+use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
-use crate::cli::{
-    DigestArg, DirectIo, Engine, FastbootFormatArg, IoArgs, Layout, PlacesArgs, PrepareArgs,
-    UnpackArgs, VerifyArg, VerifyArgs,
-};
-
-/// The request makes no sense. Exit code 2.
-#[derive(Debug)]
-pub struct RequestError(pub String);
-
-impl std::fmt::Display for RequestError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RequestError {}
-
-/// The configuration of a run that only reads.
-pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
-    let archive = match archive.as_os_str().as_encoded_bytes() {
-        b"-" => Archive::Stdin,
-        _ => Archive::File(archive.to_owned()),
-    };
-    let mut config = Config::new(archive, PathBuf::new());
-    config.dry_run = true;
-    config.digest = None;
-    config.direct_io = match io.use_direct_io {
-        DirectIo::Auto => DirectMode::Auto,
-        DirectIo::On => DirectMode::On,
-        DirectIo::Off => DirectMode::Off,
-    };
-    config.io_engine = match io.io_engine {
-        Engine::Auto => IoEngine::Auto,
-        Engine::Uring => IoEngine::Uring,
-        Engine::Threads => IoEngine::Threads,
-    };
-    config.decode_threads = io.decode_threads.map(usize::from);
-    config.memory_budget = io.memory_budget;
-    config.hugetlb = io.hugetlb;
-    config.sandbox = if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto };
-    if let Some(path) = &io.config {
-        LimitsFile::read(path)?.apply(&mut config.limits);
-    }
-    Ok(config)
-}
+use crate::cli::{DigestArg, Layout, PlacesArgs, PrepareArgs, UnpackArgs, VerifyArgs};
 
 /// The configuration of `verify`.
 pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     config.incremental = args.incremental.clone().map(Archive::File);
     config.digest = Some(DigestKind::Xxh3);
-    config.verify = verify(args.verify);
+    config.verify = args.verify.verify();
     config.verify_memory = args.verify_memory;
     Ok(config)
 }
@@ -72,15 +25,12 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     config.dry_run = false;
     config.preflight = !args.no_preflight;
     config.digest = Some(DigestKind::Xxh3);
-    config.verify = verify(args.verify);
+    config.verify = args.verify.verify();
     config.verify_memory = args.verify_memory;
     Ok(Request {
         places: places(&args.places),
         config,
-        format: match args.fastboot_format {
-            FastbootFormatArg::Auto | FastbootFormatArg::V3 => FastbootFormat::V3,
-            FastbootFormatArg::V5 => FastbootFormat::V5,
-        },
+        format: args.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
     })
@@ -106,20 +56,12 @@ pub fn places(args: &PlacesArgs) -> Places {
     places
 }
 
-fn verify(wanted: VerifyArg) -> Verify {
-    match wanted {
-        VerifyArg::None => Verify::None,
-        VerifyArg::Structure => Verify::Structure,
-        VerifyArg::Accounts => Verify::Accounts,
-    }
-}
-
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
-    config.verify = verify(args.verify);
+    config.verify = args.verify.verify();
     config.verify_memory = args.verify_memory;
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
@@ -142,150 +84,4 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
         return Err(RequestError(reason.to_owned()).into());
     }
     Ok(config)
-}
-
-/// A configuration file. Every key is explained in `config/ledger-tool.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LimitsFile {
-    limits: LimitsTable,
-}
-
-#[allow(clippy::struct_field_names)] // the names of the limits themselves
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LimitsTable {
-    window_bytes_max: Option<Size>,
-    frame_bytes_max: Option<Size>,
-    frames_max: Option<u64>,
-    raw_bytes_max: Option<Size>,
-    ratio_max: Option<u64>,
-    extension_bytes_max: Option<Size>,
-    entries_max: Option<u64>,
-    apparent_bytes_max: Option<Size>,
-    actual_bytes_max: Option<Size>,
-    storage_bytes_max: Option<Size>,
-    bank_file_bytes_max: Option<Size>,
-    status_cache_bytes_max: Option<Size>,
-}
-
-impl LimitsFile {
-    fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| RequestError(format!("cannot read {}: {error}", path.display())))?;
-        let file = toml::from_str(&text)
-            .map_err(|error| RequestError(format!("{}: {error}", path.display())))?;
-        Ok(file)
-    }
-
-    fn apply(self, limits: &mut Limits) {
-        let LimitsTable {
-            window_bytes_max,
-            frame_bytes_max,
-            frames_max,
-            raw_bytes_max,
-            ratio_max,
-            extension_bytes_max,
-            entries_max,
-            apparent_bytes_max,
-            actual_bytes_max,
-            storage_bytes_max,
-            bank_file_bytes_max,
-            status_cache_bytes_max,
-        } = self.limits;
-        let set = |target: &mut u64, value: Option<u64>| *target = value.unwrap_or(*target);
-        let set_size =
-            |target: &mut u64, value: Option<Size>| set(target, value.map(|Size(bytes)| bytes));
-        set_size(&mut limits.decode.window_bytes_max, window_bytes_max);
-        set_size(&mut limits.decode.frame_bytes_max, frame_bytes_max);
-        set(&mut limits.decode.frames_max, frames_max);
-        set_size(&mut limits.decode.raw_bytes_max, raw_bytes_max);
-        set(&mut limits.decode.ratio_max, ratio_max);
-        set_size(&mut limits.tar.extension_bytes_max, extension_bytes_max);
-        set(&mut limits.layout.entries_max, entries_max);
-        set_size(&mut limits.layout.apparent_bytes_max, apparent_bytes_max);
-        set_size(&mut limits.layout.actual_bytes_max, actual_bytes_max);
-        set_size(&mut limits.layout.storage_bytes_max, storage_bytes_max);
-        set_size(&mut limits.layout.bank_file_bytes_max, bank_file_bytes_max);
-        set_size(&mut limits.layout.status_cache_bytes_max, status_cache_bytes_max);
-    }
-}
-
-/// A number of bytes, as a number or as text with a unit.
-#[derive(Clone, Copy, Debug)]
-struct Size(u64);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(bytes) => Ok(Self(bytes)),
-            Either::Text(text) => parse_size(&text).map(Self).map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-/// Reads a size: bytes, or a number with a unit (`KiB`, `MiB`, `GiB`, `TiB`, or short `K` … `T`;
-/// `kB`, `MB`, `GB`, `TB` are powers of ten).
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let number: u64 =
-        digits.parse().map_err(|_| format!("\"{text}\" is not a size, such as 512MiB"))?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => {
-            return Err(format!(
-                "\"{unit}\" is not a unit: use KiB, MiB, GiB, TiB, kB, MB, GB or TB"
-            ));
-        }
-    };
-    number.checked_mul(factor).ok_or_else(|| format!("{text} is too large"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_size("512m"), Ok(512 << 20));
-        assert_eq!(parse_size("2 GiB"), Ok(2 << 30));
-        assert_eq!(parse_size("6GB"), Ok(6_000_000_000));
-        for bad in ["", "MiB", "-1", "1.5GiB", "3 parsecs", "99999999999TiB"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn the_shipped_configuration_holds_the_defaults() {
-        let text = include_str!("../../../config/ledger-tool.toml");
-        let file: LimitsFile = toml::from_str(text).unwrap();
-        let mut limits = Limits::default();
-        let keys = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
-        assert_eq!(keys.count(), 12, "every key is in the file");
-        file.apply(&mut limits);
-        assert_eq!(format!("{limits:?}"), format!("{:?}", Limits::default()));
-    }
-
-    #[test]
-    fn unknown_keys_are_refused() {
-        let error = toml::from_str::<LimitsFile>("[limits]\nframe_max = 3").unwrap_err();
-        assert!(error.to_string().contains("frames_max"), "{error}");
-    }
 }

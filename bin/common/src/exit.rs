@@ -10,6 +10,7 @@ use crate::{settings::RequestError, signals};
 /// verify.
 #[derive(Debug)]
 pub struct StateDamaged {
+    /// Whether it can be made whole again.
     pub repairable: bool,
 }
 
@@ -29,9 +30,13 @@ impl Error for StateDamaged {}
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
+    /// An archive is bad, or what was made of it. 1.
     BadArchive,
+    /// What was asked for makes no sense. 2.
     Usage,
+    /// The machine cannot do it. 3.
     Environment,
+    /// A destination is not clean, or somebody else is at work. 4.
     NotClean,
     /// Stopped by a signal; the process ends by that signal, as the shell expects.
     Signal,
@@ -40,6 +45,7 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// What an error means.
     pub fn of(error: &anyhow::Error) -> Self {
         if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
             return match error.family() {
@@ -62,6 +68,7 @@ impl Exit {
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
     }
 
+    /// What `main` returns, if it does.
     pub fn leave(self) -> ExitCode {
         match self {
             Self::BadArchive => ExitCode::from(1),

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
-use crate::cli::{Color, Command, OutputArgs};
+use crate::args::{Color, OutputArgs};
 
 /// Decides what is told, and in which colours.
 pub struct Printer {
@@ -16,8 +16,9 @@ pub struct Printer {
 }
 
 impl Printer {
-    pub fn new(command: &Command) -> Self {
-        let OutputArgs { quiet, no_progress, color, .. } = *command.output_control();
+    /// As asked for.
+    pub fn new(args: &OutputArgs) -> Self {
+        let OutputArgs { quiet, no_progress, color, .. } = *args;
         Self { quiet, progress: quiet == 0 && !no_progress, color: colored(color) }
     }
 
@@ -95,8 +96,8 @@ fn colored(color: Color) -> bool {
 
 /// Sends the library's log to standard error: warnings, or more with `--verbose`. `RUST_LOG` has
 /// the last word.
-pub fn start_log(command: &Command) {
-    let OutputArgs { quiet, verbose, color, .. } = *command.output_control();
+pub fn start_log(args: &OutputArgs) {
+    let OutputArgs { quiet, verbose, color, .. } = *args;
     let level = match (quiet, verbose) {
         (2.., _) => "error",
         (_, 0) => "warn",
