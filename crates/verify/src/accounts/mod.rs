@@ -263,7 +263,8 @@ impl<B> Drop for Panicking<'_, B> {
 /// Takes the storages of one stream, one after the other. Each call only hands over; it waits only
 /// while the workers have as much as they may have.
 ///
-/// All calls tell the first error of the whole check, whichever stream it was in.
+/// After a failure [`begin`](Self::begin) and [`piece`](Self::piece) tell the first error of the
+/// whole check, whichever stream it was in.
 #[derive(Debug)]
 pub struct AccountsStream<B> {
     shared: Arc<Shared<B>>,
