@@ -23,7 +23,7 @@ pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
     // The other threads are started once this one is confined, and so are confined like it.
     let result = unpacker.run_on_this_thread(|| {
         display = Display::start(printer, progress);
-        signals.cancel(cancel)
+        signals.cancel(cancel).map(drop)
     });
     drop(display);
     let report = result?;
