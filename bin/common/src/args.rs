@@ -78,8 +78,10 @@ pub struct OutputArgs {
 pub enum VerifyArg {
     /// Nothing beyond the archive itself
     None,
-    /// That the bank file is the one of the archive's name
+    /// That the bank file is the one of the archive's name, and every storage a row of accounts
     Structure,
+    /// The same, and that all accounts add up to the hash in the archive's name
+    Accounts,
 }
 
 /// Whether to bypass the page cache.
@@ -143,6 +145,7 @@ impl VerifyArg {
         match self {
             Self::None => Verify::None,
             Self::Structure => Verify::Structure,
+            Self::Accounts => Verify::Accounts,
         }
     }
 }

@@ -121,6 +121,7 @@ fn line(now: &Snapshot, rate: &Rate) -> String {
     let doing = match now.phase {
         Phase::Preparing => return "preparing".to_owned(),
         Phase::Unpacking => "unpacking",
+        Phase::Verifying => "verifying accounts",
         Phase::Syncing => "syncing to disk",
         Phase::Publishing => "publishing",
         Phase::CleaningUp => "taking back what was written",

@@ -31,6 +31,13 @@ pub enum Command {
     /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Check that an archive holds what its name says
+    ///
+    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts:
+    /// they must give the hash in the archive's name, and their lamports the capitalization in its
+    /// bank file. Nothing is written, but what does not fit into memory.
+    #[command(after_long_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
     /// Prepare what a validator starts from without unpacking, or look after it
     ///
     /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
@@ -40,6 +47,14 @@ pub enum Command {
     #[command(after_long_help = FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
 }
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  Is this the snapshot that its name says?
+    ledger-tool verify snapshot-39-<HASH>.tar.zst
+
+  An incremental archive holds what has changed since its full one, and its name both:
+    ledger-tool verify snapshot-39-<HASH>.tar.zst --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
 
 const FASTBOOT_EXAMPLES: &str = "\
 Examples:
@@ -134,6 +149,11 @@ pub struct UnpackArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
 
+    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
+    /// what is more goes to a file without a name beside the files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub verify_memory: Option<u64>,
+
     /// Unpack even if it does not seem to fit, and go on until a disk is full
     #[arg(long)]
     pub no_preflight: bool,
@@ -193,6 +213,35 @@ pub enum ListFormat {
 }
 
 #[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The archive of a full snapshot, under its own name
+    pub archive: PathBuf,
+
+    /// The archive of an incremental snapshot upon it
+    #[arg(long, value_name = "ARCHIVE")]
+    pub incremental: Option<PathBuf>,
+
+    /// What is checked beyond the archive itself
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "accounts")]
+    pub verify: VerifyArg,
+
+    /// Memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a
+    /// file without a name in the directory for temporary files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub verify_memory: Option<u64>,
+
+    /// How to print the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+#[derive(Debug, Args)]
 pub struct FastbootArgs {
     #[command(subcommand)]
     pub action: FastbootAction,
@@ -225,6 +274,11 @@ pub struct PrepareArgs {
     /// What is checked of the archives' content while it passes by
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
+
+    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
+    /// what is more goes to a file without a name beside the files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub verify_memory: Option<u64>,
 
     /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
     #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
@@ -308,6 +362,7 @@ impl FastbootArgs {
 impl Command {
     pub fn output_control(&self) -> &OutputArgs {
         match self {
+            Self::Verify(args) => &args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Unpack(args) => &args.output_control,
             Self::List(args) => &args.output_control,
@@ -333,7 +388,7 @@ mod tests {
             let words = ["ledger-tool", "unpack", "a", "--output", "b"].iter().chain(flags);
             match Cli::try_parse_from(words).unwrap().command {
                 Command::Unpack(args) => args.io.use_direct_io,
-                Command::List(_) | Command::Fastboot(_) => unreachable!(),
+                _ => unreachable!(),
             }
         };
         assert_eq!(parse(&[]), DirectIo::Auto);

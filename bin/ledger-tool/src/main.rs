@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),
+        Command::Verify(args) => unpack::run_verify(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
     };
     match result {

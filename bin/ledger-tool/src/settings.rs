@@ -4,9 +4,19 @@ use std::path::Path;
 
 pub use unsnap_cli::settings::{RequestError, parse_size, reading};
 use unsnap_fastboot::{Places, Request};
-use unsnap_unpack::{Config, DigestKind, LayoutKind};
+use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
-use crate::cli::{DigestArg, Layout, PlacesArgs, PrepareArgs, UnpackArgs};
+use crate::cli::{DigestArg, Layout, PlacesArgs, PrepareArgs, UnpackArgs, VerifyArgs};
+
+/// The configuration of `verify`.
+pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
+    let mut config = reading(&args.archive, &args.io)?;
+    config.incremental = args.incremental.clone().map(Archive::File);
+    config.digest = Some(DigestKind::Xxh3);
+    config.verify = args.verify.verify();
+    config.verify_memory = args.verify_memory;
+    Ok(config)
+}
 
 /// What `fastboot prepare` is to do.
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
@@ -16,6 +26,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     config.preflight = !args.no_preflight;
     config.digest = Some(DigestKind::Xxh3);
     config.verify = args.verify.verify();
+    config.verify_memory = args.verify_memory;
     Ok(Request {
         places: places(&args.places),
         config,
@@ -51,6 +62,7 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = args.verify.verify();
+    config.verify_memory = args.verify_memory;
     config.output = args.output.clone().unwrap_or_default();
     config.accounts.clone_from(&args.accounts);
     config.resume = args.resume;

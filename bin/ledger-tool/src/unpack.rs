@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{PreflightReport, Report, Resumed, Unpacker};
+use unsnap_unpack::{Config, PreflightReport, Report, Resumed, Unpacker};
 
 use crate::{
-    cli::{ReportFormat, UnpackArgs},
+    cli::{ReportFormat, UnpackArgs, VerifyArgs},
     printer::{Printer, data},
     progress::Display,
     settings,
@@ -15,7 +15,15 @@ use crate::{
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    let config = settings::unpacking(args)?;
+    run_config(settings::unpacking(args)?, args.format, printer)
+}
+
+/// `ledger-tool verify`: the same without writing anything.
+pub fn run_verify(args: &VerifyArgs, printer: &Printer) -> anyhow::Result<()> {
+    run_config(settings::verifying(args)?, args.format, printer)
+}
+
+fn run_config(config: Config, format: ReportFormat, printer: &Printer) -> anyhow::Result<()> {
     let unpacker = Unpacker::new(config);
     let signals = Signals::catch()?;
     let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
@@ -27,7 +35,7 @@ pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
     });
     drop(display);
     let report = result?;
-    match args.format {
+    match format {
         ReportFormat::Json => {
             let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
             data(&format!("{json}\n"))?;
@@ -84,6 +92,19 @@ fn summary(report: &Report) -> String {
             "  resumed: {} files, {} were there; reading began at byte {from_byte}",
             HumanCount(files),
             BinaryBytes(bytes)
+        );
+    }
+    if let Some(bank) = &report.bank {
+        let _ = writeln!(text, "  bank: {}, slot {}, epoch {}", bank.hash, bank.slot, bank.epoch);
+    }
+    if let Some(accounts) = &report.accounts {
+        let _ = writeln!(
+            text,
+            "  verified: {} accounts with {} lamports add up to the hash in the name; {} of {} records are older versions",
+            HumanCount(accounts.accounts),
+            HumanCount(accounts.capitalization),
+            HumanCount(accounts.older_versions),
+            HumanCount(accounts.records),
         );
     }
     if let Some(digest) = &report.digest {

@@ -53,7 +53,8 @@ impl FileSink {
         self.sender.send(finished).map_err(|_| nobody())
     }
 
-    pub(crate) fn wants_open_files(&self) -> bool {
+    /// Whether files are handed on open.
+    pub fn wants_open_files(&self) -> bool {
         self.open
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use unsnap_ring::Syscalls;
 use unsnap_unpack::{
     Archive, CancelToken, Candidate, Candidates, Config, Error, Family, FastbootFormat, Pair,
-    Progress, Report, Room, State, Unpacker,
+    Progress, Report, Room, State, Unpacker, Verify,
 };
 
 use crate::{
@@ -187,6 +187,8 @@ fn prove(
         let mut config = request.config.clone();
         config.archive = Archive::File(candidate.path.clone());
         config.dry_run = true;
+        // Of the bank file only.
+        config.verify = Verify::Structure;
         let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
         let facts = unpacker.prove()?;
         tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file is the one of the archive's name");
@@ -209,11 +211,8 @@ fn prepare_pair(
     config.output.clone_from(&directory);
     config.accounts.clone_from(&places.accounts);
     config.dry_run = false;
-    config.state = Some(State {
-        incremental: pair.incremental.as_ref().map(|one| Archive::File(one.path.clone())),
-        format: request.format,
-        shadow: request.shadow,
-    });
+    config.incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
+    config.state = Some(State { format: request.format, shadow: request.shadow });
     let mut remover: Option<Remover> = None;
     let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
     let staged = unpacker.stage(|room| {

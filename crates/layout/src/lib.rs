@@ -16,6 +16,8 @@
 //! The crate also knows the names of archives ([`ArchiveName`]) and the content of the `version`
 //! file ([`check_version`]), and reads what a bank file says ([`BankReader`]).
 //! The files from which a validator starts without an archive are in [`fastboot`].
+//! The crate also knows the names of archives ([`ArchiveName`]), the content of the `version`
+//! file ([`check_version`]) and the records of account storages ([`append_vec`]).
 //!
 //! What is left to others: the framing of the stream (crate `tarstream`), making directories and
 //! files, and what is in them. No path is ever resolved here; a [`Placement`] is a name below the
@@ -50,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+pub mod append_vec;
 mod bank;
 mod error;
 pub mod fastboot;

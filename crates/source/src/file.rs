@@ -65,6 +65,25 @@ impl ArchiveFile {
         })
     }
 
+    /// The same open file once more.
+    pub fn again(&self) -> Result<Self, SourceError> {
+        let failed = |errno| SourceError::Open { path: self.path.clone(), errno };
+        let duplicate = |file: &OwnedFd| self.calls.duplicate(file).map_err(failed);
+        let direct = self.direct.as_ref();
+        let direct = direct.map(|(file, direct)| duplicate(file).map(|file| (file, *direct)));
+        let direct = direct.transpose()?;
+        Ok(Self {
+            calls: self.calls.clone(),
+            path: self.path.clone(),
+            buffered: duplicate(&self.buffered)?,
+            direct,
+            mode: self.mode,
+            fallback: None,
+            size: self.size,
+            depth: self.depth,
+        })
+    }
+
     /// Its size in bytes when it was opened.
     pub fn size(&self) -> u64 {
         self.size

@@ -7,7 +7,7 @@ use unsnap_ring::{DirectMode, EngineKind};
 use crate::{
     Config, LayoutKind, PreflightReport, Report, Resumed, SandboxReport,
     opening::ProcessStatus,
-    report::{AccountsPathReport, BankReport, IncrementalReport, millis},
+    report::{AccountsPathReport, AccountsReport, BankReport, IncrementalReport, millis},
     stages::archive_name,
     times::Times,
     walk::Walked,
@@ -32,6 +32,7 @@ pub(crate) struct Account {
     pub sandbox: SandboxReport,
     pub status: ProcessStatus,
     pub preflight: Option<PreflightReport>,
+    pub accounts: Option<AccountsReport>,
 }
 
 /// What the creators did.
@@ -105,6 +106,7 @@ impl Account {
             hash: name.as_ref().map(|name| name.hash().to_string()),
             incremental,
             bank,
+            accounts: self.accounts,
             accounts_paths: created.spread,
             compression: decoded.format.map_or("unknown", Format::name),
             dry_run: config.dry_run,
@@ -165,7 +167,7 @@ impl Account {
 
     /// What the newest bank file says.
     fn bank(&self) -> Option<BankReport> {
-        let facts = self.walked.last()?.bank.as_ref()?;
+        let facts = &self.walked.last()?.bank.as_ref()?.facts;
         Some(BankReport {
             slot: facts.slot,
             epoch: facts.epoch(),

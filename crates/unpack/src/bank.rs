@@ -13,7 +13,14 @@ pub(crate) struct BankCheck {
     /// `None` if there is nothing to hold it to.
     name: Option<ArchiveName>,
     reader: Option<BankReader>,
-    proven: Option<BankFacts>,
+    proven: Option<ProvenBank>,
+}
+
+/// A bank file that is the one of its archive's name.
+pub(crate) struct ProvenBank {
+    pub facts: BankFacts,
+    /// Hash of the lattice hash of its accounts: that in the name.
+    pub checksum: [u8; 32],
 }
 
 impl BankCheck {
@@ -39,7 +46,7 @@ impl BankCheck {
             let facts = reader.finish().map_err(bad)?;
             facts.prove(name).map_err(bad)?;
             tracing::debug!(%name, bank = %facts.hash, "the bank file is that of the archive");
-            self.proven = Some(facts);
+            self.proven = Some(ProvenBank { facts, checksum: *name.hash().as_bytes() });
         }
         Ok(())
     }
@@ -49,7 +56,7 @@ impl BankCheck {
         self.proven.is_some()
     }
 
-    pub fn proven(self) -> Option<BankFacts> {
+    pub fn proven(self) -> Option<ProvenBank> {
         self.proven
     }
 }

@@ -160,6 +160,9 @@ pub enum Verify {
     /// accounts.
     #[default]
     Structure,
+    /// The same, and that the newest versions of all accounts add up to the hash in the archive's name
+    /// and the capitalization in its bank file. Hashes every account: some 2 KiB of hash for each.
+    Accounts,
 }
 
 /// A state that a validator starts from, instead of the tree that the archive holds: the output is
@@ -167,8 +170,6 @@ pub enum Verify {
 /// directory `run` of each accounts path.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The archive of an incremental snapshot on the full one, unpacked together with it.
-    pub incremental: Option<Archive>,
     /// How the list of storages is written.
     pub format: FastbootFormat,
     /// Give every storage a second name, a hard link below `unsnap-shadow` of its accounts path, so
@@ -182,6 +183,9 @@ pub struct State {
 pub struct Config {
     /// The archive.
     pub archive: Archive,
+    /// The archive of an incremental snapshot upon the full one, for a validator's state, or to
+    /// verify both: there is no tree of two archives.
+    pub incremental: Option<Archive>,
     /// The directory that will hold the archive's tree. Absent or empty; its parent exists.
     pub output: PathBuf,
     /// Directories that take the storages, flat, instead of `<output>/accounts`. Absent or empty.
@@ -195,6 +199,9 @@ pub struct Config {
     pub files: Option<FileSink>,
     /// What is checked of a snapshot's content.
     pub verify: Verify,
+    /// Bytes for what is remembered of accounts, 16 for each record; what is more goes to a file
+    /// without a name. `None` for 1 GiB.
+    pub verify_memory: Option<u64>,
     /// What the archive may contain.
     pub layout: LayoutKind,
     /// Whether to bypass the page cache.
@@ -239,11 +246,13 @@ impl Config {
     pub fn new(archive: Archive, output: impl Into<PathBuf>) -> Self {
         Self {
             archive,
+            incremental: None,
             output: output.into(),
             accounts: Vec::new(),
             state: None,
             files: None,
             verify: Verify::default(),
+            verify_memory: None,
             layout: LayoutKind::default(),
             direct_io: DirectMode::default(),
             io_engine: IoEngine::default(),
@@ -265,31 +274,50 @@ impl Config {
 
     /// Whether what is asked for goes together.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Some(state) = &self.state else { return Ok(()) };
-        let refuse = |reason: &str| {
-            Err(Error::Request { reason: format!("a validator's state {reason}"), hint: None })
-        };
-        if self.layout != LayoutKind::Snapshot {
-            return refuse("is made of snapshots only");
+        let refuse = |reason: &str| Err(Error::Request { reason: reason.to_owned(), hint: None });
+        let name = archive_name(&self.archive);
+        let upon = self.incremental.as_ref().map(archive_name);
+        if self.incremental.is_some() && self.state.is_none() && !self.dry_run {
+            return refuse("there is no tree of a full and an incremental archive, only a state");
+        }
+        let bases =
+            [name.map(|name| name.slot()), upon.flatten().and_then(|name| name.base_slot())];
+        if self.incremental.is_some() && (bases[0].is_none() || bases[0] != bases[1]) {
+            return refuse("an incremental archive goes with the full one that its name says");
+        }
+        if self.verify == Verify::Accounts {
+            if name.is_none() || self.layout != LayoutKind::Snapshot {
+                return refuse("accounts are verified of archives that have a snapshot's name");
+            }
+            if name.is_some_and(|name| name.base_slot().is_some()) {
+                let reason = "the accounts of an incremental archive alone add up to nothing";
+                let hint = Some("verify it together with its full archive".to_owned());
+                return Err(Error::Request { reason: reason.to_owned(), hint });
+            }
+            if self.resume {
+                return refuse("accounts are verified of whole runs, not of resumed ones");
+            }
+        }
+        if self.state.is_none() {
+            return Ok(());
+        }
+        if self.layout != LayoutKind::Snapshot || name.is_none() {
+            return refuse("a validator's state is made of archives that have a snapshot's name");
         }
         if self.accounts.is_empty() {
-            return refuse("needs an accounts path");
-        }
-        let archives = [Some(&self.archive), state.incremental.as_ref()];
-        if archives.into_iter().flatten().any(|archive| archive_name(archive).is_none()) {
-            return refuse("is made of archives that have a snapshot's name");
-        }
-        let base = state.incremental.as_ref().and_then(archive_name);
-        if base.is_some_and(|name| {
-            name.base_slot().is_none()
-                || name.base_slot() != archive_name(&self.archive).map(|full| full.slot())
-        }) {
-            return refuse("is made of a full snapshot and an incremental one on it");
+            return refuse("a validator's state needs an accounts path");
         }
         if self.resume || self.manifest.is_some() || self.expect_digest.is_some() || self.dry_run {
-            return refuse("is neither resumed nor tried, and has no manifest or expected digest");
+            return refuse(
+                "a validator's state is neither resumed nor tried, and has no manifest or expected digest",
+            );
         }
         Ok(())
+    }
+
+    /// Whether storages are held to be rows of accounts.
+    pub(crate) fn checks_storages(&self) -> bool {
+        self.holds_to_name()
     }
 
     /// Whether the bank file is held to the archive's name.
@@ -299,8 +327,7 @@ impl Config {
 
     /// The archives, the one that others build on first.
     pub(crate) fn archives(&self) -> Vec<&Archive> {
-        let incremental = self.state.as_ref().and_then(|state| state.incremental.as_ref());
-        std::iter::once(&self.archive).chain(incremental).collect()
+        std::iter::once(&self.archive).chain(&self.incremental).collect()
     }
 
     /// What is to be built: the destinations of files, the output first; behind them the shadows of a

@@ -9,6 +9,7 @@ use unsnap_layout::{BankError, LayoutError};
 use unsnap_ring::{EngineError, UringRefused};
 use unsnap_source::{Digest, SourceError};
 use unsnap_tarstream::TarError;
+use unsnap_verify::{StorageError, accounts::AccountsError};
 
 /// Whose fault it is; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,24 @@ pub enum Error {
         source: Box<BankError>,
         /// Where the segment came from that brought it to light.
         at: Position,
+    },
+    /// A storage is no row of accounts.
+    #[error("{archive}: {source} (decoded from compressed byte {} on, frame {})", at.compressed_offset, at.frame)]
+    Storage {
+        /// The archive.
+        archive: String,
+        /// Which storage, what is wrong with it, and where in it.
+        source: Box<StorageError>,
+        /// Where the segment came from that brought it to light.
+        at: Position,
+    },
+    /// The accounts do not add up to what the archive says, or that could not be found out.
+    #[error("{archive}: {source}")]
+    Accounts {
+        /// The archive.
+        archive: String,
+        /// What was found and expected, or why it could not be found out.
+        source: Box<AccountsError>,
     },
     /// The archive cannot be read.
     #[error(transparent)]
@@ -282,6 +301,18 @@ impl Error {
         }
     }
 
+    pub(crate) fn storage(archive: &str, source: StorageError, at: Position) -> Self {
+        Self::Storage { archive: archive.to_owned(), source: Box::new(source), at }
+    }
+
+    pub(crate) fn accounts(archive: &str, source: AccountsError) -> Self {
+        match source {
+            // Given up by others, who say why.
+            AccountsError::Stopped => Self::Cancelled,
+            source => Self::Accounts { archive: archive.to_owned(), source: Box::new(source) },
+        }
+    }
+
     /// The archive that it speaks of, as it was given, if it is about what is in an archive.
     pub fn archive(&self) -> Option<&str> {
         match self {
@@ -289,6 +320,8 @@ impl Error {
             | Self::Tar { archive, .. }
             | Self::Layout { archive, .. }
             | Self::Bank { archive, .. }
+            | Self::Storage { archive, .. }
+            | Self::Accounts { archive, .. }
             | Self::Digest { archive, .. } => Some(archive),
             _ => None,
         }
@@ -301,7 +334,9 @@ impl Error {
             | Self::Tar { .. }
             | Self::Layout { .. }
             | Self::Bank { .. }
+            | Self::Storage { .. }
             | Self::Digest { .. } => Family::BadArchive,
+            Self::Accounts { source, .. } if source.is_bad_archive() => Family::BadArchive,
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
             Self::NotClean { .. }
             | Self::Running { .. }

@@ -34,10 +34,12 @@
 //! The pipeline itself is one function, `run` in `pipeline.rs`.
 
 mod account;
+mod again;
 mod bank;
 mod candidates;
 mod checkpoints;
 mod config;
+mod content;
 mod error;
 mod journal;
 mod manifest;
@@ -75,8 +77,8 @@ use pipeline::no_thread;
 pub use preflight::Room;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
 pub use report::{
-    AccountsPathReport, BankReport, FileSystemReport, IncrementalReport, PreflightReport, Report,
-    Resumed, ThreadReport,
+    AccountsPathReport, AccountsReport, BankReport, FileSystemReport, IncrementalReport,
+    PreflightReport, Report, Resumed, ThreadReport,
 };
 pub use sandbox::{SandboxMode, SandboxReport};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};

@@ -12,16 +12,16 @@ use std::{
 };
 
 use rustix::{
-    fs::{FileType, OFlags},
+    fs::{FileType, Mode, OFlags},
     io::Errno,
 };
-use unsnap_create::Destination;
+use unsnap_create::{Destination, FileSink};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
 use crate::{
-    Archive, Config, Error, SandboxMode, SandboxReport, manifest::Manifest, sandbox,
-    staging::Staging, writeback::SyncTarget,
+    Archive, Config, Error, SandboxReport, Verify, manifest::Manifest, sandbox, staging::Staging,
+    writeback::SyncTarget,
 };
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
@@ -37,6 +37,8 @@ pub(crate) struct Opened {
     pub threads: usize,
     /// What will list the files, if that is wanted.
     pub manifest: Option<Manifest>,
+    /// Takes what the verification of accounts cannot keep in memory.
+    pub spill: Option<File>,
     pub status: ProcessStatus,
 }
 
@@ -82,13 +84,33 @@ impl Opened {
         };
         let create = |path| Manifest::create(path, kind, identity, &destinations);
         let manifest = config.manifest.as_deref().map(create);
+        let spill = if config.verify == Verify::Accounts { spill(target.as_ref()) } else { None };
         Ok(Self {
             target,
             archives,
+            spill,
             manifest: manifest.transpose()?,
             threads: decode_threads(config),
             status: ProcessStatus::open(),
         })
+    }
+}
+
+/// A file without a name, where the files go; in a dry run, where temporary files do. `None` if the file
+/// system has no such files: then there is only memory.
+fn spill(target: Option<&Target>) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let opened = match target.and_then(|target| target.directories.first()) {
+        Some(directory) => rustix::fs::openat(directory, ".", flags, mode),
+        None => rustix::fs::open(std::env::temp_dir(), flags, mode),
+    };
+    match opened {
+        Ok(file) => Some(file.into()),
+        Err(errno) => {
+            tracing::debug!(%errno, "no temporary file");
+            None
+        }
     }
 }
 
@@ -113,13 +135,25 @@ impl Target {
 
 impl Opened {
     /// Confines this thread, and all that it starts, to what has been opened.
-    pub fn confine(&self, mode: SandboxMode) -> SandboxReport {
-        let needs = self.target.as_ref().map(|target| target.staging.needs());
-        sandbox::confine(mode, &needs.unwrap_or_default())
+    pub fn confine(&self, config: &Config) -> SandboxReport {
+        // Files that are handed on open are opened for reading too.
+        // Of accounts that occur twice all records are read again.
+        let reads = config.files.as_ref().is_some_and(FileSink::wants_open_files)
+            || config.verify == Verify::Accounts;
+        let needs = self.target.as_ref().map(|target| target.staging.needs(reads));
+        sandbox::confine(config.sandbox, &needs.unwrap_or_default())
     }
 }
 
 impl OpenArchive {
+    /// The same once more, to be read from the beginning. `None` for a stream.
+    pub fn again(&self) -> Option<Result<Self, Error>> {
+        match self {
+            Self::File(file) => Some(file.again().map(Self::File).map_err(Error::Source)),
+            Self::Stream(_) => None,
+        }
+    }
+
     fn open(calls: &Syscalls, archive: &Archive, direct: DirectMode) -> Result<Self, Error> {
         let path = match archive {
             Archive::Stdin => {

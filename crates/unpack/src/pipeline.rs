@@ -2,14 +2,16 @@
 
 use std::{io, ops::ControlFlow, time::Instant};
 
-use unsnap_decode::Position;
+use unsnap_decode::{Decoded, Position};
 use unsnap_layout::{BankFacts, LayoutError, Placement};
 use unsnap_tarstream::{Event, Member, Walker};
 
 use crate::{
     CancelToken, Config, Error, Family, Phase, Progress, Report,
     account::Account,
+    again::Again,
     bank::BankCheck,
+    content::AccountsVerification,
     manifest::Manifest,
     opening::{Opened, Target},
     preflight::{Preflight, Room},
@@ -53,10 +55,10 @@ pub(crate) fn stage(
 
     // Confine: from here on this thread, and all that it starts, reach what is open and can build
     // in the staging directories. Not a byte of an archive has been looked at.
-    let sandbox = opened.confine(config.sandbox);
+    let sandbox = opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
-    let Opened { mut target, archives, mut manifest, threads, status } = opened;
+    let Opened { mut target, archives, mut manifest, threads, status, spill } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
@@ -65,6 +67,10 @@ pub(crate) fn stage(
     fallbacks.extend(beginning.fallback.clone());
     let resumed = beginning.resumed;
     progress.begin(beginning.met.files, resumed.map_or(0, |resumed| resumed.bytes));
+
+    // Accounts that occur twice are read again: from their files, or from the archives.
+    let mut again = Again::of(config, &archives)?;
+    let verification = AccountsVerification::start(config, spill)?;
 
     // Memory, all of it, divided by what the archives begin with.
     let since = Instant::now();
@@ -95,7 +101,9 @@ pub(crate) fn stage(
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
     let watch = preflight.watch(memory.segments_bytes());
     let walked = creation.and_then(|mut creation| {
-        let walked = walks.run(&mut decoded, &mut creation, manifest.as_mut(), watch, &memory)?;
+        let check = verification.as_ref();
+        let manifest = manifest.as_mut();
+        let walked = walks.run(&mut decoded, &mut creation, manifest, watch, &memory, check)?;
         let created = walked.iter().map(|walked| walked.met.created).sum();
         let finish = |creation| finish_creating(creation, created, progress, &mut times);
         let created = creation.map(finish).transpose()?;
@@ -119,17 +127,19 @@ pub(crate) fn stage(
     let synced = walked.and_then(|(walked, created)| {
         times.created_at = started.elapsed();
         check_digest(config, &decode_summaries)?;
+        progress.enter(Phase::Verifying);
+        let accounts = again.verify(verification, &walked, target.as_ref(), &stages, cancel)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
         if let Some(target) = &mut target {
             target.complete(config, &walked, created.as_ref())?;
             times.writeback = sync(&target.staging, written_back, progress, cancel)?;
         }
-        Ok((walked, created))
+        Ok((walked, created, accounts))
     });
     if let (Err(error), Some(target), true) = (&synced, &mut target, config.resume) {
         keep(&mut target.staging, recorded, error);
     }
-    let (walked, created) = synced?;
+    let (walked, created, accounts) = synced?;
     let account = Account {
         config: config.clone(),
         huge_pages: memory.arena.page_kind().name(),
@@ -145,6 +155,7 @@ pub(crate) fn stage(
         sandbox,
         status,
         preflight: preflight.report,
+        accounts,
     };
     Ok(Staged { target, manifest, account, started })
 }
@@ -254,7 +265,8 @@ pub(crate) fn prove(
             .err()
             .map_or(LayoutError::MissingEntry { entry: "a bank file" }, |error| error)
     };
-    bank.proven().ok_or_else(|| bad_layout(&archive, missing(), None))
+    let proven = bank.proven().ok_or_else(|| bad_layout(&archive, missing(), None))?;
+    Ok(proven.facts)
 }
 
 /// Decodes an archive and shows `see` every event of its walk, with the bytes it is about and what
@@ -264,12 +276,12 @@ fn scan(
     progress: &Progress,
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
-    mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
+    see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
     progress.reset();
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
-    opened.confine(config.sandbox);
+    opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     let Opened { archives, threads, .. } = opened;
     let (engine, _) = choose_engine(&config.io_engine)?;
@@ -278,35 +290,43 @@ fn scan(
     let _rouse = cancel.rouse_by(memory.closer());
     let stages = Stages::new(config, &memory, &engine, progress);
     let mut decoded = stages.decode(inputs, Position::default())?;
-    let mut walker = Walker::new(config.limits.tar);
-    let mut walk = || -> Result<(), Error> {
-        let Some(decoded) = decoded.first_mut() else { return Ok(()) };
-        let mut at = Position::default();
-        while let Some(piece) = decoded.next().map_err(|error| Error::from_decode(&name, error))? {
-            at = piece.at;
-            let bytes = piece.segment.bytes();
-            let mut position = 0;
-            while position < bytes.len() {
-                if cancel.is_cancelled() {
-                    return Err(Error::Cancelled);
-                }
-                let step =
-                    walker.step(&bytes[position..]).map_err(|source| bad_tar(&name, source, at))?;
-                let end = position + step.consumed;
-                if see(step.event, &bytes[position..end], at)?.is_break() {
-                    return Ok(());
-                }
-                position = end;
-            }
-        }
-        walker.finish().map_err(|source| bad_tar(&name, source, at))
-    };
-    let result = walk();
+    let first = decoded.first_mut();
+    let result = first.map_or(Ok(()), |decoded| see_all(&name, config, decoded, cancel, see));
     memory.close();
     for decoded in decoded {
         decoded.join();
     }
     result
+}
+
+/// Shows `see` every event of the walk over a decoded archive, until that breaks, or to its proven end.
+pub(crate) fn see_all(
+    archive: &str,
+    config: &Config,
+    decoded: &mut Decoded,
+    cancel: &CancelToken,
+    mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error> {
+    let mut walker = Walker::new(config.limits.tar);
+    let mut at = Position::default();
+    while let Some(piece) = decoded.next().map_err(|error| Error::from_decode(archive, error))? {
+        at = piece.at;
+        let bytes = piece.segment.bytes();
+        let mut position = 0;
+        while position < bytes.len() {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let step = walker.step(&bytes[position..]);
+            let step = step.map_err(|source| bad_tar(archive, source, at))?;
+            let end = position + step.consumed;
+            if see(step.event, &bytes[position..end], at)?.is_break() {
+                return Ok(());
+            }
+            position = end;
+        }
+    }
+    walker.finish().map_err(|source| bad_tar(archive, source, at))
 }
 
 pub(crate) fn no_thread(error: &io::Error) -> Error {

@@ -15,6 +15,8 @@ pub enum Phase {
     Preparing,
     /// Decoding and creating files.
     Unpacking,
+    /// Looking for the newest versions of accounts.
+    Verifying,
     /// Waiting until everything is on the disk.
     Syncing,
     /// Giving the result its final name.
@@ -71,9 +73,10 @@ impl Progress {
             phase: match shared.phase.load(Ordering::Relaxed) {
                 0 => Phase::Preparing,
                 1 => Phase::Unpacking,
-                2 => Phase::Syncing,
-                3 => Phase::Publishing,
-                4 => Phase::CleaningUp,
+                2 => Phase::Verifying,
+                3 => Phase::Syncing,
+                4 => Phase::Publishing,
+                5 => Phase::CleaningUp,
                 _ => Phase::Done,
             },
             bytes_total: (total > 0).then_some(total),

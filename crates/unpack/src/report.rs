@@ -26,6 +26,8 @@ pub struct Report {
     pub incremental: Option<IncrementalReport>,
     /// What the newest bank file says, if it was held to the archive's name, and is that of it.
     pub bank: Option<BankReport>,
+    /// What the accounts add up to, if that was asked for, and is what the bank file says.
+    pub accounts: Option<AccountsReport>,
     /// What each accounts path of a validator's state was given.
     pub accounts_paths: Vec<AccountsPathReport>,
     /// "zstd", "lz4" or "tar".
@@ -135,6 +137,23 @@ pub struct BankReport {
     pub hash: String,
     /// Sum of the lamports of all accounts, as the bank file has it.
     pub capitalization: u64,
+}
+
+/// What accounts add up to: the hash in the archive's name, and the bank file's capitalization.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountsReport {
+    /// Accounts with lamports.
+    pub accounts: u64,
+    /// Their lamports.
+    pub capitalization: u64,
+    /// Records in all storages.
+    pub records: u64,
+    /// Of these, records that a newer one of the same account hides.
+    pub older_versions: u64,
+    /// Records that were read a second time, because their account occurs twice.
+    pub looked_at: u64,
+    /// Bytes that did not fit into memory.
+    pub spilt_bytes: u64,
 }
 
 /// What an accounts path was given.

@@ -66,7 +66,8 @@ pub enum SandboxMode {
 pub(crate) enum Need {
     /// Building a tree in it, and removing it.
     Build,
-    /// The same, and reading what an interrupted run has left in it.
+    /// The same, and reading what is in it: what an interrupted run has left, or files that are handed
+    /// on open.
     Resume,
     /// Giving a directory in it another name.
     Publish,

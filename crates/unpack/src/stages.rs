@@ -72,6 +72,19 @@ impl<'a> Stages<'a> {
         Self { config, memory, engine, progress, frame_starts, read }
     }
 
+    /// The same with other memory, for another pass over the archives.
+    pub fn with_memory<'b>(&self, memory: &'b Memory) -> Stages<'b>
+    where
+        'a: 'b,
+    {
+        Stages::new(self.config, memory, self.engine, self.progress)
+    }
+
+    /// Threads that decode the first archive.
+    pub fn threads(&self) -> usize {
+        self.memory.streams.first().map_or(1, |stream| stream.threads)
+    }
+
     /// Starts reading and decoding. `begin`: where in the first archive.
     pub fn decode(&self, inputs: Vec<Input>, begin: Position) -> Result<Vec<Decoded>, Error> {
         let begins = std::iter::once(begin).chain(std::iter::repeat(Position::default()));

@@ -5,12 +5,17 @@ use std::sync::atomic::Ordering;
 use unsnap_arena::SegmentView;
 use unsnap_create::{Assembler, NewMember};
 use unsnap_decode::{Decoded, DecodedSegment, Position};
-use unsnap_layout::{BankFacts, Layout, LayoutError, Placement, Role, Summary, check_version};
+use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_tarstream::{Event, TarError, Walker};
 
 use crate::{
-    CancelToken, Compromised, Error, Progress, bank::BankCheck, checkpoints::Checkpoints,
-    manifest::Manifest, places::Places, watch::Watch,
+    CancelToken, Compromised, Error, Progress,
+    bank::{BankCheck, ProvenBank},
+    checkpoints::Checkpoints,
+    content::{ContentCheck, Placements},
+    manifest::Manifest,
+    places::Places,
+    watch::Watch,
 };
 
 /// What the walk has met.
@@ -33,6 +38,10 @@ pub(crate) struct Walk<'a> {
     pub places: Places,
     /// Holds the bank file to the archive's name.
     pub bank: BankCheck,
+    /// Checks its storages.
+    pub content: ContentCheck,
+    /// Notes where storages go, if somebody wants to know.
+    pub placements: Option<Placements>,
     /// What was met before the place where the walker begins.
     pub met: Met,
     /// Decoded bytes in front of the place where the walker begins.
@@ -61,7 +70,7 @@ pub(crate) struct Walked {
     pub met: Met,
     pub places: Places,
     /// What the bank file says, if it was held to the archive's name.
-    pub bank: Option<BankFacts>,
+    pub bank: Option<ProvenBank>,
 }
 
 impl Walk<'_> {
@@ -154,6 +163,7 @@ impl Walk<'_> {
                             self.met.files += 1;
                             version.open = role == Role::Version;
                             self.bank.begin(role, member.size);
+                            self.content.begin(archive, role, member.size, at)?;
                             if let Some(manifest) = &mut self.manifest {
                                 manifest.begin(path, member.size);
                             }
@@ -161,6 +171,11 @@ impl Walk<'_> {
                                 let place = self.places.place(&placement, member.size, files)?;
                                 if let Some((destination, path)) = place {
                                     self.met.creates(member.size);
+                                    if let (Some(placements), Role::Storage { slot, .. }) =
+                                        (&self.placements, role)
+                                    {
+                                        placements.note(slot, destination, path);
+                                    }
                                     let new = NewMember { destination, path, size: member.size };
                                     files.begin(new, view)?;
                                 }
@@ -176,6 +191,7 @@ impl Walk<'_> {
                 Event::Payload { last } => {
                     version.take(&bytes[range.clone()], last).map_err(bad_layout)?;
                     self.bank.take(&bytes[range.clone()], last, at)?;
+                    self.content.take(archive, view, range.clone(), last, at)?;
                     if let Some(manifest) = &mut self.manifest {
                         manifest.content(&bytes[range.clone()]);
                     }

@@ -13,6 +13,7 @@ use crate::{
     CancelToken, Config, Error, Progress,
     bank::BankCheck,
     checkpoints::{Checkpoints, Origin},
+    content::{AccountsVerification, ContentCheck},
     journal::Journal,
     manifest::Manifest,
     pipeline::no_thread,
@@ -60,6 +61,7 @@ impl<'a> Walks<'a> {
         mut manifest: Option<&mut Manifest>,
         watch: Option<&Watch>,
         memory: &Memory,
+        verification: Option<&AccountsVerification>,
     ) -> Result<Vec<Walked>, Error> {
         let Self { config, progress, cancel, beginning, mut checkpoints } = self;
         let archives = config.archives();
@@ -82,6 +84,14 @@ impl<'a> Walks<'a> {
                 None => Places::Tree(tree),
             };
             let name = archive_name(archives[index]).filter(|_| config.holds_to_name());
+            let (content, placements) = match verification {
+                Some(verification) => {
+                    let (content, placements) = verification.stream();
+                    (content, Some(placements))
+                }
+                None if config.checks_storages() => (ContentCheck::Structure(None), None),
+                None => (ContentCheck::Nothing, None),
+            };
             let walk = Walk {
                 archive: &names[index],
                 decoded,
@@ -89,6 +99,8 @@ impl<'a> Walks<'a> {
                 layout,
                 places,
                 bank: BankCheck::new(names[index].clone(), name),
+                content,
+                placements,
                 met,
                 skip: if index == 0 { header_offset - decode.raw_offset } else { 0 },
                 checkpoints: if index == 0 { checkpoints.take() } else { None },

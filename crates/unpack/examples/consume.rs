@@ -1,0 +1,72 @@
+//! What a validator would do that has unsnap inside: take every file as soon as it is complete, open
+//! and readable, while others are still being unpacked.
+//!
+//! ```sh
+//! cargo run --release -p unsnap-unpack --example consume -- <full archive> [<incremental archive>]
+//! ```
+//!
+//! Agave's own unpacker calls its consumer with the open file, its path and its size, in the order
+//! in which files become complete; that consumer builds the accounts' index meanwhile. Here it counts
+//! the accounts of each storage.
+#![allow(clippy::print_stdout)] // a program for people
+
+use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, sync::mpsc::sync_channel, thread};
+
+use unsnap_unpack::{
+    Archive, Config, Error, FastbootFormat, FileSink, FinishedFile, Staged, State, Unpacker,
+};
+
+/// Files that may wait for the consumer, open. Beyond that unpacking waits.
+const WAITING_MAX: usize = 256;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let archives: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let [full, rest @ ..] = archives.as_slice() else {
+        return Err("give the archive of a full snapshot, and of an incremental one upon it".into());
+    };
+    let scratch = tempfile::tempdir()?;
+    std::fs::create_dir_all(scratch.path().join("ledger/snapshots"))?;
+    std::fs::create_dir_all(scratch.path().join("accounts"))?;
+
+    let (sender, finished) = sync_channel(WAITING_MAX);
+    let mut config =
+        Config::new(Archive::File(full.clone()), scratch.path().join("ledger/snapshots/state"));
+    config.accounts = vec![scratch.path().join("accounts")];
+    config.files = Some(FileSink::open_files(sender));
+    config.incremental = rest.first().cloned().map(Archive::File);
+    config.state = Some(State { format: FastbootFormat::V3, shadow: false });
+
+    let consumer = thread::spawn(move || {
+        let (mut storages, mut accounts, mut bytes) = (0_u64, 0_u64, 0_u64);
+        // Ends when the run has ended, and with it the sender.
+        for FinishedFile { destination, bytes: size, file, .. } in finished {
+            // The first destination takes the bank file and its like.
+            if let (1.., Some(file)) = (destination, file) {
+                storages += 1;
+                accounts += count_accounts(&File::from(file), size)?;
+                bytes += size;
+            }
+        }
+        Ok::<_, std::io::Error>((storages, accounts, bytes))
+    });
+    // Nothing is there before, so there is nothing to clear away.
+    let report = Unpacker::new(config).stage(|_| Ok(())).and_then(Staged::publish);
+    let (storages, accounts, bytes) = consumer.join().map_err(|_| "the consumer panicked")??;
+    let report = report.map_err(|error: Error| error.to_string())?;
+    println!("{accounts} accounts in {storages} storages of {bytes} bytes, slot {:?}", report.slot);
+    Ok(())
+}
+
+/// Follows the records of a storage by their lengths.
+fn count_accounts(file: &File, size: u64) -> std::io::Result<u64> {
+    const HEADER_BYTES: u64 = 136;
+    let (mut offset, mut accounts) = (0, 0);
+    while offset + HEADER_BYTES <= size {
+        let mut length = [0; 8];
+        file.read_exact_at(&mut length, offset + 8)?;
+        let record = HEADER_BYTES.saturating_add(u64::from_le_bytes(length));
+        offset = offset.saturating_add(record.next_multiple_of(8));
+        accounts += 1;
+    }
+    Ok(accounts)
+}

@@ -1,0 +1,333 @@
+//! The full check: do the accounts of an archive, or of a full and an incremental one, add up to
+//! what the snapshot is named after.
+//!
+//! ```text
+//!  stream ──pieces──▶ queue ──storages──▶ workers: follow the records ──batches──▶ queue
+//!  (its thread only   (bounded           workers: hash, add up, remember ◀───────────┘
+//!   hands over)        in bytes)                               │ 16 bytes an account
+//!                                                              ▼
+//!  sum ◀──subtract older versions── second look ◀──equal── sort by fingerprint (memory, file)
+//! ```
+//!
+//! Of each account only the newest version counts, and which one that is, is known at the end. So
+//! every version is added as it passes, and 16 bytes are remembered of it: a keyed 64-bit fingerprint
+//! of its public key, and where it is. At the end the fingerprints are sorted. What has none like it
+//! is done; the rest is read a second time ([`SecondLook`]), public keys are compared, and
+//! older versions are subtracted. Accounts whose newest version has no lamports have ceased to be.
+//!
+//! # Memory
+//!
+//! | what | bytes |
+//! |---|---|
+//! | pieces that wait or are worked on | [`AccountsConfig::queue_bytes_max`] |
+//! | entries | [`AccountsConfig::memory_bytes_max`], what is more goes to the file |
+//! | each worker | 140 KiB for accounts that wait for a lane, 512 KiB of gathered entries |
+//! | each storage | 32, for its name |
+//! | candidates for the second look | 64 to 113 each; [`AccountsConfig::memory_bytes_max`] in a round, three times that for archives of nothing but duplicates |
+
+mod duplicates;
+mod entries;
+mod error;
+mod look;
+mod pool;
+mod scan;
+
+pub use error::AccountsError;
+pub use look::{
+    FileLook, LookError, NoLook, Picker, SecondLook, StorageId, StreamLook, Take, Wanted,
+};
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io,
+    num::NonZeroUsize,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use crate::{
+    lattice::{LatticeHash, Vectors},
+    structure::StorageScanner,
+};
+use entries::{Entries, Fingerprints};
+use pool::{Piece, Queue, Storage, StorageState, lock};
+use scan::{Scan, Sums, Worker};
+
+/// Most storages of all streams together: twice what one archive may hold.
+const STORAGES_MAX: u32 = 10_000_000;
+
+/// How accounts are verified.
+#[derive(Debug)]
+pub struct AccountsConfig {
+    /// Threads that hash. By default one for each core.
+    pub workers: NonZeroUsize,
+    /// Bytes that wait for workers or are worked on, at most. What does not fit makes the streams
+    /// wait. At least 64 KiB; a piece that is larger than half of it counts as half of it.
+    ///
+    /// 256 MiB, eight of the largest segments; a guess.
+    pub queue_bytes_max: u64,
+    /// Bytes for what is remembered of accounts, 16 for each record of the archives. 1 GiB, enough
+    /// for 67 million; beyond that `spill` is needed.
+    pub memory_bytes_max: usize,
+    /// Takes what does not fit. To be opened for reading and writing, and used by nobody else; a
+    /// file without a name is best (`O_TMPFILE`). Grows to 16 bytes for each record.
+    pub spill: Option<File>,
+    /// What hashes.
+    pub vectors: Vectors,
+}
+
+impl Default for AccountsConfig {
+    fn default() -> Self {
+        Self {
+            workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            queue_bytes_max: 256 << 20,
+            memory_bytes_max: 1 << 30,
+            spill: None,
+            vectors: Vectors::detect(),
+        }
+    }
+}
+
+/// What accounts add up to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountsSummary {
+    /// The accounts lattice hash.
+    pub hash: LatticeHash,
+    /// The sum of all balances, in lamports.
+    pub capitalization: u64,
+    /// Accounts with lamports.
+    pub accounts: u64,
+    /// Records of all storages.
+    pub records: u64,
+    /// Records that a newer one of the same account hides.
+    pub older_versions: u64,
+    /// Records that were read a second time.
+    pub looked_at: u64,
+    /// Bytes that were put into the file.
+    pub spilt_bytes: u64,
+    /// Storages of all streams.
+    pub storages: u64,
+}
+
+impl AccountsSummary {
+    /// Compares the hash with the one an archive is named after.
+    pub fn expect_checksum(&self, expected: &[u8; 32]) -> Result<(), AccountsError> {
+        let found = self.hash.checksum();
+        if found == *expected {
+            return Ok(());
+        }
+        let [expected, found] = [expected, &found].map(|hash| bs58::encode(hash).into_string());
+        Err(AccountsError::WrongHash { expected, found })
+    }
+
+    /// Compares the hash with the one in the bank file.
+    pub fn expect_hash(&self, expected: &LatticeHash) -> Result<(), AccountsError> {
+        self.expect_checksum(&expected.checksum())
+    }
+
+    /// Compares the sum of balances with the one in the bank file.
+    pub fn expect_capitalization(&self, expected: u64) -> Result<(), AccountsError> {
+        let found = self.capitalization;
+        if found == expected {
+            return Ok(());
+        }
+        Err(AccountsError::WrongCapitalization { expected, found })
+    }
+}
+
+/// A check in progress. Dropping it gives it up.
+///
+/// `B` is what bytes come in: a counted reference to memory.
+#[derive(Debug)]
+pub struct AccountsCheck<B: AsRef<[u8]> + Send + Sync + 'static> {
+    shared: Arc<Shared<B>>,
+    threads: Vec<JoinHandle<Option<Sums>>>,
+}
+
+/// What streams and workers share.
+#[derive(Debug)]
+struct Shared<B> {
+    queue: Queue<B>,
+    entries: Entries,
+    storages: Mutex<Vec<StorageId>>,
+    streams: AtomicUsize,
+    fingerprints: Fingerprints,
+    workers: NonZeroUsize,
+    memory_bytes_max: usize,
+    vectors: Vectors,
+}
+
+impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
+    /// Starts the workers, threads named `unsnap-hash-n`. Fails if a thread cannot be started.
+    pub fn new(config: AccountsConfig) -> io::Result<Self> {
+        Self::start(config, Fingerprints::new(64))
+    }
+
+    fn start(config: AccountsConfig, fingerprints: Fingerprints) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Queue::new(config.queue_bytes_max),
+            entries: Entries::new(config.memory_bytes_max, config.spill),
+            storages: Mutex::new(Vec::new()),
+            streams: AtomicUsize::new(0),
+            fingerprints,
+            workers: config.workers,
+            memory_bytes_max: config.memory_bytes_max,
+            vectors: config.vectors,
+        });
+        let mut check = Self { shared, threads: Vec::new() };
+        for index in 0..config.workers.get() {
+            let shared = Arc::clone(&check.shared);
+            let work = move || {
+                let _guard = Panicking(&shared.queue);
+                Worker::new(&shared).run().map_err(|error| shared.queue.fail(error)).ok()
+            };
+            let builder = thread::Builder::new().name(format!("unsnap-hash-{index}"));
+            check.threads.push(builder.spawn(work)?);
+        }
+        Ok(check)
+    }
+
+    /// One more stream of storages. The first is stream 0 in [`StorageId::stream`].
+    pub fn stream(&self) -> AccountsStream<B> {
+        let number = self.shared.streams.fetch_add(1, Ordering::Relaxed);
+        AccountsStream { shared: Arc::clone(&self.shared), number, current: None }
+    }
+
+    /// Waits for the workers, finds the newest versions, and says what they add up to. To be called
+    /// when all streams have ended. The second look happens on this thread.
+    pub fn finish(mut self, look: &mut dyn SecondLook) -> Result<AccountsSummary, AccountsError> {
+        self.shared.queue.close();
+        let mut sums = Sums::new();
+        for thread in self.threads.drain(..) {
+            let worker = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            if let Some(worker) = worker {
+                sums.add(&worker);
+            }
+        }
+        let shared = &*self.shared;
+        if let Some(failure) = shared.queue.failure() {
+            return Err(failure);
+        }
+        let unfinished = shared.queue.open_storages();
+        if unfinished > 0 {
+            return Err(AccountsError::Unfinished { storages: unfinished });
+        }
+        let storages = std::mem::take(&mut *lock(&shared.storages));
+        let resolved = duplicates::resolve(shared, &storages, look)?;
+        sums.hash.subtract(&resolved.older.hash);
+        let lamports = sums.lamports - resolved.older.lamports;
+        let capitalization = u64::try_from(lamports)
+            .map_err(|_| AccountsError::TooManyLamports { found: lamports })?;
+        Ok(AccountsSummary {
+            hash: sums.hash,
+            capitalization,
+            accounts: sums.accounts - resolved.older.accounts,
+            records: sums.records,
+            older_versions: resolved.older.records,
+            looked_at: resolved.looked_at,
+            spilt_bytes: shared.entries.spilt_bytes(),
+            storages: storages.len() as u64,
+        })
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync + 'static> Drop for AccountsCheck<B> {
+    fn drop(&mut self) {
+        self.shared.queue.fail(AccountsError::Stopped);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // a panic has been reported by the thread
+        }
+    }
+}
+
+/// A worker that panics would be awaited for ever.
+struct Panicking<'a, B>(&'a Queue<B>);
+
+impl<B> Drop for Panicking<'_, B> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(AccountsError::Stopped);
+        }
+    }
+}
+
+/// Takes the storages of one stream, one after the other. Each call only hands over; it waits only
+/// while the workers have as much as they may have.
+///
+/// All calls tell the first error of the whole check, whichever stream it was in.
+#[derive(Debug)]
+pub struct AccountsStream<B> {
+    shared: Arc<Shared<B>>,
+    number: usize,
+    current: Option<Arc<Storage<B>>>,
+}
+
+impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsStream<B> {
+    /// The storage `accounts/<slot>.<id>` of `size` bytes begins.
+    ///
+    /// # Panics
+    /// If the one before has not ended.
+    pub fn begin(&mut self, slot: u64, id: u64, size: u64) -> Result<(), AccountsError> {
+        assert!(self.current.is_none(), "a storage begins before the last one has ended");
+        let scanner = StorageScanner::new(slot, id, size).map_err(|error| self.fail(error))?;
+        let charge = self.shared.queue.budget.charge(0).ok_or_else(|| self.failure())?;
+        let number = {
+            let mut storages = lock(&self.shared.storages);
+            let number = storages.len();
+            storages.push(StorageId { stream: self.number, slot, id, size });
+            u32::try_from(number).ok().filter(|number| *number < STORAGES_MAX)
+        };
+        let number = number.ok_or(AccountsError::TooManyStorages { limit: STORAGES_MAX });
+        let number = number.map_err(|error| self.fail(error))?;
+        self.shared.queue.open();
+        let state = StorageState {
+            pieces: VecDeque::new(),
+            ended: false,
+            scan: Some(Box::new(Scan { scanner, base: 0, straddling: None })),
+            scheduled: false,
+        };
+        let state = Mutex::new(state);
+        self.current = Some(Arc::new(Storage { number, state, _charge: charge }));
+        Ok(())
+    }
+
+    /// The next bytes of the storage, in pieces of any size.
+    ///
+    /// # Panics
+    /// If no storage has begun.
+    pub fn piece(&mut self, bytes: B) -> Result<(), AccountsError> {
+        let storage = self.current.as_ref().expect("a storage has begun");
+        let len = bytes.as_ref().len() as u64;
+        let charge = self.shared.queue.budget.charge(len).ok_or_else(|| self.failure())?;
+        let piece = Arc::new(Piece { bytes, _charge: charge });
+        self.shared.queue.schedule(storage, |state| state.pieces.push_back(piece));
+        Ok(())
+    }
+
+    /// The storage ends.
+    ///
+    /// # Panics
+    /// If no storage has begun.
+    pub fn end(&mut self) -> Result<(), AccountsError> {
+        let storage = self.current.take().expect("a storage has begun");
+        self.shared.queue.schedule(&storage, |state| state.ended = true);
+        Ok(())
+    }
+
+    /// Ends the whole check; says what it has failed of.
+    fn fail(&self, error: impl Into<AccountsError>) -> AccountsError {
+        self.shared.queue.fail(error.into());
+        self.failure()
+    }
+
+    fn failure(&self) -> AccountsError {
+        self.shared.queue.failure().unwrap_or(AccountsError::Stopped)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! Accounts in, their sum out.
+
+use std::{fmt, ops::Range};
+
+use blake3::hazmat::{HasherExt as _, left_subtree_len};
+use fearless_simd::{Level, dispatch};
+use unsnap_layout::append_vec::RecordHeader;
+
+use super::{
+    LatticeHash,
+    lanes::{BLOCK_BYTES, LANES_MAX, LaneSums, Root, add_output, hash_inputs},
+};
+
+/// Bytes of an account's input in front of its data: lamports.
+const FRONT_BYTES: usize = 8;
+
+/// Bytes of an account's input behind its data: executable, owner, public key.
+const BACK_BYTES: usize = 1 + 32 + 32;
+
+/// Inputs of up to one BLAKE3 chunk are hashed in lanes; longer ones are a tree.
+const CHUNK_BYTES: usize = 1024;
+
+/// Input blocks of the longest input that is hashed in lanes.
+const BLOCKS_MAX: usize = CHUNK_BYTES / BLOCK_BYTES;
+
+/// Which vector instructions hash accounts.
+#[derive(Clone, Copy)]
+pub struct Vectors(Option<Level>);
+
+impl Vectors {
+    /// The widest that this machine has.
+    pub fn detect() -> Self {
+        let level = Level::new();
+        Self((!level.is_fallback()).then_some(level))
+    }
+
+    /// None at all: everything is left to the `blake3` crate.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// All that this machine has, the widest first and [`Self::none`] last. For tests and
+    /// benchmarks.
+    pub fn available() -> Vec<Self> {
+        let widest = Level::new();
+        #[cfg(target_arch = "x86_64")]
+        let levels = [
+            widest.as_avx512().map(Level::Avx512),
+            widest.as_avx2().map(Level::Avx2),
+            widest.as_sse4_2().map(Level::Sse4_2),
+            widest.as_sse2().map(Level::Sse2),
+        ];
+        #[cfg(not(target_arch = "x86_64"))]
+        let levels = [(!widest.is_fallback()).then_some(widest)];
+        let levels = levels.into_iter().flatten().map(|level| Self(Some(level)));
+        levels.chain([Self::none()]).collect()
+    }
+
+    /// Accounts that are hashed at a time.
+    fn lanes(self) -> usize {
+        #[inline(always)]
+        fn lanes<S: fearless_simd::Simd>(_: S) -> usize {
+            use fearless_simd::SimdBase as _;
+            S::u32s::LEN
+        }
+        self.0.map_or(1, |level| dispatch!(level, simd => lanes(simd)))
+    }
+}
+
+impl fmt::Debug for Vectors {
+    /// `Avx512`, `Avx2`, `Sse4_2`, `Sse2`, `Neon` or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(level) = self.0 else { return f.write_str("none") };
+        let name = format!("{level:?}");
+        f.write_str(name.split('(').next().unwrap_or(&name))
+    }
+}
+
+/// Adds up the lattice hashes of accounts.
+///
+/// Accounts whose input is at most one chunk of BLAKE3 (951 bytes of data) wait until there are as
+/// many of about their length as a vector has lanes, and are then hashed together. Of longer
+/// accounts the `blake3` crate hashes the two halves, and only the output is made here: the crate
+/// makes it block by block unless the machine has AVX-512. Without vectors all is left to it.
+///
+/// Takes 140 KiB at most, whatever is added.
+pub struct LatticeHasher {
+    level: Option<Level>,
+    lanes: usize,
+    /// Hashes that were added up in lanes.
+    lane_sums: LaneSums,
+    /// Hashes that were added up one by one.
+    sum: LatticeHash,
+    /// By the number of their input blocks, from 2.
+    waiting: Vec<Waiting>,
+}
+
+/// Inputs of one number of blocks.
+struct Waiting {
+    /// One behind the other, each padded with zeros to whole blocks.
+    inputs: Vec<u8>,
+    /// Of each that waits, what its last block holds of it.
+    last_bytes: [u8; LANES_MAX],
+    count: usize,
+}
+
+impl LatticeHasher {
+    /// A sum of nothing, hashing with the widest vectors there are.
+    pub fn new() -> Self {
+        Self::with(Vectors::detect())
+    }
+
+    /// A sum of nothing, hashing with `vectors`.
+    pub fn with(vectors: Vectors) -> Self {
+        let lanes = vectors.lanes();
+        let waiting = (2..=BLOCKS_MAX)
+            .map(|blocks| Waiting {
+                inputs: vec![0; lanes * blocks * BLOCK_BYTES],
+                last_bytes: [0; LANES_MAX],
+                count: 0,
+            })
+            .collect();
+        let (lane_sums, sum) = (LaneSums::new(), LatticeHash::ZERO);
+        Self { level: vectors.0, lanes, lane_sums, sum, waiting }
+    }
+
+    /// Adds an account; one without lamports adds nothing.
+    #[inline]
+    pub fn add(&mut self, header: &RecordHeader, data: &[u8]) {
+        if header.lamports == 0 {
+            return;
+        }
+        let input_bytes = FRONT_BYTES + data.len() + BACK_BYTES;
+        match self.level {
+            None => self.sum.add(&hash_one(header, data)),
+            Some(level) if input_bytes <= CHUNK_BYTES => {
+                self.add_short(level, header, data, input_bytes);
+            }
+            Some(level) => {
+                let root = root_of_long(header, data);
+                let sums = &mut self.lane_sums;
+                dispatch!(level, simd => add_output(simd, &root, sums));
+            }
+        }
+    }
+
+    /// Adds a hash that was made elsewhere.
+    pub fn add_hash(&mut self, hash: &LatticeHash) {
+        self.sum.add(hash);
+    }
+
+    /// The sum of all that was added; a sum of nothing is left.
+    pub fn take(&mut self) -> LatticeHash {
+        if let Some(level) = self.level {
+            for (index, waiting) in self.waiting.iter_mut().enumerate() {
+                waiting.hash(level, index + 2, &mut self.lane_sums);
+            }
+        }
+        let mut sum = std::mem::replace(&mut self.sum, LatticeHash::ZERO);
+        sum.add(&self.lane_sums.ordered(self.lanes));
+        self.lane_sums = LaneSums::new();
+        sum
+    }
+
+    fn add_short(&mut self, level: Level, header: &RecordHeader, data: &[u8], input_bytes: usize) {
+        let blocks = input_bytes.div_ceil(BLOCK_BYTES); // at least 2: there are 73 bytes without data
+        let waiting = &mut self.waiting[blocks - 2];
+        let stride = blocks * BLOCK_BYTES;
+        let input = &mut waiting.inputs[waiting.count * stride..][..stride];
+        let (front, rest) = input.split_at_mut(FRONT_BYTES);
+        let (middle, back) = rest.split_at_mut(data.len());
+        front.copy_from_slice(&header.lamports.to_le_bytes());
+        middle.copy_from_slice(data);
+        back[0] = header.executable;
+        back[1..33].copy_from_slice(&header.owner);
+        back[33..65].copy_from_slice(&header.pubkey);
+        back[65..].fill(0);
+        let last_bytes = input_bytes - (blocks - 1) * BLOCK_BYTES;
+        // At most 64.
+        waiting.last_bytes[waiting.count] = u8::try_from(last_bytes).unwrap_or(u8::MAX);
+        waiting.count += 1;
+        if waiting.count == self.lanes {
+            waiting.hash(level, blocks, &mut self.lane_sums);
+        }
+    }
+}
+
+impl Default for LatticeHasher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for LatticeHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LatticeHasher")
+            .field("vectors", &Vectors(self.level))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    fn hash(&mut self, level: Level, blocks: usize, sums: &mut LaneSums) {
+        let (inputs, last_bytes) = (&self.inputs[..], &self.last_bytes[..self.count]);
+        if !last_bytes.is_empty() {
+            dispatch!(level, simd => hash_inputs(simd, inputs, blocks, last_bytes, sums));
+        }
+        self.count = 0;
+    }
+}
+
+/// What stands behind the data in an account's input.
+fn back(header: &RecordHeader) -> [u8; BACK_BYTES] {
+    let mut back = [0; BACK_BYTES];
+    back[0] = header.executable;
+    back[1..33].copy_from_slice(&header.owner);
+    back[33..].copy_from_slice(&header.pubkey);
+    back
+}
+
+/// The hash of one account by the `blake3` crate alone.
+fn hash_one(header: &RecordHeader, data: &[u8]) -> LatticeHash {
+    let mut account = AccountInParts::begin(header);
+    account.part(data);
+    account.end(header)
+}
+
+/// The last compression of an account that is longer than a chunk.
+fn root_of_long(header: &RecordHeader, data: &[u8]) -> Root {
+    let front = header.lamports.to_le_bytes();
+    let back = back(header);
+    let input = [&front[..], data, &back[..]];
+    let input_bytes = FRONT_BYTES + data.len() + BACK_BYTES;
+    // Less than the whole.
+    let left_bytes = usize::try_from(left_subtree_len(input_bytes as u64)).unwrap_or(input_bytes);
+    let left = subtree(&input, 0..left_bytes);
+    let right = subtree(&input, left_bytes..input_bytes);
+    Root::parent(&left, &right)
+}
+
+/// The chaining value of a subtree of the input, which is in parts.
+fn subtree(input: &[&[u8]], range: Range<usize>) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(range.start as u64);
+    let (mut skip, mut take) = (range.start, range.len());
+    for part in input {
+        let (_, rest) = part.split_at(skip.min(part.len()));
+        skip -= part.len() - rest.len();
+        let taken = &rest[..take.min(rest.len())];
+        hasher.update(taken);
+        take -= taken.len();
+    }
+    hasher.finalize_non_root()
+}
+
+/// An account whose data comes bit by bit.
+#[derive(Debug)]
+pub(crate) struct AccountInParts(blake3::Hasher);
+
+impl AccountInParts {
+    pub(crate) fn begin(header: &RecordHeader) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&header.lamports.to_le_bytes());
+        Self(hasher)
+    }
+
+    pub(crate) fn part(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    pub(crate) fn end(mut self, header: &RecordHeader) -> LatticeHash {
+        self.0.update(&back(header));
+        let mut bytes = [0; LatticeHash::BYTES];
+        self.0.finalize_xof().fill(&mut bytes);
+        LatticeHash::from_bytes(&bytes)
+    }
+}
