@@ -1,6 +1,5 @@
 //! The only place that writes to the terminal. Standard output is data, standard error is for
 //! people.
-#![allow(clippy::print_stderr)]
 
 use std::io::{self, IsTerminal, Write};
 
@@ -34,9 +33,14 @@ impl Printer {
         self.quiet == 0
     }
 
+    /// Whether warnings are wanted.
+    pub fn wants_warnings(&self) -> bool {
+        self.quiet < 2
+    }
+
     /// What went wrong, with its causes, and the remedy if there is one.
     pub fn error(&self, error: &anyhow::Error) {
-        eprintln!("{}: {}", self.paint("error", "31;1"), message(error));
+        log_line(&format!("{}: {}", self.paint("error", "31;1"), message(error)));
         let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
             Some(error) => error.hint(),
             None => error
@@ -46,7 +50,7 @@ impl Printer {
                 .map(str::to_owned),
         };
         if let Some(hint) = hint {
-            eprintln!("{}: {hint}", self.paint("hint", "36;1"));
+            log_line(&format!("{}: {hint}", self.paint("hint", "36;1")));
         }
     }
 
@@ -71,7 +75,7 @@ pub fn data(text: &str) -> io::Result<()> {
 
 /// A line for a log, on standard error.
 pub fn log_line(text: &str) {
-    eprintln!("{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// How progress is shown.
@@ -112,5 +116,6 @@ pub fn start_log(args: &OutputArgs) {
         .with_ansi(colored(color))
         .with_span_events(FmtSpan::NONE)
         .with_target(verbose > 1)
+        .log_internal_errors(false)
         .init();
 }

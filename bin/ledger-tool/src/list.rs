@@ -41,7 +41,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<()> {
         written = write_member(&mut out, format, member, std::mem::take(&mut first));
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let listed = unpacker.list_on_this_thread(|| signals.cancel(cancel), visit);
+    let listed = unpacker.list_on_this_thread(|| signals.cancel(cancel).map(drop), visit);
     written?;
     if format == ListFormat::Json && listed.is_ok() {
         out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;

@@ -31,7 +31,7 @@ fn run_config(config: Config, format: ReportFormat, printer: &Printer) -> anyhow
     // The other threads are started once this one is confined, and so are confined like it.
     let result = unpacker.run_on_this_thread(|| {
         display = Display::start(printer, progress);
-        signals.cancel(cancel)
+        signals.cancel(cancel).map(drop)
     });
     drop(display);
     let report = result?;

@@ -1,0 +1,174 @@
+//! What can be typed.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser};
+use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
+
+/// Prepares what a validator starts from, then becomes the validator
+///
+/// The newest full snapshot archive and the newest incremental one upon it are unpacked to where
+/// agave-validator (4.2 or later, unmodified) finds them ready to be used; then agave-validator is
+/// executed in place of this program. If anything goes wrong, what was begun is taken back, and
+/// agave-validator is executed as if this program had not been there.
+///
+/// Put "validator" in front of the command line that starts the validator. Where it keeps what is
+/// taken from its own flags; those given to this program, before it, go first.
+#[allow(clippy::struct_excessive_bools)] // switches, not states
+#[derive(Debug, Parser)]
+#[command(
+    name = "validator",
+    version,
+    max_term_width = 100,
+    override_usage = "validator [OPTIONS] [--] <AGAVE-VALIDATOR> [ARGS]...\n       validator [OPTIONS] --prepare-only [AGAVE-VALIDATOR] [ARGS]...",
+    after_long_help = EXAMPLES
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub places: PlacesArgs,
+
+    /// What is checked of the archives' content while it passes by
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
+    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
+    pub fastboot_format: FastbootFormatArg,
+
+    /// Prepare the archives even if there is a state as new as they are
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Do not keep second names of the storages
+    ///
+    /// Without them a state from which a validator has removed storages has to be prepared anew.
+    /// They take no space until the validator removes storages of the state: then those stay on
+    /// the disk until the next state is prepared.
+    #[arg(long)]
+    pub no_shadow: bool,
+
+    /// Unpack even if it does not seem to fit, and go on until a disk is full
+    #[arg(long)]
+    pub no_preflight: bool,
+
+    /// Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub deadline: Option<Duration>,
+
+    /// Prepare, and end: exit code 0 if there is a state for the validator
+    #[arg(long)]
+    pub prepare_only: bool,
+
+    /// How to print the report of --prepare-only on standard output
+    #[arg(long, value_enum, default_value = "text", requires = "prepare_only")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+
+    /// The validator's command line: program and arguments, passed on as they are
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "AGAVE-VALIDATOR",
+        required_unless_present = "prepare_only"
+    )]
+    pub command: Vec<OsString>,
+}
+
+/// Where the validator keeps what, if its own command line does not say it, or says it wrong.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Where the validator keeps what (its own flags)")]
+pub struct PlacesArgs {
+    /// The ledger [default: as in the validator's arguments, or "ledger"]
+    #[arg(long, short, value_name = "DIR")]
+    pub ledger: Option<PathBuf>,
+
+    /// Archives and states [default: as in the validator's arguments, or the ledger]
+    #[arg(long, value_name = "DIR")]
+    pub snapshots: Option<PathBuf>,
+
+    /// Full archives [default: as in the validator's arguments, or that of the snapshots]
+    #[arg(long, value_name = "DIR")]
+    pub full_snapshot_archive_path: Option<PathBuf>,
+
+    /// Incremental archives [default: as in the validator's arguments, or that of the snapshots]
+    #[arg(long, value_name = "DIR")]
+    pub incremental_snapshot_archive_path: Option<PathBuf>,
+
+    /// Accounts paths [default: as in the validator's arguments, or "accounts" in the ledger]
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub accounts: Vec<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Exit codes, where it does not become the validator: 1 bad archives; 2 usage; 3 environment (disk
+full, I/O error, a limit, the deadline); 4 a validator or another unsnap is at work; 126 the program
+cannot be executed; 127 it is not found; 130 interrupted, 143 terminated.
+
+Examples:
+  In front of the command line of a validator:
+    validator agave-validator --identity id.json --ledger /mnt/ledger --accounts /mnt/accounts ...
+
+  In front of a script that ends with `exec agave-validator ...`:
+    validator --ledger /mnt/ledger --accounts /mnt/accounts -- /home/sol/bin/validator.sh
+
+  Give up after ten minutes:
+    validator --deadline 10m agave-validator --ledger /mnt/ledger ...";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    fn words(line: &str) -> impl Iterator<Item = OsString> {
+        line.split(' ').map(OsString::from)
+    }
+
+    #[test]
+    fn from_the_first_word_that_is_no_flag_on_it_is_the_validators() {
+        for (line, command) in [
+            (
+                "validator agave-validator --ledger x -l y --format z",
+                "agave-validator --ledger x -l y --format z",
+            ),
+            ("validator --ledger x -- agave-validator run --help", "agave-validator run --help"),
+            ("validator -- agave-validator", "agave-validator"),
+            ("validator -q --accounts a,b --accounts c a -- b -- --replace", "a -- b -- --replace"),
+            ("validator -- a -- b", "a -- b"),
+            ("validator --use-direct-io agave-validator -V", "agave-validator -V"),
+        ] {
+            let cli = Cli::try_parse_from(words(line)).unwrap_or_else(|e| panic!("{line}: {e}"));
+            assert_eq!(cli.command, words(command).collect::<Vec<_>>(), "{line}");
+            assert!(!cli.replace);
+        }
+        let odd = OsString::from_vec(b"--odd=\xff\xfe".to_vec());
+        let line = words("validator agave").chain([odd.clone(), OsString::new()]);
+        let cli = Cli::try_parse_from(line).unwrap();
+        assert_eq!(cli.command, ["agave".into(), odd, OsString::new()]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "validator",
+            "validator --ledger x",
+            "validator --typo agave-validator",
+            "validator --format json agave",
+            "validator --deadline soon agave",
+        ] {
+            assert!(Cli::try_parse_from(words(line)).is_err(), "{line}");
+        }
+        assert!(Cli::try_parse_from(words("validator --prepare-only --format json")).is_ok());
+    }
+}

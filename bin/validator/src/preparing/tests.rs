@@ -1,0 +1,115 @@
+use std::{fs, path::Path};
+
+use tempfile::TempDir;
+use unsnap_fastboot::{Condition, Places, Survey};
+use unsnap_unpack::{Archive, Compromised, Config, FastbootFormat};
+
+use super::*;
+
+/// A ledger with the genuine archives, of slots 39 and 47.
+fn ledger() -> TempDir {
+    let ledger = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/agave-tiny");
+    for entry in fs::read_dir(data).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), ledger.path().join(entry.file_name())).unwrap();
+    }
+    ledger
+}
+
+fn request(ledger: &TempDir) -> Request {
+    let mut config = Config::new(Archive::Stdin, "");
+    config.memory_budget = Some(4 << 20);
+    Request {
+        places: Places::new(ledger.path()),
+        config,
+        format: FastbootFormat::V3,
+        shadow: true,
+        replace: false,
+    }
+}
+
+fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<Outcome, Failure> {
+    prepare_guarded(request, wanted, deadline, &Progress::default(), &CancelToken::default())
+}
+
+fn newest(request: &Request) -> Option<(u64, Condition)> {
+    let survey = Survey::of(&Syscalls::default(), &request.places).unwrap();
+    survey.newest().map(|state| (state.slot, state.condition.clone()))
+}
+
+#[test]
+fn a_panic_is_a_failure_and_takes_everything_back() {
+    let ledger = ledger();
+    let mut request = request(&ledger);
+    request.config.tuning.compromised = Some(Compromised::new(|| panic!("for a test")));
+    let failure = run(&request, Wanted::Newest, None).unwrap_err();
+    assert!(matches!(failure, Failure::Panicked), "{failure}");
+    look_after(&request, &failure);
+    assert_eq!(newest(&request), None);
+    for (directory, left) in [("snapshots", 0), ("accounts/run", 0), ("accounts", 2)] {
+        let entries: Vec<_> = fs::read_dir(ledger.path().join(directory)).unwrap().collect();
+        assert_eq!(entries.len(), left, "{directory}: {entries:?}");
+    }
+    // Nothing is locked, and nothing in the way.
+    request.config.tuning.compromised = None;
+    run(&request, Wanted::Newest, None).unwrap();
+    assert_eq!(newest(&request), Some((47, Condition::Whole { storages: 48 })));
+}
+
+#[test]
+fn a_deadline_that_is_over_takes_everything_back_and_one_far_away_is_not_waited_for() {
+    let ledger = ledger();
+    let request = request(&ledger);
+    let failure = run(&request, Wanted::Newest, Some(Duration::ZERO)).unwrap_err();
+    assert!(matches!(failure, Failure::Expired(_)), "{failure}");
+    assert_eq!(newest(&request), None);
+    run(&request, Wanted::Newest, Some(Duration::from_secs(1 << 40))).unwrap();
+    // A state that is there needs no time.
+    let outcome = run(&request, Wanted::Newest, Some(Duration::ZERO)).unwrap();
+    assert!(matches!(outcome, Outcome::Ready { slot: 47, .. }), "{outcome:?}");
+}
+
+#[test]
+fn where_archives_are_not_looked_at_a_state_is_not_replaced() {
+    let ledger = ledger();
+    let mut request = request(&ledger);
+    let incremental = fs::read_dir(ledger.path()).unwrap();
+    let incremental = incremental
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().contains("incremental"))
+        .unwrap();
+    let aside = ledger.path().join("aside");
+    fs::rename(&incremental, &aside).unwrap();
+    // There is none: one is made.
+    run(&request, Wanted::Any, None).unwrap();
+    assert_eq!(newest(&request).unwrap().0, 39);
+    // There is one.
+    fs::rename(&aside, &incremental).unwrap();
+    run(&request, Wanted::Any, None).unwrap();
+    assert_eq!(newest(&request), Some((39, Condition::Whole { storages: 40 })));
+    // It is replaced on demand, and where archives are looked at.
+    request.replace = true;
+    run(&request, Wanted::Any, None).unwrap();
+    assert_eq!(newest(&request).unwrap().0, 47);
+}
+
+#[test]
+fn a_damaged_state_does_not_stay_marked_when_nothing_can_be_prepared() {
+    let ledger = ledger();
+    let mut request = request(&ledger);
+    request.shadow = false;
+    run(&request, Wanted::Newest, None).unwrap();
+    let storage = fs::read_dir(ledger.path().join("accounts/run")).unwrap().next().unwrap();
+    fs::remove_file(storage.unwrap().path()).unwrap();
+    for entry in fs::read_dir(ledger.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_string_lossy().ends_with(".tar.zst") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert!(newest(&request).unwrap().1.is_loadable());
+    let failure = run(&request, Wanted::Newest, None).unwrap_err();
+    look_after(&request, &failure);
+    assert!(!newest(&request).unwrap().1.is_loadable());
+}
