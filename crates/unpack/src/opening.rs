@@ -15,13 +15,13 @@ use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
 };
-use unsnap_create::Destination;
+use unsnap_create::{Destination, FileSink};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
 use crate::{
-    Archive, Config, Error, SandboxMode, SandboxReport, manifest::Manifest, sandbox,
-    staging::Staging, writeback::SyncTarget,
+    Archive, Config, Error, SandboxReport, manifest::Manifest, sandbox, staging::Staging,
+    writeback::SyncTarget,
 };
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
@@ -113,9 +113,11 @@ impl Target {
 
 impl Opened {
     /// Confines this thread, and all that it starts, to what has been opened.
-    pub fn confine(&self, mode: SandboxMode) -> SandboxReport {
-        let needs = self.target.as_ref().map(|target| target.staging.needs());
-        sandbox::confine(mode, &needs.unwrap_or_default())
+    pub fn confine(&self, config: &Config) -> SandboxReport {
+        // Who is handed files that are complete may read them, so they are opened for that.
+        let reads = config.files.as_ref().is_some_and(FileSink::wants_open_files);
+        let needs = self.target.as_ref().map(|target| target.staging.needs(reads));
+        sandbox::confine(config.sandbox, &needs.unwrap_or_default())
     }
 }
 

@@ -15,7 +15,9 @@ use crate::{
     preflight::{Preflight, Room},
     resources::{Input, Memory},
     resume::Beginning,
-    stages::{Stages, archive_name, check_digest, choose_engine, finish_creating, layout},
+    stages::{
+        Creation, Stages, archive_name, check_digest, choose_engine, finish_creating, layout,
+    },
     staging::Staging,
     times::Times,
     walk::{bad_layout, bad_tar},
@@ -53,7 +55,7 @@ pub(crate) fn stage(
 
     // Confine: from here on this thread, and all that it starts, reach what is open and can build
     // in the staging directories. Not a byte of an archive has been looked at.
-    let sandbox = opened.confine(config.sandbox);
+    let sandbox = opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
     let Opened { mut target, archives, mut manifest, threads, status } = opened;
@@ -88,6 +90,15 @@ pub(crate) fn stage(
         creation = stages.create(target).map(Some);
         writeback = Some(stages.write_back(target, &mut walks));
     }
+    // Who takes files as they become complete may stand still, and must not hold up an end.
+    let handing_on = creation.as_ref().ok().and_then(Option::as_ref).map(Creation::stopper);
+    let _rouse = handing_on.filter(|_| config.files.is_some()).map(|stop_creating| {
+        let close = memory.closer();
+        cancel.rouse_by(move || {
+            close();
+            stop_creating();
+        })
+    });
 
     // Walk: on this thread, members and payloads go from segments to creators. A second archive is
     // walked beside the first, by a thread of its own.
@@ -269,7 +280,7 @@ fn scan(
     progress.reset();
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
-    opened.confine(config.sandbox);
+    opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     let Opened { archives, threads, .. } = opened;
     let (engine, _) = choose_engine(&config.io_engine)?;

@@ -7,7 +7,7 @@
 //! | where | what is left |
 //! |---|---|
 //! | staging directories | making, writing, moving and removing files and directories; not reading files |
-//! | staging directories that an interrupted run has left | the same, and reading files |
+//! | staging directories that an interrupted run has left, or whose files are handed over open | the same, and reading files |
 //! | the directories that hold them | making, renaming and removing directories, which is what publishing does |
 //! | destinations that are filled in place | as in staging directories |
 //! | anywhere else | nothing: no opening, no creating, no removing, no executing |
@@ -66,7 +66,8 @@ pub enum SandboxMode {
 pub(crate) enum Need {
     /// Building a tree in it, and removing it.
     Build,
-    /// The same, and reading what an interrupted run has left in it.
+    /// The same, and reading what is in it: what an interrupted run has left, or what is handed over
+    /// as it becomes complete.
     Resume,
     /// Giving a directory in it another name.
     Publish,

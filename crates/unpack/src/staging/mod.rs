@@ -163,13 +163,13 @@ impl Staging {
         self.one_on_each_device()?.into_iter().map(open).collect()
     }
 
-    /// What all of this needs of which directories from now on.
-    pub fn needs(&self) -> Vec<(BorrowedFd<'_>, Need)> {
+    /// What all of this needs of which directories from now on. `reads`: also to read what is built.
+    pub fn needs(&self, reads: bool) -> Vec<(BorrowedFd<'_>, Need)> {
         self.places
             .iter()
             .flat_map(|place| {
                 let (staging, holder) = (place.staging.as_fd(), place.staging_holder().as_fd());
-                let build = if place.left_over { Need::Resume } else { Need::Build };
+                let build = if place.left_over || reads { Need::Resume } else { Need::Build };
                 match place.publication {
                     // Where something is cleared away, others publish: this removes, if anything.
                     Publication::Rename { .. } | Publication::RenameWhenCleared { .. } => {
