@@ -7,6 +7,7 @@
 //! | [`refusals`] | a bad archive is refused with entry and position, and leaves no trace |
 //! | [`hostile`] | every construct that has broken a reader of archives is met as it must be |
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
+//! | [`fastboot`] | a validator finds a state that is whole, or none; whatever was there, whatever fails |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
 //! | [`nth`] | every system call fails in turn, and the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
@@ -24,6 +25,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod destinations;
+mod fastboot;
 mod faults;
 mod hostile;
 mod identity;

@@ -73,7 +73,8 @@ fn reference(archives: &[&Path]) -> (u64, u64) {
                 if slot >= there.0 {
                     *there = (slot, number(at + 48));
                 }
-                at += (136 + number(at + 8) as usize).next_multiple_of(8);
+                let data = usize::try_from(number(at + 8)).unwrap();
+                at += (136 + data).next_multiple_of(8);
             }
         }
     }
@@ -132,7 +133,9 @@ fn accounts_are_verified_while_they_are_unpacked() {
         let report = unpack(&config).unwrap();
         assert_eq!(report.accounts.unwrap().capitalization, reference(&[&full]).1);
         site.reset(false);
-        accounts.iter().for_each(|path| fs::remove_dir_all(path).unwrap());
+        for path in accounts {
+            fs::remove_dir_all(path).unwrap();
+        }
     }
 }
 
@@ -237,7 +240,8 @@ fn an_account_twice_in_one_storage_is_refused() {
     let (full, _) = true_pair(&site);
     let tar = decompress(&fs::read(&full).unwrap()).unwrap();
     let start = first_storage(&tar);
-    let data = u64::from_le_bytes(tar[start + 8..start + 16].try_into().unwrap()) as usize;
+    let data = u64::from_le_bytes(tar[start + 8..start + 16].try_into().unwrap());
+    let data = usize::try_from(data).unwrap();
     let next = start + (136 + data).next_multiple_of(8);
     let bad = changed(&full, &site, |tar| tar.copy_within(start + 16..start + 48, next + 16));
     let error = check(&bad, None, None).unwrap_err();

@@ -324,7 +324,8 @@ impl Creator {
                 _ => None,
             };
             let since = Instant::now();
-            let sent = sink.send(FinishedFile { destination, path, bytes, file });
+            let sent =
+                sink.send(FinishedFile { destination, path, bytes, file }, &self.shared.failed);
             self.times.waited_for_io += since.elapsed();
             if let Err(error) = sent {
                 return self.shared.fail(error);

@@ -51,7 +51,20 @@ pub enum CreateError {
     },
 }
 
+/// What is said to everybody but the first who asks.
+pub(crate) const DIED: &str = "its thread ended unexpectedly";
+
 impl CreateError {
+    /// What is told to who asks after what went wrong has been told.
+    pub fn consequence() -> Self {
+        Self::Stopped { reason: DIED.to_owned() }
+    }
+
+    /// Whether it only says that something else has failed, which is told elsewhere.
+    pub fn is_consequence(&self) -> bool {
+        matches!(self, Self::Stopped { reason } if reason == DIED)
+    }
+
     /// The kernel's answer, where there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {

@@ -192,6 +192,12 @@ impl CreatorPool {
         Feeder::new(inboxes, Arc::clone(&self.routes), Arc::clone(&self.shared))
     }
 
+    /// Has them fail, whatever they are waiting for.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.fail(CreateError::Stopped { reason: "it was told to".to_owned() })
+    }
+
     /// Waits until every file is complete. All feeders must have finished.
     pub fn finish(mut self) -> Result<Vec<CreatorTimes>, CreateError> {
         let times = self.stop();

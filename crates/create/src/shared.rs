@@ -127,5 +127,5 @@ pub(crate) fn in_blocks(bytes: u64) -> u64 {
 }
 
 pub(crate) fn died() -> CreateError {
-    CreateError::Stopped { reason: "its thread ended unexpectedly".to_owned() }
+    CreateError::consequence()
 }

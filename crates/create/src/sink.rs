@@ -2,12 +2,20 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::mpsc::{SyncSender, TrySendError},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{SyncSender, TrySendError},
+    },
+    thread,
+    time::Duration,
 };
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::CreateError;
+
+/// How often to look whether a receiver has room again, or nobody waits for it any more. A guess.
+const FULL_POLL: Duration = Duration::from_micros(500);
 
 /// A file that is complete: in the kernel's hands under its staged name, not yet on the disk.
 #[derive(Debug)]
@@ -48,9 +56,24 @@ impl FileSink {
         Self { sender, open: self.open }
     }
 
-    /// Hands on what somebody else was told. Fails when its receiver is gone.
-    pub fn pass_on(&self, finished: FinishedFile) -> Result<(), CreateError> {
-        self.sender.send(finished).map_err(|_| nobody())
+    /// Hands on what somebody else was told. While the receiver has no room this waits, until
+    /// `abandoned` is set. Fails when its receiver is gone, or when it is abandoned.
+    pub fn pass_on(
+        &self,
+        mut finished: FinishedFile,
+        abandoned: &AtomicBool,
+    ) -> Result<(), CreateError> {
+        loop {
+            finished = match self.sender.try_send(finished) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Disconnected(_)) => return Err(nobody()),
+                Err(TrySendError::Full(finished)) => finished,
+            };
+            if abandoned.load(Ordering::Acquire) {
+                return Err(nobody());
+            }
+            thread::sleep(FULL_POLL);
+        }
     }
 
     /// Whether files are handed on open.
@@ -58,7 +81,11 @@ impl FileSink {
         self.open
     }
 
-    pub(crate) fn send(&self, finished: FinishedFile) -> Result<(), CreateError> {
+    pub(crate) fn send(
+        &self,
+        finished: FinishedFile,
+        abandoned: &AtomicBool,
+    ) -> Result<(), CreateError> {
         if let Some(file) = &finished.file {
             // It may have been opened for direct writes, which does not suit a reader.
             let cached = fcntl_getfl(file).and_then(|flags| {
@@ -70,12 +97,7 @@ impl FileSink {
             });
             cached.map_err(|errno| CreateError::Stopped { reason: errno.to_string() })?;
         }
-        // Most of the time there is room.
-        let finished = match self.sender.try_send(finished) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Full(finished) | TrySendError::Disconnected(finished)) => finished,
-        };
-        self.pass_on(finished)
+        self.pass_on(finished, abandoned)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clearing the way for a new state: what is old is moved aside at once, and removed at leisure.
 
 use std::{
+    ffi::OsStr,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
@@ -16,7 +17,7 @@ use rustix::{
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, Shortage};
+use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, STAGED, Shortage};
 
 use crate::{
     Places,
@@ -39,6 +40,9 @@ const DEPTH_MAX: u32 = 64;
 /// keeps the journal of the file system to itself. A guess.
 const FILES_A_SECOND: u32 = 4000;
 
+/// See [`enough_to_clear`]: can be divided by the usual numbers of names.
+const INODE_PARTS: u64 = 720_720;
+
 /// Between two rests.
 const FILES_AT_A_TIME: u32 = 64;
 
@@ -56,6 +60,7 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Error>
         tracing::info!(slots = ?withdrawn, "older states are withdrawn");
     }
     let mut removal = Removal::left_over(calls, places)?;
+    removal.staged(calls, places)?;
     for (_, path) in state_directories(calls, places)? {
         removal.extend(move_aside(calls, &path, &places.snapshots)?);
     }
@@ -73,7 +78,8 @@ pub(crate) fn enough_to_clear(
     places: &Places,
     shortage: &Shortage,
 ) -> Result<(), Error> {
-    let (mut bytes, mut files) = (0_u64, 0_u64);
+    // Of inodes so many parts, which any number of names share.
+    let (mut bytes, mut inode_parts) = (0_u64, 0_u64);
     let states = state_directories(calls, places)?.into_iter().map(|(_, path)| path);
     let storages = places.accounts.iter();
     let storages =
@@ -85,6 +91,10 @@ pub(crate) fn enough_to_clear(
             Err(error) => return Err(error),
         };
         let at = |errno| failed("look at", &path, errno);
+        // Elsewhere it is of no use.
+        if calls.fstat(&directory).map_err(at)?.st_dev != shortage.device {
+            continue;
+        }
         for (name, kind) in calls.entries(&directory).map_err(at)? {
             if kind != FileType::RegularFile {
                 continue;
@@ -92,12 +102,12 @@ pub(crate) fn enough_to_clear(
             let stat = calls.lstatat(&directory, &*name).map_err(at)?;
             let names = stat.st_nlink.max(1);
             bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512 / names;
-            files += 1;
+            inode_parts += INODE_PARTS / names;
         }
     }
     let cleared = match shortage.resource {
         Resource::Bytes => bytes,
-        Resource::Inodes => files,
+        Resource::Inodes => inode_parts / INODE_PARTS,
     };
     let missing = shortage.needed.map_or(0, |needed| needed.saturating_sub(shortage.available));
     if cleared < missing {
@@ -117,7 +127,7 @@ pub(crate) fn move_aside(
     let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
     for number in 0..REMOVED_MAX {
         let new_name = format!("{REMOVED_PREFIX}{number}");
-        match calls.renameat_to_new(&from, name, &to, new_name.as_str()) {
+        match rename_to_new(calls, &from, name, &to, &new_name) {
             Ok(()) => {
                 let synced = calls.fsync(&from).and_then(|()| calls.fsync(&to));
                 synced.map_err(|errno| failed("sync the directory of", path, errno))?;
@@ -125,10 +135,31 @@ pub(crate) fn move_aside(
             }
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::EXIST) => {}
+            // The directory of states may be a link to another file system, or a mount point.
+            Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
             Err(errno) => return Err(failed("move aside", path, errno)),
         }
     }
     Err(failed("move aside", path, Errno::EXIST))
+}
+
+/// Renames to a name that must be new; where the file system knows no such rename, after looking.
+/// Nobody else has names like ours.
+fn rename_to_new(
+    calls: &Syscalls,
+    from: &OwnedFd,
+    name: &OsStr,
+    to: &OwnedFd,
+    new_name: &str,
+) -> Result<(), Errno> {
+    match calls.renameat_to_new(from, name, to, new_name) {
+        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
+            Err(errno) => Err(errno),
+        },
+        result => result,
+    }
 }
 
 /// Puts an empty directory in the place of `run`, at once: Agave 4.2 removes an accounts path that
@@ -174,15 +205,42 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error
 impl Removal {
     /// What earlier runs have moved aside and not removed.
     pub fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
-        let mut paths = Vec::new();
-        for holder in places.accounts.iter().chain([&places.snapshots]) {
+        let mut left = Self::default();
+        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
             let entries = calls.entries(open_directory(calls, holder)?);
             let entries = entries.map_err(|errno| failed("read", holder, errno))?;
-            let left = entries.iter().filter_map(|(name, _)| name.to_str().ok());
-            let left = left.filter(|name| name.starts_with(REMOVED_PREFIX));
-            paths.extend(left.map(|name| holder.join(name)));
+            for name in entries.iter().filter_map(|(name, _)| name.to_str().ok()) {
+                if name.starts_with(REMOVED_PREFIX) {
+                    left.paths.push(holder.join(name));
+                }
+            }
         }
-        Ok(Self { paths })
+        Ok(left)
+    }
+
+    /// Moves aside staging directories that nobody is using.
+    pub fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), Error> {
+        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
+            for name in STAGED {
+                let path = holder.join(name);
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let Ok(staging) = calls.open(&path, flags) else { continue };
+                // Kept until it has another name.
+                if calls.lock(&staging).is_ok() {
+                    self.extend(move_aside(calls, &path, holder)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what earlier runs have left. What cannot be removed is only warned of.
+    pub fn tidy(calls: &Syscalls, places: &Places) {
+        let mut removal = Self::default();
+        let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
+        if let Err(error) = found.and_then(|left| left.finish(calls)) {
+            tracing::warn!(%error, "what an earlier run has left is left to the next one");
+        }
     }
 
     pub fn extend(&mut self, path: Option<PathBuf>) {
@@ -208,7 +266,7 @@ impl Removal {
 
     fn remove(self, calls: &Syscalls, hurry: &AtomicBool) -> Result<(), Error> {
         let mut pace = Pace { hurry, removed: 0, since: Instant::now() };
-        self.paths.iter().try_for_each(|path| {
+        let mut one = |path: &PathBuf| {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
                 return Ok(());
             };
@@ -216,7 +274,9 @@ impl Removal {
             let name = std::ffi::CString::new(name.as_encoded_bytes()).unwrap_or_default();
             let removed = remove_tree(calls, &holder, &name, &mut pace, 0);
             removed.map_err(|errno| failed("remove", path, errno))
-        })
+        };
+        // Every one is tried, whatever becomes of the others.
+        self.paths.iter().map(&mut one).fold(Ok(()), Result::and)
     }
 }
 
@@ -283,6 +343,10 @@ fn remove_tree(
     let directory = match calls.openat(holder, name, flags, Mode::empty()) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(()),
+        // The directory of a state may have been a link, which goes, and what it leads to stays.
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return calls.unlinkat(holder, name, AtFlags::empty());
+        }
         Err(errno) => return Err(errno),
     };
     for (inner, kind) in calls.entries(&directory)? {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags},
     io::Errno,
     process::geteuid,
 };
@@ -115,6 +115,24 @@ impl Places {
     }
 }
 
+impl Places {
+    /// Refuses a `run` that is a link, which could not be replaced by a directory of the same file
+    /// system.
+    pub(crate) fn refuse_links(&self) -> Result<(), Error> {
+        for run in self.run_directories() {
+            let stat = rustix::fs::statat(CWD, &run, AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|errno| at("look at", &run, errno))?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                return Err(Error::Request {
+                    reason: format!("{} is a link, and so cannot be replaced", run.display()),
+                    hint: Some("let the accounts path itself be the link".to_owned()),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
 fn at(step: &'static str, path: &Path, errno: Errno) -> Error {
     Error::Staging { step, path: path.to_owned(), errno }
 }
@@ -149,8 +167,8 @@ fn make(path: &Path) -> Result<(), Error> {
         Err(Errno::EXIST) => {
             let stat = rustix::fs::statat(CWD, path, AtFlags::empty());
             let stat = stat.map_err(|errno| at("look at", path, errno))?;
-            match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
-                rustix::fs::FileType::Directory => Ok(()),
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Ok(()),
                 _ => Err(at("use", path, Errno::NOTDIR)),
             }
         }

@@ -11,7 +11,7 @@ use unsnap_unpack::{
 
 use crate::{
     LedgerLock, Places, Repaired, Survey,
-    clear::{Remover, clear, enough_to_clear},
+    clear::{Removal, Remover, clear, enough_to_clear},
     files::{failed, open_directory},
     repair::repair_locked,
 };
@@ -93,6 +93,7 @@ pub fn prepare(
     cancel: &CancelToken,
 ) -> Result<Outcome, Error> {
     let places = request.places.settle()?;
+    places.refuse_links()?;
     let _lock = LedgerLock::take(&places.ledger)?;
     let mut candidates = Candidates::find(&places.search_dirs())?;
     let mut survey = Survey::of(calls, &places)?;
@@ -106,10 +107,11 @@ pub fn prepare(
             let slot = survey.newest().map_or(0, |state| state.slot);
             let state = repair_locked(calls, &places, &survey)?;
             if !matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
-                return Ok(Outcome::Ready { slot, state, set_aside: bad.rename(calls)? });
+                let set_aside = bad.rename(calls)?;
+                Removal::tidy(calls, &places);
+                return Ok(Outcome::Ready { slot, state, set_aside });
             }
             tracing::warn!(slot, "the state cannot be made whole, and is withdrawn");
-            survey = Survey::of(calls, &places)?;
         }
         let proven = prove(request, &pair, progress, cancel);
         let prepared = proven.and_then(|()| {
@@ -122,6 +124,8 @@ pub fn prepare(
                 tracing::warn!(archive = %archive.display(), %error, "set aside");
                 candidates.set_aside(&archive);
                 bad.archives.push((archive, error));
+                // If it proved bad only after the way had been cleared, there is none any more.
+                survey = Survey::of(calls, &places)?;
             }
             Err(error) => return Err(error),
         }

@@ -67,12 +67,16 @@ pub(crate) fn repair_locked(
         Condition::Unknown { reason } => Ok(Repaired::LeftAlone { slot, reason: reason.clone() }),
         Condition::Whole { .. } => Ok(Repaired::WasWhole { slot }),
         Condition::Damaged { lost, repairable: true, .. } => {
-            relink(calls, places)?;
-            // What counts is what is there now.
-            let now = Survey::of(calls, places)?;
-            let whole = now.newest().map(|state| &state.condition);
-            if let Some(Condition::Whole { .. }) = whole {
-                return Ok(Repaired::Relinked { slot, storages: *lost });
+            // What counts is what is there then.
+            match relink(calls, places).and_then(|()| Survey::of(calls, places)) {
+                Ok(now) => {
+                    let whole = now.newest().map(|state| &state.condition);
+                    if let Some(Condition::Whole { .. }) = whole {
+                        return Ok(Repaired::Relinked { slot, storages: *lost });
+                    }
+                }
+                // A validator must not meet what may be half done.
+                Err(error) => tracing::warn!(%error, slot, "the state cannot be made whole"),
             }
             unmark_one(calls, &state.directory)?;
             Ok(Repaired::Withdrawn { slot })

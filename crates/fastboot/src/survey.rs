@@ -91,7 +91,19 @@ impl Survey {
         let mut states = Vec::new();
         for (slot, directory) in state_directories(calls, places)? {
             let path = places.state(slot);
-            let state = open_directory(calls, &path)?;
+            let state = match open_directory(calls, &path) {
+                Ok(state) => state,
+                // A link to nothing, or a number written in another way: no state.
+                Err(error)
+                    if matches!(
+                        error.errno(),
+                        Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let prepared = shadows
                 .iter()
                 .all(|shadow| shadow.list.as_ref().is_some_and(|list| list.slot == slot));
@@ -209,9 +221,12 @@ fn condition(
     shadows: &[Shadow],
 ) -> Result<Condition, Errno> {
     let bank = bank_file(slot);
+    let mut cut = false;
     for name in [VERSION, STATUS_CACHE, &bank] {
         match calls.lstatat(state, name) {
             Ok(stat) if stat.st_size > 0 => {}
+            // That these are there is all that a validator looks at before it loads them.
+            Ok(_) if name != VERSION => cut = true,
             Ok(_) | Err(Errno::NOENT) => {
                 return Ok(Condition::NotLoadable {
                     reason: format!("{name} is missing or empty"),
@@ -224,9 +239,11 @@ fn condition(
         Ok(storages) => storages,
         Err(condition) => return Ok(condition),
     };
-    let obsolete = calls.lstatat(state, OBSOLETE_ACCOUNTS);
-    if obsolete.is_err() {
-        return Ok(HOPELESS);
+    match calls.lstatat(state, OBSOLETE_ACCOUNTS) {
+        // It begins with a number of 8 bytes.
+        Ok(stat) if stat.st_size >= 8 && !cut => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(HOPELESS),
+        Err(errno) => return Err(errno),
     }
     let present = present(calls, places)?;
     let expected: HashMap<Storage, u64> = shadows

@@ -24,7 +24,8 @@ pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
     let places = places.settle()?;
     let _lock = LedgerLock::take(&places.ledger)?;
     let slots = unmark(calls, &places)?;
-    let mut removal = Removal::default();
+    let mut removal = Removal::left_over(calls, &places)?;
+    removal.staged(calls, &places)?;
     for (_, path) in state_directories(calls, &places)? {
         removal.extend(move_aside(calls, &path, &places.snapshots)?);
     }

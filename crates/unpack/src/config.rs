@@ -31,6 +31,10 @@ const STAGED_STATE: &str = ".unsnap-state.unsnap-staging";
 const STAGED_RUN: &str = ".run.unsnap-staging";
 const STAGED_SHADOW: &str = ".unsnap-shadow.unsnap-staging";
 
+/// Names of the directories that a state's are staged in, until they are published: one that is not
+/// locked (`flock`) was left by a run that was interrupted.
+pub const STAGED: [&str; 3] = [STAGED_STATE, STAGED_RUN, STAGED_SHADOW];
+
 /// Where the archive comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Archive {

@@ -206,6 +206,8 @@ pub struct Shortage {
     pub tar_bytes: Option<u64>,
     /// What there is.
     pub available: u64,
+    /// Device number of that file system, as `stat` gives it.
+    pub device: u64,
     /// Whether it was found in the middle of the run, and not before.
     pub unpacking: bool,
 }
@@ -397,6 +399,9 @@ impl Error {
             Self::Digest { .. } => "this is not the archive that the digest is of: fetch it again",
             Self::NotResumable { .. } => {
                 "without --resume it is removed, and unpacking begins anew"
+            }
+            Self::Running { .. } => {
+                "end it first (agave-validator exit), or wait for it if it is another ledger-tool"
             }
             Self::Locked { .. } => "wait for it, or give another directory",
             Self::Uring(_) => "use --io-engine auto or threads, which give the same bytes",

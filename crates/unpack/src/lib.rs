@@ -69,8 +69,8 @@ use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, State, Tuning,
-    Verify,
+    FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State,
+    Tuning, Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
 use pipeline::no_thread;

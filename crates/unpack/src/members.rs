@@ -105,6 +105,15 @@ impl Part {
         Self { disk_bytes: tally.disk_bytes, files: Some(tally.files) }
     }
 
+    /// The part that has so much of the whole, rounded up.
+    pub fn part(&self, part: u64, whole: u64) -> Self {
+        let of = |number: u64| {
+            let product = u128::from(number) * u128::from(part);
+            u64::try_from(product.div_ceil(u128::from(whole.max(1)))).unwrap_or(u64::MAX)
+        };
+        Self { disk_bytes: self.disk_bytes.map(of), files: self.files.map(of) }
+    }
+
     /// One of `count` equal parts, rounded up.
     pub fn share(&self, count: u64) -> Self {
         Self {

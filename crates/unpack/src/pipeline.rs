@@ -17,7 +17,9 @@ use crate::{
     preflight::{Preflight, Room},
     resources::{Input, Memory},
     resume::Beginning,
-    stages::{Stages, archive_name, check_digest, choose_engine, finish_creating, layout},
+    stages::{
+        Creation, Stages, archive_name, check_digest, choose_engine, finish_creating, layout,
+    },
     staging::Staging,
     times::Times,
     walk::{bad_layout, bad_tar},
@@ -94,6 +96,15 @@ pub(crate) fn stage(
         creation = stages.create(target).map(Some);
         writeback = Some(stages.write_back(target, &mut walks));
     }
+    // Who takes files as they become complete may stand still, and must not hold up an end.
+    let handing_on = creation.as_ref().ok().and_then(Option::as_ref).map(Creation::stopper);
+    let _rouse = handing_on.filter(|_| config.files.is_some()).map(|stop_creating| {
+        let close = memory.closer();
+        cancel.rouse_by(move || {
+            close();
+            stop_creating();
+        })
+    });
 
     // Walk: on this thread, members and payloads go from segments to creators. A second archive is
     // walked beside the first, by a thread of its own.

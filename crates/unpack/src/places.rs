@@ -165,6 +165,10 @@ const QUEUE_BYTES: u64 = 16 << 20;
 /// and what is rounded up must find room. A guess.
 const FULL_BYTES: u64 = 256 << 20;
 
+/// Free space of a path below which it gets nothing, as long as another has more: what a file system
+/// adds to its files. A guess.
+const LAST_BYTES: u64 = 1 << 20;
+
 impl AccountsSpread {
     /// `paths`: an open directory of each, and what messages call it.
     pub fn new(paths: impl Iterator<Item = (FileSystem, String)>) -> Self {
@@ -177,17 +181,24 @@ impl AccountsSpread {
     /// full gets nothing while there is another.
     fn choose(&self, size: u64, files: &Assembler) -> Result<usize, Error> {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut best: Option<((bool, u64, u64), usize)> = None;
+        let mut best: Option<((u8, u64, u64), usize)> = None;
         if paths.len() > 1 {
             for (index, path) in paths.iter().enumerate() {
                 let in_flight = files.in_flight_to_device_of(index + 1);
                 let free = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
                 let room = free.saturating_sub(in_flight);
-                let full = room < size.saturating_add(FULL_BYTES);
+                let after = room.checked_sub(size.saturating_add(size / 64));
+                let full = match after {
+                    Some(after) if after >= FULL_BYTES => 0,
+                    Some(after) if after >= LAST_BYTES => 1,
+                    _ => 2,
+                };
+                // Where space is short, it is what counts.
+                let queue = if full == 0 { in_flight / QUEUE_BYTES } else { 0 };
                 let filled = u128::from(path.bytes + size) * u128::from(u32::MAX)
                     / u128::from(room.saturating_add(path.bytes).max(1));
                 let filled = u64::try_from(filled).unwrap_or(u64::MAX);
-                let rank = (full, in_flight / QUEUE_BYTES, filled);
+                let rank = (full, queue, filled);
                 if best.is_none_or(|(least, _)| rank < least) {
                     best = Some((rank, index));
                 }

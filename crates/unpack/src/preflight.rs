@@ -49,6 +49,9 @@ const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
 /// ones vary more from one part to another.
 const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
 
+/// What counts for the free space of a file system that does not tell it.
+const UNTOLD_BYTES: u64 = 1 << 56;
+
 /// Of inodes, if not every entry was seen. Samples of a large archive show some ten or twenty files,
 /// and those of mainnet are of very different sizes: of a made archive of 695 entries, 369 were
 /// estimated.
@@ -154,11 +157,17 @@ impl Preflight {
             Err(reason) => PreflightReport::skipped(reason),
         };
         let mut watched = Vec::new();
-        for system in systems {
-            let free = system.free()?;
+        let free: Vec<Free> = systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
+        // A state's storages go to where there is space (`AccountsSpread`).
+        let room = |free: &Free| free.bytes.unwrap_or(UNTOLD_BYTES).min(UNTOLD_BYTES);
+        let by_space = config.state.is_some() && config.accounts.len() > 1;
+        let rooms = systems.iter().zip(&free).filter(|(system, _)| system.holds_accounts());
+        let whole = rooms.map(|(_, free)| room(free)).sum::<u64>();
+        for (system, free) in systems.into_iter().zip(free) {
+            let part = by_space.then_some((room(&free), whole));
             let needed = surveyed.as_ref().ok().map(|(_, basis, need)| {
                 let accounts = accounts_directories(config);
-                let needed = Needed::on(&system, &free, need, *basis, accounts);
+                let needed = Needed::on(&system, &free, need, *basis, accounts, part);
                 needed.without(&system, kept, free.unit_bytes)
             });
             report.add(&system, &free, needed.as_ref())?;
@@ -246,13 +255,14 @@ struct Needed {
 impl Needed {
     /// Without accounts directories everything goes to the output; with them, each takes an equal
     /// share of the storages, and the output the rest. Shares are only about equal: then nothing
-    /// is exact.
+    /// is exact. `part`: how much space of how much for storages is here, if that decides instead.
     fn on(
         system: &FileSystem,
         free: &Free,
         need: &Need,
         basis: Basis,
         accounts_directories: usize,
+        part: Option<(u64, u64)>,
     ) -> Self {
         let share = need.storages.share(accounts_directories.max(1) as u64);
         let (mut bytes, mut inodes) = (0_u64, Some(0_u64));
@@ -266,9 +276,12 @@ impl Needed {
                 add(&need.others);
                 directories = need.directories;
             }
-            if (*destination == 0) == (accounts_directories == 0) {
+            if part.is_none() && (*destination == 0) == (accounts_directories == 0) {
                 add(&share);
             }
+        }
+        if let Some((part, whole)) = part.filter(|_| system.holds_accounts()) {
+            add(&need.storages.part(part, whole));
         }
         let shared = accounts_directories > 1;
         let exact = basis == Basis::Decoded && !shared;
@@ -375,6 +388,7 @@ impl PreflightReport {
                 tar_bytes: self.tar_bytes.filter(|_| self.tar_bytes_exact),
                 available,
                 unpacking: false,
+                device: system.device,
             };
             match margin.judge(needed, Some(available)) {
                 Verdict::Fits => {}

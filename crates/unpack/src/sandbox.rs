@@ -7,7 +7,7 @@
 //! | where | what is left |
 //! |---|---|
 //! | staging directories | making, writing, moving and removing files and directories; not reading files |
-//! | staging directories that an interrupted run has left | the same, and reading files |
+//! | staging directories that an interrupted run has left, or whose files are handed over open | the same, and reading files |
 //! | the directories that hold them | making, renaming and removing directories, which is what publishing does |
 //! | destinations that are filled in place | as in staging directories |
 //! | anywhere else | nothing: no opening, no creating, no removing, no executing |

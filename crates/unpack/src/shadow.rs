@@ -8,7 +8,11 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::mpsc::{Receiver, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, sync_channel},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -95,6 +99,8 @@ impl ShadowList {
 /// Gives files their second names as they become complete, by a thread of its own.
 pub(crate) struct Linker {
     thread: Option<JoinHandle<Option<Unlinked>>>,
+    /// Nobody waits for what it passes on any more.
+    abandoned: Arc<AtomicBool>,
 }
 
 /// Why there is no shadow.
@@ -117,9 +123,17 @@ impl Linker {
             Some(files) => files.with_sender(sender),
             None => FileSink::names(sender),
         };
-        let work = move || link(&calls, &directories, &finished, files.as_ref());
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&abandoned);
+        let work = move || link(&calls, &directories, finished, files.as_ref(), &is_over);
         let thread = thread::Builder::new().name("unsnap-link".to_owned()).spawn(work)?;
-        Ok((Self { thread: Some(thread) }, sink))
+        Ok((Self { thread: Some(thread), abandoned }, sink))
+    }
+
+    /// Has it stop waiting for whom it passes files on to.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let abandoned = Arc::clone(&self.abandoned);
+        move || abandoned.store(true, Ordering::Release)
     }
 
     /// Waits for the last of them. The creators must have ended.
@@ -137,18 +151,21 @@ impl Linker {
 impl Drop for Linker {
     /// Nothing is made any more in directories that are about to be removed.
     fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Release);
         self.join();
     }
 }
 
+/// Returns early, and with that lets go of `finished`, when nobody takes what is passed on: then the
+/// creators fail as if they had told them directly.
 fn link(
     calls: &Syscalls,
     directories: &[(OwnedFd, OwnedFd)],
-    finished: &Receiver<FinishedFile>,
+    finished: Receiver<FinishedFile>,
     files: Option<&FileSink>,
+    abandoned: &AtomicBool,
 ) -> Option<Unlinked> {
     let mut failed = None;
-    let mut files = files.cloned();
     for file in finished {
         // The first destination holds no storages.
         let place = file.destination.checked_sub(1).and_then(|index| directories.get(index));
@@ -157,10 +174,10 @@ fn link(
         {
             failed = Some(Unlinked { path: file.path.clone(), errno });
         }
-        if let Some(sink) = &files
-            && sink.pass_on(file).is_err()
+        if let Some(sink) = files
+            && sink.pass_on(file, abandoned).is_err()
         {
-            files = None;
+            break;
         }
     }
     failed

@@ -62,6 +62,8 @@ impl Free {
 pub(crate) struct FileSystem {
     calls: Syscalls,
     directory: OwnedFd,
+    /// As `stat` gives it.
+    pub device: u64,
     /// Indices of the destinations; the first is the output.
     pub destinations: Vec<usize>,
     /// What messages call them.
@@ -72,28 +74,29 @@ impl FileSystem {
     /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
     /// btrfs have numbers of their own and share their space; they count as several.)
     pub fn of(calls: &Syscalls, directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, Error> {
-        let mut devices: Vec<(u64, Self)> = Vec::new();
+        let mut systems: Vec<Self> = Vec::new();
         for (index, (directory, path)) in directories.into_iter().enumerate() {
             let stat = calls.fstat(&directory).map_err(|errno| Error::Staging {
                 step: "look at",
                 path: path.clone(),
                 errno,
             })?;
-            let known = devices.iter_mut().find(|(device, _)| *device == stat.st_dev);
-            if let Some((_, system)) = known {
+            let known = systems.iter_mut().find(|system| system.device == stat.st_dev);
+            if let Some(system) = known {
                 system.destinations.push(index);
                 system.paths.push(path);
             } else {
                 let (calls, destinations, paths) = (calls.clone(), vec![index], vec![path]);
-                devices.push((stat.st_dev, Self { calls, directory, destinations, paths }));
+                let device = stat.st_dev;
+                systems.push(Self { calls, directory, device, destinations, paths });
             }
         }
-        Ok(devices.into_iter().map(|(_, system)| system).collect())
+        Ok(systems)
     }
 
-    /// That of one directory.
-    pub fn one(calls: &Syscalls, directory: OwnedFd, path: PathBuf) -> Self {
-        Self { calls: calls.clone(), directory, destinations: Vec::new(), paths: vec![path] }
+    /// Whether a destination behind the output is on it.
+    pub fn holds_accounts(&self) -> bool {
+        self.destinations.iter().any(|index| *index > 0)
     }
 
     pub fn free(&self) -> Result<Free, Error> {

@@ -238,6 +238,20 @@ pub(crate) struct Creation {
     pub linker: Option<Linker>,
 }
 
+impl Creation {
+    /// Has everybody stop who hands files on.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let creators = self.creators.stopper();
+        let linker = self.linker.as_ref().map(Linker::stopper);
+        move || {
+            creators();
+            if let Some(stop) = &linker {
+                stop();
+            }
+        }
+    }
+}
+
 /// Waits for the creators, and checks that they have made as many files as there must be.
 pub(crate) fn finish_creating(
     creation: Creation,

@@ -23,11 +23,12 @@ impl Target {
     /// What spreads storages over the accounts paths.
     pub fn spread(&self, config: &Config) -> Result<AccountsSpread, Error> {
         let paths = self.staging.directories()?.into_iter().skip(1).zip(&config.accounts);
-        let paths = paths.map(|((directory, path), accounts)| {
-            let name = accounts.display().to_string();
-            (FileSystem::one(&self.calls, directory, path), name)
+        let paths = paths.map(|(directory, accounts)| {
+            let systems = FileSystem::of(&self.calls, vec![directory])?;
+            Ok(systems.into_iter().map(|system| (system, accounts.display().to_string())))
         });
-        Ok(AccountsSpread::new(paths))
+        let paths = paths.collect::<Result<Vec<_>, Error>>()?;
+        Ok(AccountsSpread::new(paths.into_iter().flatten()))
     }
 
     /// What gives storages their second names, if those are wanted.

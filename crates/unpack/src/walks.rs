@@ -116,6 +116,17 @@ impl<'a> Walks<'a> {
     }
 }
 
+/// Keeps the first error, but one that only says that another walk has met something: that walk may
+/// tell it a moment later.
+fn keep_cause(kept: &mut Option<Error>, error: Error) {
+    let is_consequence =
+        |error: &Error| matches!(error, Error::Create(error) if error.is_consequence());
+    match kept {
+        Some(first) if !is_consequence(first) || is_consequence(&error) => {}
+        _ => *kept = Some(error),
+    }
+}
+
 /// Walks each archive by a thread of its own, the first by this one. `stop`: ends all of them.
 fn side_by_side(
     walks: Vec<(Walk<'_>, Option<&mut Assembler>)>,
@@ -123,7 +134,7 @@ fn side_by_side(
 ) -> Result<Vec<Walked>, Error> {
     let first_error: Mutex<Option<Error>> = Mutex::new(None);
     let fail = |error| {
-        first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        keep_cause(&mut first_error.lock().unwrap_or_else(PoisonError::into_inner), error);
         stop();
     };
     let one =
@@ -149,5 +160,32 @@ fn side_by_side(
         (_, Some(error)) => Err(error),
         // Cannot happen: who has not walked to the end has said why.
         (None, None) => Err(Error::Cancelled),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unsnap_create::CreateError;
+
+    use super::*;
+
+    /// The creators tell what went wrong to the walk that asks first. The other may be the first to
+    /// say that something did.
+    #[test]
+    fn a_cause_is_kept_whoever_comes_first() {
+        let consequence = || Error::Create(CreateError::consequence());
+        let cause = || Error::NotClean { path: "here".into(), reason: "is the cause" };
+        for errors in [vec![consequence(), cause(), Error::Cancelled], vec![cause(), consequence()]]
+        {
+            let mut kept = None;
+            for error in errors {
+                keep_cause(&mut kept, error);
+            }
+            assert!(matches!(kept, Some(Error::NotClean { .. })), "{kept:?}");
+        }
+        let mut kept = None;
+        keep_cause(&mut kept, consequence());
+        keep_cause(&mut kept, consequence());
+        assert!(kept.is_some());
     }
 }

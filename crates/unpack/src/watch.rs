@@ -109,6 +109,7 @@ impl Watched {
             tar_bytes: None,
             available: stock.available,
             unpacking: true,
+            device: self.system.device,
         })))
     }
 }

@@ -1,0 +1,63 @@
+//! Several accounts paths of different sizes.
+
+use unsnap_testkit::{
+    scratch::{ScratchFs, Tmpfs},
+    spec::{ArchiveSpec, FileSizes},
+};
+
+use super::{
+    fastboot,
+    ground::{Expected, Ledger},
+};
+use crate::support::{Site, available};
+
+fn tmpfs(size_bytes: u64) -> Option<ScratchFs> {
+    available(ScratchFs::tmpfs(&Tmpfs { size_bytes, inodes: None }))
+}
+
+fn spec() -> ArchiveSpec {
+    let file_sizes = FileSizes::Fixed(100_000);
+    ArchiveSpec { total_bytes: 60_000_000, file_sizes, slot: 9000, ..ArchiveSpec::default() }
+}
+
+#[test]
+fn the_fuller_path_gets_less() {
+    let (Some(small), Some(large)) = (tmpfs(600 << 20), tmpfs(2400 << 20)) else { return };
+    let site = Site::new();
+    let archive = site.archive(&spec());
+    let mut ledger = Ledger::new(&site.place(), 0);
+    ledger.accounts = vec![small.path().join("accounts"), large.path().join("accounts")];
+    ledger.add(&archive);
+    let report = fastboot("prepare", &ledger, &["--format=json"]).assert_code(0).json();
+    Expected::of_files(&archive, None).assert_prepared(&ledger, 3, "two sizes");
+    let bytes = |index: usize| report["report"]["accounts_paths"][index]["bytes"].as_u64().unwrap();
+    assert!(bytes(0) > 0 && bytes(0) * 2 < bytes(1), "{report:#}");
+}
+
+/// Together there is room, but not for an equal share in the smaller one.
+#[test]
+fn a_path_that_is_full_gets_no_more() {
+    let (Some(small), Some(large)) = (tmpfs(12 << 20), tmpfs(72 << 20)) else { return };
+    let site = Site::new();
+    let archive = site.archive(&spec());
+    let mut ledger = Ledger::new(&site.place(), 0);
+    ledger.accounts = vec![small.path().join("accounts"), large.path().join("accounts")];
+    ledger.add(&archive);
+    fastboot("prepare", &ledger, &["-q"]).assert_code(0);
+    Expected::of_files(&archive, None).assert_prepared(&ledger, 3, "one full");
+}
+
+/// No room at all is told before anything is touched.
+#[test]
+fn without_room_nothing_is_touched() {
+    let (Some(small), Some(large)) = (tmpfs(12 << 20), tmpfs(24 << 20)) else { return };
+    let site = Site::new();
+    let archive = site.archive(&spec());
+    let mut ledger = Ledger::new(&site.place(), 0);
+    ledger.accounts = vec![small.path().join("accounts"), large.path().join("accounts")];
+    ledger.add(&archive);
+    let told = fastboot("prepare", &ledger, &["-q"]).assert_code(3);
+    told.assert_error(&["the archive does not fit"]);
+    ledger.assert_tidy("no room");
+    assert!(!ledger.state(9000).exists());
+}
