@@ -85,7 +85,7 @@ impl<'a> Stage<'a> {
         self.ledger.add(&self.subject.full);
         self.ledger.add(&self.subject.incremental);
         for disk in [&self.disk, &self.other] {
-            rustix::fs::syncfs(&fs::File::open(disk.path()).unwrap()).unwrap();
+            rustix::fs::syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
         }
     }
 

@@ -232,7 +232,9 @@ impl Creation {
         let linker = self.linker.as_ref().map(Linker::stopper);
         move || {
             creators();
-            linker.iter().for_each(|stop| stop());
+            if let Some(stop) = &linker {
+                stop();
+            }
         }
     }
 }
