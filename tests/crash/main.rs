@@ -4,6 +4,7 @@
 //! | module | proves |
 //! |---|---|
 //! | [`gate`] | the judge of the other modules tells right publishers from wrong ones |
+//! | [`fastboot`] | states that a validator starts from: the whole new one, the whole old one, or none |
 //! | [`loops`] | killed, or without power, at random moments: all or nothing, and all if reported |
 //! | [`steps`] | the same at every single step of staging and publishing |
 //! | [`images`] | the same of images of the disk, taken while the program runs |
@@ -35,7 +36,12 @@
 
 mod devices;
 mod disk;
+mod fastboot;
 mod gate;
+/// Ledgers, and a reader of states that shares nothing with unsnap.
+#[path = "../e2e/fastboot/ground.rs"]
+#[allow(dead_code)]
+mod ground;
 mod images;
 mod law;
 mod limits;

@@ -14,6 +14,7 @@
 
 mod apart;
 mod ground;
+mod states;
 
 use std::{collections::BTreeSet, time::Instant};
 

@@ -12,7 +12,10 @@
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 
-use std::{io, time::Instant};
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
 
 use rustix::fs::{Advice, fadvise};
 use unsnap_decode::{Basis, Effort, ReadAt, survey};
@@ -48,6 +51,11 @@ const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
 /// (one frame: the blocks of its beginning, a bank file, are not quite as full as the others); real
 /// ones vary more from one part to another.
 const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
+
+/// How long to wait for the space of files that were removed. XFS gives it back in the background
+/// (Linux 5.14 and later), and `statfs` does not wait for that. A guess.
+const GIVEN_BACK_AFTER: Duration = Duration::from_secs(30);
+const GIVEN_BACK_POLL: Duration = Duration::from_millis(20);
 
 /// What counts for the free space of a file system that does not tell it.
 const UNTOLD_BYTES: u64 = 1 << 56;
@@ -124,7 +132,17 @@ impl Preflight {
         match check() {
             Err(Error::NoSpace(shortage)) if config.state.is_some() => {
                 fits(Room::WhenCleared(shortage))?;
-                check()
+                let since = Instant::now();
+                loop {
+                    match check() {
+                        Err(Error::NoSpace(_))
+                            if since.elapsed() < GIVEN_BACK_AFTER && !cancel.is_cancelled() =>
+                        {
+                            thread::sleep(GIVEN_BACK_POLL);
+                        }
+                        result => return result,
+                    }
+                }
             }
             Ok(checked) => fits(Room::Beside).map(|()| checked),
             Err(error) => Err(error),

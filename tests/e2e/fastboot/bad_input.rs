@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     path::Path,
+    process::Command,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -162,6 +163,28 @@ fn other_file_systems() {
     ledger.assert_tidy("withdrawn");
 }
 
+/// A bind mount, taken away when dropped.
+struct Bound(std::path::PathBuf);
+
+impl Bound {
+    /// `None`, with the reason told, where that cannot be done.
+    fn at(path: std::path::PathBuf, what: &Path) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let mount = Command::new("mount").arg("--bind").args([what, &path]).status();
+        if mount.is_ok_and(|status| status.success()) {
+            return Some(Self(path));
+        }
+        crate::support::skip("no bind mounts");
+        None
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn a_mount_point_in_the_way() {
     let site = Site::new();
@@ -169,25 +192,11 @@ fn a_mount_point_in_the_way() {
     else {
         return;
     };
-    let mut ledger = Ledger::new(&site.place(), 0);
-    // Its parent is on another file system.
-    ledger.accounts = vec![disk.path().parent().unwrap().to_owned()];
-    let run_directory = ledger.run(0);
-    if disk.path() != run_directory {
-        // The scratch file system is mounted under another name: bind it.
-        fs::create_dir_all(&run_directory).unwrap();
-        let bind = |arguments: &[&std::ffi::OsStr]| {
-            std::process::Command::new("mount").args(arguments).status().unwrap().success()
-        };
-        if !bind(&["--bind".as_ref(), disk.path().as_ref(), run_directory.as_ref()]) {
-            crate::support::skip("no bind mounts");
-            return;
-        }
-    }
+    let ledger = Ledger::new(&site.place(), 1);
+    let Some(_bound) = Bound::at(ledger.run(0), disk.path()) else { return };
     small_pair(&ledger.snapshots);
-    let outcome = fastboot("prepare", &ledger, &["-q"]);
-    let _ = std::process::Command::new("umount").arg(&run_directory).status();
-    outcome.assert_code(2).assert_error(&["is a mount point", "hint: mount the file system on"]);
+    let told = fastboot("prepare", &ledger, &["-q"]).assert_code(2);
+    told.assert_error(&["is a mount point", "hint: mount the file system on"]);
     assert!(!ledger.state(110).exists());
 }
 
@@ -198,7 +207,7 @@ fn permissions() {
         crate::support::skip("being another user needs root and setpriv");
         return;
     }
-    let site = Site::new_in(Path::new("/tmp"));
+    let site = Site::new_in(&std::env::temp_dir());
     let (ledger, old, _) = old_and_new(&site);
     let everybody = |path: &Path, mode| {
         use std::os::unix::fs::PermissionsExt;
@@ -209,7 +218,7 @@ fn permissions() {
     let tool = site.path("ledger-tool");
     fs::copy(ledger_tool_path(), &tool).unwrap();
     let as_nobody = |action: &str| {
-        let mut setpriv = std::process::Command::new("setpriv");
+        let mut setpriv = Command::new("setpriv");
         setpriv.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
         run(setpriv.args(["fastboot", action]).args(ledger.arguments()))
     };

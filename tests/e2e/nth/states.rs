@@ -1,0 +1,253 @@
+//! The n-th operation of preparing, repairing and withdrawing a validator's state.
+//!
+//! The law: whatever fails, what is marked is whole (the old state, or the new one), no archive is
+//! taken for a bad one, nothing panics, hangs or leaks; and the next `prepare` succeeds and leaves
+//! nothing of the one that failed.
+
+use std::{fs, path::Path, process::Command};
+
+use rustix::io::Errno;
+use unsnap_fastboot::{Outcome, Places, Repaired, repair, withdraw};
+use unsnap_testkit::random::Random;
+use unsnap_unpack::{CancelToken, Error, Family, FaultPlan, IoEngine, Progress, Syscalls};
+
+use super::apart::{Apart, Holdings, Place, apart, begin, has_panicked};
+use crate::fastboot::{
+    ground::{Expected, Ledger, Loadable, look, names, small_archive, small_pair},
+    request,
+};
+
+/// What is done while calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// With a state of an older slot there.
+    Prepare,
+    /// With a state as new as the archives.
+    Replace,
+    Repair,
+    Withdraw,
+}
+
+#[test]
+fn a_state_is_prepared() {
+    the_loop("nth::states::a_state_is_prepared", Action::Prepare);
+}
+
+#[test]
+fn a_state_is_replaced() {
+    the_loop("nth::states::a_state_is_replaced", Action::Replace);
+}
+
+#[test]
+fn a_state_is_repaired() {
+    the_loop("nth::states::a_state_is_repaired", Action::Repair);
+}
+
+#[test]
+fn a_state_is_withdrawn() {
+    the_loop("nth::states::a_state_is_withdrawn", Action::Withdraw);
+}
+
+struct Ground {
+    action: Action,
+    /// What is there before each run: copied to where the ledger is.
+    template: std::path::PathBuf,
+    place: std::path::PathBuf,
+    ledger: Ledger,
+    old: Expected,
+    new: Expected,
+}
+
+impl Ground {
+    fn new(action: Action, directory: &Path) -> Self {
+        let (template, place) = (directory.join("template"), directory.join("place"));
+        // Paths must be the same: what is prepared here is moved away afterwards.
+        let ledger = Ledger::new(&place, 2);
+        let old = small_archive(&ledger.snapshots, 50, None, &[(40, 900), (45, 4096), (50, 5000)]);
+        prepare(&ledger, false, FaultPlan::new(0)).unwrap();
+        let old_state = Expected::of_files(&old, None);
+        fs::remove_file(old).unwrap();
+        let (full, incremental) = small_pair(&ledger.snapshots);
+        let new = Expected::of_files(&full, Some(&incremental));
+        if action != Action::Prepare {
+            prepare(&ledger, false, FaultPlan::new(0)).unwrap();
+        }
+        if action == Action::Repair {
+            let present = |index: usize| names(&ledger.run(index));
+            for index in 0..2 {
+                fs::remove_file(ledger.run(index).join(&present(index)[0])).unwrap();
+            }
+            let path = ledger.run(0).join(&present(0)[0]);
+            fs::remove_file(&path).unwrap();
+            fs::write(path, "another file").unwrap();
+        }
+        fs::rename(&place, &template).unwrap();
+        Self { action, template, place, ledger, old: old_state, new }
+    }
+
+    /// Puts everything as it is before a run. Links are kept.
+    fn lay(&self) {
+        if self.place.exists() {
+            fs::remove_dir_all(&self.place).unwrap();
+        }
+        let copied = Command::new("cp").arg("-a").args([&self.template, &self.place]).status();
+        assert!(copied.unwrap().success());
+    }
+
+    fn look(&self, what: &str) -> Option<Loadable> {
+        look(&self.ledger.snapshots, &self.ledger.accounts)
+            .unwrap_or_else(|broken| panic!("{broken}: {what}"))
+    }
+
+    /// One run under a plan, judged. Whether it succeeded.
+    fn run(&self, plan: &FaultPlan, what: &str) -> bool {
+        let calls = Syscalls::with_faults(plan.clone());
+        let places = places(&self.ledger);
+        let told = |what: &str, error: &Error| {
+            assert!(!plan.injected().is_empty(), "failed for no reason: {what}");
+            let family = error.family();
+            assert!(
+                matches!(family, Family::Environment | Family::NotClean | Family::Request),
+                "{family:?}: {what}"
+            );
+        };
+        match self.action {
+            Action::Prepare | Action::Replace => {
+                let replace = self.action == Action::Replace;
+                let result = prepare(&self.ledger, replace, plan.clone());
+                let what = format!("{what}: {:?}, {result:?}", plan.injected());
+                let found = self.look(&what);
+                match result {
+                    Ok(Outcome::Prepared(_)) => {
+                        self.new.assert_is(&found.expect("nothing is there"), &what);
+                        true
+                    }
+                    Ok(outcome) => panic!("{outcome:?}: {what}"),
+                    Err(error) => {
+                        told(&what, &error);
+                        let known = |state: &Loadable| self.old.is(state) || self.new.is(state);
+                        assert!(found.as_ref().is_none_or(known), "a strange state: {what}");
+                        false
+                    }
+                }
+            }
+            Action::Repair => {
+                let result = repair(&calls, &places);
+                let what = format!("{what}: {:?}, {result:?}", plan.injected());
+                match result {
+                    Ok(Repaired::Relinked { .. }) => {
+                        self.new.assert_is(&self.look(&what).expect("nothing is there"), &what);
+                        true
+                    }
+                    Ok(Repaired::Withdrawn { .. }) => {
+                        assert_eq!(self.look(&what), None, "{what}");
+                        assert!(!plan.injected().is_empty(), "withdrawn for no reason: {what}");
+                        true
+                    }
+                    // A look that failed may take a state for none only if a validator does.
+                    Ok(outcome) => panic!("{outcome:?}: {what}"),
+                    Err(error) => {
+                        told(&what, &error);
+                        false
+                    }
+                }
+            }
+            Action::Withdraw => {
+                let result = withdraw(&calls, &places);
+                let what = format!("{what}: {:?}, {result:?}", plan.injected());
+                let found = self.look(&what);
+                match result {
+                    Ok(slots) => {
+                        assert_eq!((slots, found), (vec![110], None), "{what}");
+                        true
+                    }
+                    Err(error) => {
+                        told(&what, &error);
+                        assert!(found.is_none_or(|state| self.new.is(&state)), "{what}");
+                        false
+                    }
+                }
+            }
+        }
+    }
+
+    fn run_again(&self, what: &str) {
+        let result = prepare(&self.ledger, false, FaultPlan::new(0));
+        assert!(result.is_ok(), "the run after {what}: {result:?}");
+        self.new.assert_prepared(&self.ledger, 3, &format!("the run after {what}"));
+    }
+}
+
+fn places(ledger: &Ledger) -> Places {
+    request(ledger).places
+}
+
+fn prepare(ledger: &Ledger, replace: bool, plan: FaultPlan) -> Result<Outcome, Error> {
+    let mut request = request(ledger);
+    request.replace = replace;
+    request.config.memory_budget = Some(16 << 20);
+    request.config.io_engine = IoEngine::Faulty(plan.clone());
+    // Files of several writes, direct ones, segments that return.
+    request.config.tuning.decode.segment_bytes = Some(16_384);
+    request.config.tuning.decode.chunk_bytes = Some(4096);
+    request.config.tuning.direct_bytes_min = Some(4096);
+    let calls = Syscalls::with_faults(plan);
+    unsnap_fastboot::prepare(&request, &calls, &Progress::default(), &CancelToken::default())
+}
+
+fn the_loop(name: &str, action: Action) {
+    apart(name, Place::Memory, |Apart { seed, directory, .. }| {
+        let ground = Ground::new(action, directory);
+        let exhaustive = std::env::var_os("UNSNAP_TEST_EXHAUSTIVE").is_some();
+        let mut random = Random::new(seed);
+        let (mut runs, mut failed, mut held) = (0, 0, None);
+        let mut one = |plan: &FaultPlan, what: String, again: bool| {
+            let what = format!("{what}, UNSNAP_TEST_SEED={seed}");
+            begin(&what);
+            ground.lay();
+            let succeeded = ground.run(plan, &what);
+            assert!(!has_panicked(), "a thread has panicked: {what}");
+            runs += 1;
+            if runs == 24 {
+                held = Some(Holdings::now());
+            }
+            if let Some(held) = held {
+                Holdings::assert_no_leak(held, &what);
+            }
+            failed += usize::from(!succeeded);
+            if again || (!succeeded && plan.injected().len() > 1) {
+                ground.run_again(&what);
+            }
+        };
+        one(&FaultPlan::new(seed), "nothing fails".to_owned(), true);
+        for step in 0.. {
+            let mut choice = if exhaustive { 0 } else { random.index(32) };
+            let injected = loop {
+                let plan = FaultPlan::new(seed).fail_by_choice(step, choice);
+                let again = exhaustive || random.below(4) == 0;
+                one(&plan, format!("step {step} fails, choice {choice}"), again);
+                let Some(injected) = plan.injected().pop() else { break false };
+                choice += 1;
+                if !exhaustive || choice >= injected.call.errnos().len() {
+                    break true;
+                }
+            };
+            if !injected {
+                assert!(step > 20, "only {step} steps");
+                break;
+            }
+            // And everything after it, which meets the taking back.
+            if exhaustive || random.below(8) == 0 {
+                let errno = *random.pick(&[Errno::IO, Errno::NOSPC, Errno::MFILE, Errno::ROFS]);
+                let plan = FaultPlan::new(seed).fail_from(step, errno);
+                one(&plan, format!("all fail from step {step} on by {errno:?}"), true);
+            }
+            if exhaustive || random.below(8) == 0 {
+                let later = step + 1 + random.below(40);
+                let plan = FaultPlan::new(seed).fail(step, Errno::IO).fail(later, Errno::IO);
+                one(&plan, format!("steps {step} and {later} fail"), true);
+            }
+        }
+        format!("{action:?}: {runs} runs, of which {failed} failed")
+    });
+}
