@@ -84,7 +84,7 @@ fn everything_passes_through() {
         let outcome = after(&ledger, start, true);
         assert_eq!(outcome.status.code(), Some(STARTED), "{start}: {outcome:#?}");
         // It has done something before.
-        assert!(outcome.stderr.contains("state of slot 39 is ready"), "{start}: {outcome:#?}");
+        assert!(outcome.stderr.contains("storages in"), "{start}: {outcome:#?}");
         let behind = Found::of(&ledger);
         assert_eq!(behind.others, alone.others, "{start}");
 
@@ -116,8 +116,9 @@ struct Found {
 impl Found {
     fn of(ledger: &Ledger) -> Self {
         let text = ledger.wrote("descriptors");
-        let descriptors = text.lines().filter_map(|line| line.split_once(' '));
-        let descriptors = descriptors.map(|(number, target)| {
+        let descriptors = text.lines().filter_map(|line| line.split_once(" -> "));
+        let descriptors = descriptors.map(|(before, target)| {
+            let number = before.rsplit(' ').next().unwrap();
             let target = target.split_once(':').map_or(target, |(kind, _)| kind);
             (number.to_owned(), target.to_owned())
         });
