@@ -16,7 +16,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_unpack::{Config, Family, LayoutKind, Verify};
+use unsnap_unpack::{Config, Family, LayoutKind};
 
 use crate::support::{
     HalfWay, Outcome, Site, assert_holds, expected_tree_of, finish, genuine_full, ledger_tool,
@@ -87,7 +87,6 @@ impl Ground {
     fn config(&self, archive: &Path, layout: LayoutKind) -> Config {
         let mut config = small(archive, &self.site.output());
         config.layout = layout;
-        config.verify = Verify::None;
         config
     }
 }

@@ -12,6 +12,7 @@
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
 //! | [`space`] | what cannot fit is refused before anything is written, and a disk is not filled up |
 //! | [`memory`] | memory stays within the budget, whatever the archive's size |
+//! | [`verify`] | what an archive holds is what its name says, or it is refused |
 //! | [`verdicts`] | what unsnap and four other readers say of the corpora is in a table |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //! | [`sandbox`] | a parser that is taken over reaches nothing but the destinations |
@@ -38,3 +39,4 @@ mod space;
 mod support;
 mod validator;
 mod verdicts;
+mod verify;

@@ -103,13 +103,14 @@ fn main() {
         let each = |time: Duration| time.as_nanos() / u128::from(summary.records);
         println!(
             "{} records, {} older: {took:.2?}, on cores {cpu:.2?} or {} ns each, of which {} ns \
-             made the input; spilt {} bytes; read again {}",
+             made the input; spilt {} bytes; read again {}; resolving {:.2?}",
             summary.records,
             summary.older_versions,
             each(cpu),
             each(shown),
             summary.spilt_bytes,
-            summary.looked_at
+            summary.looked_at,
+            summary.resolving
         );
         if let Some((since, cpu_before, looked)) = look.1 {
             let cpu = on_cores().checked_sub(cpu_before).unwrap();

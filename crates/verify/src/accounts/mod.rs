@@ -21,7 +21,7 @@
 //! |---|---|
 //! | pieces that wait or are worked on | [`AccountsConfig::queue_bytes_max`] |
 //! | entries | [`AccountsConfig::memory_bytes_max`], what is more goes to the file |
-//! | each worker | 140 KiB for accounts that wait for a lane, 512 KiB of gathered entries |
+//! | each worker | 400 KiB for accounts that wait for a lane, 512 KiB of gathered entries |
 //! | each storage | 32, for its name |
 //! | candidates for the second look | 64 to 113 each; [`AccountsConfig::memory_bytes_max`] in a round, three times that for archives of nothing but duplicates |
 
@@ -47,6 +47,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -111,6 +112,8 @@ pub struct AccountsSummary {
     pub spilt_bytes: u64,
     /// Storages of all streams.
     pub storages: u64,
+    /// Time from the last account's hash to the sum: sorting and the second look.
+    pub resolving: Duration,
 }
 
 impl AccountsSummary {
@@ -217,6 +220,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
             return Err(AccountsError::Unfinished { storages: unfinished });
         }
         let storages = std::mem::take(&mut *lock(&shared.storages));
+        let begun = Instant::now();
         let resolved = duplicates::resolve(shared, &storages, look)?;
         sums.hash.subtract(&resolved.older.hash);
         let lamports = sums.lamports - resolved.older.lamports;
@@ -231,6 +235,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
             looked_at: resolved.looked_at,
             spilt_bytes: shared.entries.spilt_bytes(),
             storages: storages.len() as u64,
+            resolving: begun.elapsed(),
         })
     }
 }
@@ -258,7 +263,8 @@ impl<B> Drop for Panicking<'_, B> {
 /// Takes the storages of one stream, one after the other. Each call only hands over; it waits only
 /// while the workers have as much as they may have.
 ///
-/// All calls tell the first error of the whole check, whichever stream it was in.
+/// After a failure [`begin`](Self::begin) and [`piece`](Self::piece) tell the first error of the
+/// whole check, whichever stream it was in.
 #[derive(Debug)]
 pub struct AccountsStream<B> {
     shared: Arc<Shared<B>>,

@@ -319,6 +319,55 @@ fn one_account_in_more_versions_than_can_be_sorted_is_told() {
 }
 
 #[test]
+fn no_more_bytes_wait_than_may() {
+    /// Bytes that are alive, and the most there ever were.
+    #[derive(Debug, Default)]
+    struct Alive(AtomicUsize, AtomicUsize);
+    #[derive(Debug)]
+    struct Counted(Vec<u8>, Arc<Alive>);
+    impl Counted {
+        fn new(bytes: &[u8], alive: &Arc<Alive>) -> Self {
+            let now = alive.0.fetch_add(bytes.len(), Ordering::SeqCst) + bytes.len();
+            alive.1.fetch_max(now, Ordering::SeqCst);
+            Self(bytes.to_vec(), Arc::clone(alive))
+        }
+    }
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.0.fetch_sub(self.0.len(), Ordering::SeqCst);
+        }
+    }
+
+    let world = World::random(11, 30, 2000);
+    let config = AccountsConfig {
+        queue_bytes_max: 64 << 10,
+        spill: Some(tempfile::tempfile().unwrap()),
+        ..config(2)
+    };
+    let check = AccountsCheck::new(config).unwrap();
+    let (mut stream, alive) = (check.stream(), Arc::new(Alive::default()));
+    let mut shown = 0;
+    for (slot, id, bytes) in world.storages(0) {
+        stream.begin(slot, id, bytes.len() as u64).unwrap();
+        for piece in bytes.chunks(5000) {
+            stream.piece(Counted::new(piece, &alive)).unwrap();
+        }
+        stream.end().unwrap();
+        shown += bytes.len();
+    }
+    check.finish(&mut stream_look(&world, 1000)).unwrap();
+    let most = alive.1.load(Ordering::SeqCst);
+    // The piece that waits for room is alive too.
+    assert!(most <= (64 << 10) + 5000 && shown > 10 * most, "{most} of {shown} bytes at a time");
+    assert_eq!(alive.0.load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn a_bad_storage_ends_the_check_of_all_streams() {
     let check = AccountsCheck::new(config(2)).unwrap();
     let (mut bad, mut good) = (check.stream(), check.stream());
