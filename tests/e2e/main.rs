@@ -17,6 +17,7 @@
 //! | [`verdicts`] | what unsnap and four other readers say of the corpora is in a table |
 //! | [`repository`] | what the documents and files of the repository say about each other is true |
 //! | [`sandbox`] | a parser that is taken over reaches nothing but the destinations |
+//! | [`validator`] | whatever becomes of preparing, the validator starts, and as if it had been started alone |
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
 //! which [`support`] has cargo build once. References are made by testkit, which shares no code with
@@ -38,5 +39,6 @@ mod resume;
 mod sandbox;
 mod space;
 mod support;
+mod validator;
 mod verdicts;
 mod verify;

@@ -49,6 +49,9 @@ fn only_the_named_crates_contain_unsafe_code() {
         let forbidden = library.contains("#![forbid(unsafe_code)]");
         assert_eq!(forbidden, !["arena", "ring", "decode"].contains(&name.as_str()), "{name}");
     }
+    for program in ["common/src/lib.rs", "ledger-tool/src/main.rs", "validator/src/main.rs"] {
+        assert!(read(&format!("bin/{program}")).contains("#![forbid(unsafe_code)]"), "{program}");
+    }
     let decode = read("crates/decode/src/lib.rs");
     assert!(decode.contains("#![deny(unsafe_code)]"));
     assert_eq!(decode.matches("#[allow(unsafe_code)]").count(), 1, "block.rs alone");

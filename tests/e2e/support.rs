@@ -275,29 +275,38 @@ pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T
     }
 }
 
-/// The program, built by cargo on first use, in the profile and target directory of these tests.
+/// The program `ledger-tool`.
 pub fn ledger_tool_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        // <target>/<profile>/deps/e2e-<hash>
-        let test = std::env::current_exe().unwrap();
-        let directory = test.ancestors().nth(2).unwrap();
-        let profile = match directory.file_name().and_then(OsStr::to_str) {
-            Some("debug") => "dev",
-            Some(name) => name,
-            None => panic!("{} is not in a target directory", test.display()),
-        };
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "unsnap-ledger-tool", "--profile", profile])
-            .arg("--target-dir")
-            .arg(directory.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .unwrap();
-        assert!(built.success(), "ledger-tool cannot be built");
-        directory.join("ledger-tool")
-    })
+    PATH.get_or_init(|| built("unsnap-ledger-tool", "ledger-tool"))
+}
+
+/// The program `validator`.
+pub fn validator_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built("unsnap-validator", "validator"))
+}
+
+/// A program, built by cargo in the profile and target directory of these tests.
+fn built(package: &str, program: &str) -> PathBuf {
+    // <target>/<profile>/deps/e2e-<hash>
+    let test = std::env::current_exe().unwrap();
+    let directory = test.ancestors().nth(2).unwrap();
+    let profile = match directory.file_name().and_then(OsStr::to_str) {
+        Some("debug") => "dev",
+        Some(name) => name,
+        None => panic!("{} is not in a target directory", test.display()),
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", package, "--profile", profile])
+        .arg("--target-dir")
+        .arg(directory.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(built.success(), "{program} cannot be built");
+    directory.join(program)
 }
 
 /// The program, with nothing of this process's environment that would change what it says.
@@ -312,7 +321,7 @@ pub fn ledger_tool_after(script: &str) -> Command {
     cleaned(shell)
 }
 
-fn cleaned(mut command: Command) -> Command {
+pub fn cleaned(mut command: Command) -> Command {
     command.env_remove("RUST_LOG").env_remove("UNSNAP_CONFIG").stdin(Stdio::null());
     command
 }

@@ -24,12 +24,14 @@ use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, Veri
     after_long_help = EXAMPLES
 )]
 pub struct Cli {
-    #[command(flatten)]
-    pub places: PlacesArgs,
-
     /// What is checked of the archives' content while it passes by
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
+
+    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
+    /// what is more goes to a file without a name beside the files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
+    pub verify_memory: Option<u64>,
 
     /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
     #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
@@ -64,6 +66,9 @@ pub struct Cli {
     pub format: ReportFormat,
 
     #[command(flatten)]
+    pub places: PlacesArgs,
+
+    #[command(flatten)]
     pub io: IoArgs,
 
     #[command(flatten)]
@@ -71,6 +76,7 @@ pub struct Cli {
 
     /// The validator's command line: program and arguments, passed on as they are
     #[arg(
+        help_heading = "The validator",
         trailing_var_arg = true,
         value_name = "AGAVE-VALIDATOR",
         required_unless_present = "prepare_only"

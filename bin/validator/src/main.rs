@@ -178,6 +178,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     config.dry_run = false;
     config.preflight = !cli.no_preflight;
     config.verify = cli.verify.verify();
+    config.verify_memory = cli.verify_memory;
     Ok(Request {
         places,
         config,

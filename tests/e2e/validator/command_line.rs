@@ -1,0 +1,133 @@
+//! What is typed: what is prepared for which command line, and what is executed.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, fs::PermissionsExt},
+    path::Path,
+    process::Command,
+};
+
+use unsnap_testkit::tree::read_tree;
+
+use super::{
+    FULL, INCREMENTAL,
+    fake::{Ledger, STARTED, archive},
+};
+use crate::support::{Outcome, cleaned, run, validator_path};
+
+#[test]
+fn a_program_that_cannot_be_executed_is_told_as_by_a_shell() {
+    let ledger = Ledger::empty();
+    let execute = |program: &Path| {
+        let mut command = cleaned(Command::new(validator_path()));
+        run(command.arg("--ledger").arg(ledger.path()).arg("--").arg(program))
+    };
+    let missing = execute(&ledger.site.path("missing")).assert_code(127);
+    assert!(missing.stderr.contains("No such file"), "{missing:#?}");
+    execute(Path::new("no-such-program-anywhere")).assert_code(127);
+    let closed = ledger.site.write("closed", b"#!/bin/sh\n");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
+    execute(&closed).assert_code(126).assert_error(&["cannot execute", "Permission denied"]);
+    execute(&ledger.path()).assert_code(126);
+}
+
+#[test]
+fn a_program_is_looked_for_like_any_other() {
+    let ledger = Ledger::with(&[FULL]);
+    let mut command = cleaned(Command::new(validator_path()));
+    let path = std::env::var("PATH").unwrap();
+    let directory = ledger.fake().parent().unwrap().display().to_string();
+    command
+        .env("PATH", format!("{directory}:{path}"))
+        .env("UNSNAP_TEST_OUT", ledger.site.path("out"));
+    command.args(["agave-validator", "-l"]).arg(ledger.path());
+    let outcome = run(&mut command);
+    ledger.assert_ready(&outcome, 39);
+}
+
+#[test]
+fn what_is_typed_wrong_starts_the_validator_where_it_is_clear_which() {
+    let ledger = Ledger::with(&[FULL]);
+    let fake = ledger.fake();
+    let run = |words: &[&str]| {
+        let mut command = cleaned(Command::new(validator_path()));
+        command.args(words).env("UNSNAP_TEST_OUT", ledger.site.path("out"));
+        ledger.run(&mut command)
+    };
+    let outcome = run(&["--typo", "--", fake.to_str().unwrap(), "--x"]);
+    assert!(outcome.stderr.contains("--typo"), "{outcome:#?}");
+    assert_eq!((outcome.status.code(), ledger.was_started()), (Some(STARTED), true));
+    assert_eq!(ledger.arguments(), ["--x"]);
+    for words in [&["--typo", fake.to_str().unwrap()][..], &[], &["--ledger", "x"], &["--"]] {
+        let outcome = run(words);
+        assert_eq!((outcome.status.code(), ledger.was_started()), (Some(2), false), "{outcome:#?}");
+    }
+    // A file of limits that is not there is a mistake as well.
+    let outcome = ledger.start(&["--config", "/no/such/file"], &[]);
+    ledger.assert_as_it_is(&outcome, &[], "cannot read /no/such/file");
+    assert_eq!(run(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn preparing_alone_is_reported() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let report = |own: &[&str]| -> Outcome {
+        let own: Vec<&str> = ["--prepare-only"].iter().chain(own).copied().collect();
+        let outcome = ledger.start(&own, &[]).assert_code(0);
+        assert!(!ledger.was_started());
+        outcome
+    };
+    let json = report(&["--format", "json"]).json();
+    assert_eq!((&json["outcome"], &json["slot"]), (&"prepared".into(), &47.into()), "{json:#}");
+    assert_eq!(json["report"]["files"], 48 + 3, "{json:#}");
+    let json = report(&["--format=json"]).json();
+    assert_eq!((&json["outcome"], &json["slot"]), (&"ready".into(), &47.into()), "{json:#}");
+    assert_eq!(report(&[]).stdout, "");
+    assert_eq!(report(&["-q"]).stderr, "");
+    let json = report(&["--replace", "--fastboot-format", "5", "--format=json"]).json();
+    assert_eq!(json["outcome"], "prepared", "{json:#}");
+    let mark = fs::read_to_string(ledger.state(47).join("fastboot_version")).unwrap();
+    assert_eq!(mark, "5.0.0");
+}
+
+#[test]
+fn arguments_that_are_no_text_arrive_as_they_are() {
+    let ledger = Ledger::with(&[FULL]);
+    let odd = [b"--odd=\xff\xfe".to_vec(), Vec::new(), b"two\nlines".to_vec(), b"-".to_vec()];
+    let odd: Vec<_> = odd.into_iter().map(OsString::from_vec).collect();
+    let outcome = ledger.run(ledger.command(&[], &["--"]).args(&odd));
+    assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+    let arguments = ledger.arguments();
+    let flag = "--use-snapshot-archives-at-startup";
+    assert_eq!(arguments[2..5], [flag, "when-newest", "--"]);
+    assert_eq!(arguments[5..], odd);
+}
+
+#[test]
+fn what_the_validator_would_not_look_at_is_not_prepared() {
+    for (arguments, told) in [
+        (&["exit", "--force"][..], ""),
+        (&["--help"], ""),
+        (&["--version"], ""),
+        (&["monitor"], ""),
+        (&["--use-snapshot-archives-at-startup", "always"], "nothing is prepared"),
+        (&["--use-snapshot-archives-at-startup=always"], "nothing is prepared"),
+    ] {
+        let ledger = Ledger::with(&[FULL]);
+        let before = read_tree(&ledger.path()).unwrap();
+        let outcome = ledger.start(&[], arguments);
+        ledger.assert_as_it_is(&outcome, arguments, told);
+        assert!(read_tree(&ledger.path()).unwrap() == before, "{arguments:?}");
+    }
+    // What it would look at whatever else there is.
+    let ledger = Ledger::with(&[FULL]);
+    let arguments = ["--use-snapshot-archives-at-startup", "never"];
+    for _ in 0..2 {
+        let outcome = ledger.start(&[], &arguments);
+        assert!(outcome.stderr.contains("state of slot 39 is ready"), "{outcome:#?}");
+        assert_eq!(ledger.arguments()[2..], arguments);
+        let name = archive(INCREMENTAL);
+        fs::copy(&name, ledger.path().join(name.file_name().unwrap())).unwrap();
+    }
+}
