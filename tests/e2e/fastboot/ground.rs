@@ -293,7 +293,19 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Writes a small archive under its genuine name: storages of these slots and lengths.
+/// A storage of so many bytes, which hold one account: its data are recognisable.
+fn storage(bytes: usize, mark: u8) -> Vec<u8> {
+    let mut storage: Vec<u8> = (0..bytes).map(|at| mark ^ at.to_le_bytes()[0]).collect();
+    let data = u64::try_from(bytes - 136).unwrap();
+    storage[8..16].copy_from_slice(&data.to_le_bytes());
+    storage[48..56].copy_from_slice(&1_u64.to_le_bytes());
+    // Not executable.
+    storage[96] = 0;
+    storage
+}
+
+/// Writes a small archive under its genuine name: storages of these slots and lengths, of 136 bytes
+/// at the least.
 pub fn small_archive(
     directory: &Path,
     slot: u64,
@@ -306,7 +318,7 @@ pub fn small_archive(
         .map(|(index, (storage_slot, bytes))| {
             let mark = u8::try_from((slot + storage_slot) % 251).unwrap();
             let id = 7 + u32::try_from(index).unwrap();
-            (*storage_slot, id, (0..*bytes).map(|at| mark ^ at.to_le_bytes()[0]).collect())
+            (*storage_slot, id, storage(*bytes, mark))
         })
         .collect();
     let hash = bank::name_hash(&bank::lattice_hash(slot));
