@@ -42,7 +42,7 @@ pub enum Command {
     ///
     /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
     /// when-newest, its default) starts from a state instead of the archives: a directory
-    /// snapshots/<SLOT> with the storages in the accounts paths. All of this is refused while a
+    /// snapshots/SLOT with the storages in the accounts paths. All of this is refused while a
     /// validator is running on the ledger; to be run as its user.
     #[command(after_long_help = FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! `validator`: prepares what a validator starts from, then becomes the validator.
 //!
-//! What was typed ([`cli`]), and what the validator's own arguments say ([`line`]), becomes a request
+//! What was typed ([`cli`]), and what the validator's own arguments say ([`mod@line`]), becomes a request
 //! to the crate fastboot ([`places`], [`preparing`]); whatever comes of it, the validator is executed
 //! ([`handover`]). So nothing on the way there may end the process: errors are told, panics caught.
 
