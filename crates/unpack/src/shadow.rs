@@ -21,7 +21,7 @@ use rustix::{
     io::Errno,
 };
 use twox_hash::XxHash3_64;
-use unsnap_create::{FileSink, FinishedFile};
+use unsnap_create::{CreateError, FileSink, FinishedFile};
 use unsnap_layout::fastboot::Storage;
 use unsnap_ring::Syscalls;
 
@@ -98,7 +98,7 @@ impl ShadowList {
 
 /// Gives files their second names as they become complete, by a thread of its own.
 pub(crate) struct Linker {
-    thread: Option<JoinHandle<Option<Unlinked>>>,
+    thread: Option<JoinHandle<Result<Option<Unlinked>, CreateError>>>,
     /// Nobody waits for what it passes on any more.
     abandoned: Arc<AtomicBool>,
 }
@@ -137,14 +137,15 @@ impl Linker {
     }
 
     /// Waits for the last of them. The creators must have ended.
-    pub fn finish(mut self) -> Option<Unlinked> {
+    /// An error if not every file could be passed on.
+    pub fn finish(mut self) -> Result<Option<Unlinked>, CreateError> {
         self.join()
     }
 
-    fn join(&mut self) -> Option<Unlinked> {
+    fn join(&mut self) -> Result<Option<Unlinked>, CreateError> {
         // A panic of it is no reason to lose a state.
         let panicked = Unlinked { path: "its thread".to_owned(), errno: Errno::IO };
-        self.thread.take()?.join().unwrap_or(Some(panicked))
+        self.thread.take().map_or(Ok(None), |thread| thread.join().unwrap_or(Ok(Some(panicked))))
     }
 }
 
@@ -152,7 +153,7 @@ impl Drop for Linker {
     /// Nothing is made any more in directories that are about to be removed.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Release);
-        self.join();
+        let _ = self.join();
     }
 }
 
@@ -164,7 +165,7 @@ fn link(
     finished: Receiver<FinishedFile>,
     files: Option<&FileSink>,
     abandoned: &AtomicBool,
-) -> Option<Unlinked> {
+) -> Result<Option<Unlinked>, CreateError> {
     let mut failed = None;
     for file in finished {
         // The first destination holds no storages.
@@ -174,13 +175,11 @@ fn link(
         {
             failed = Some(Unlinked { path: file.path.clone(), errno });
         }
-        if let Some(sink) = files
-            && sink.pass_on(file, abandoned).is_err()
-        {
-            break;
+        if let Some(sink) = files {
+            sink.pass_on(file, abandoned)?;
         }
     }
-    failed
+    Ok(failed)
 }
 
 /// Writes a small file that must be new.

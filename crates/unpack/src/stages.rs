@@ -261,7 +261,7 @@ pub(crate) fn finish_creating(
     let since = Instant::now();
     times.create = creation.creators.finish()?;
     let had_linker = creation.linker.is_some();
-    let unlinked = creation.linker.and_then(Linker::finish);
+    let unlinked = creation.linker.map_or(Ok(None), Linker::finish)?;
     times.walk_waited_for_output = waited + since.elapsed();
     let found = progress.snapshot().files;
     if found != expected {
