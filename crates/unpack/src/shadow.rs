@@ -136,15 +136,16 @@ impl Linker {
         move || abandoned.store(true, Ordering::Release)
     }
 
-    /// Waits for the last of them. The creators must have ended. An error if files could not be passed
-    /// on: whoever was to be told has not been told of all.
+    /// Waits for the last of them. The creators must have ended.
+    /// An error if not every file could be passed on.
     pub fn finish(mut self) -> Result<Option<Unlinked>, CreateError> {
         self.join()
     }
 
     fn join(&mut self) -> Result<Option<Unlinked>, CreateError> {
-        let Some(thread) = self.thread.take() else { return Ok(None) };
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        // A panic of it is no reason to lose a state.
+        let panicked = Unlinked { path: "its thread".to_owned(), errno: Errno::IO };
+        self.thread.take().map_or(Ok(None), |thread| thread.join().unwrap_or(Ok(Some(panicked))))
     }
 }
 
@@ -152,13 +153,12 @@ impl Drop for Linker {
     /// Nothing is made any more in directories that are about to be removed.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Release);
-        // What it failed of does not matter any more.
         let _ = self.join();
     }
 }
 
 /// Returns early, and with that lets go of `finished`, when nobody takes what is passed on: then the
-/// creators fail as if they had told them directly, if they have not ended yet.
+/// creators fail as if they had told them directly.
 fn link(
     calls: &Syscalls,
     directories: &[(OwnedFd, OwnedFd)],

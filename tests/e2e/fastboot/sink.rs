@@ -71,7 +71,7 @@ fn without_a_receiver_nothing_is_prepared() {
         let (full, incremental) = small_pair(&ledger.snapshots);
         let mut request = request(&ledger);
         request.shadow = shadow;
-        // Too few to fill the channel between creators and linker.
+        // The files are too few to fill the channel between creators and linker.
         let (sender, finished) = sync_channel(1);
         request.config.files = Some(FileSink::names(sender));
         let consumer = thread::spawn(move || drop(finished.recv()));
