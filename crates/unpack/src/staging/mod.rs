@@ -18,6 +18,7 @@
 
 mod files;
 mod place;
+mod taking;
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
