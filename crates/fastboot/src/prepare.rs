@@ -191,7 +191,8 @@ fn prove(
         let mut config = request.config.clone();
         config.archive = Archive::File(candidate.path.clone());
         config.dry_run = true;
-        // Of the bank file only.
+        // Of the bank file only: no use in decoding ahead what follows it.
+        config.decode_threads = Some(1);
         config.verify = Verify::Structure;
         let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
         let facts = unpacker.prove()?;
