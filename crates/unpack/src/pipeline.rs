@@ -138,7 +138,9 @@ pub(crate) fn stage(
     let synced = walked.and_then(|(walked, created)| {
         times.created_at = started.elapsed();
         check_digest(config, &decode_summaries)?;
-        progress.enter(Phase::Verifying);
+        if verification.is_some() {
+            progress.enter(Phase::Verifying);
+        }
         let accounts = again.verify(verification, &walked, target.as_ref(), &stages, cancel)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
         if let Some(target) = &mut target {
