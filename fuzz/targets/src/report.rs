@@ -74,6 +74,7 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         hash: None,
         incremental: None,
         bank: None,
+        accounts: None,
         accounts_paths: Vec::new(),
         compression: "zstd",
         dry_run: true,
