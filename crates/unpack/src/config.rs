@@ -319,13 +319,8 @@ impl Config {
         Ok(())
     }
 
-    /// Whether storages are held to be rows of accounts.
-    pub(crate) fn checks_storages(&self) -> bool {
-        self.holds_to_name()
-    }
-
-    /// Whether the bank file is held to the archive's name.
-    pub(crate) fn holds_to_name(&self) -> bool {
+    /// Whether the bank file is held to the archive's name, and storages to be rows of accounts.
+    pub(crate) fn checks_content(&self) -> bool {
         self.layout == LayoutKind::Snapshot && self.verify != Verify::None
     }
 

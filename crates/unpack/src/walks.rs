@@ -83,13 +83,13 @@ impl<'a> Walks<'a> {
                 }
                 None => Places::Tree(tree),
             };
-            let name = archive_name(archives[index]).filter(|_| config.holds_to_name());
+            let name = archive_name(archives[index]).filter(|_| config.checks_content());
             let (content, placements) = match verification {
                 Some(verification) => {
                     let (content, placements) = verification.stream();
                     (content, Some(placements))
                 }
-                None if config.checks_storages() => (ContentCheck::Structure(None), None),
+                None if config.checks_content() => (ContentCheck::Structure(None), None),
                 None => (ContentCheck::Nothing, None),
             };
             let walk = Walk {

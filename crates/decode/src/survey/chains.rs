@@ -25,8 +25,9 @@ use crate::survey::{
     sum::{Frame, Sum},
 };
 
-/// Bytes of a read: a page is touched in any case. Reads of 64 and of 4096 bytes took as long, and so
-/// did all of them without the kernel's read-ahead (`POSIX_FADV_RANDOM`).
+/// Bytes of a read: a page is touched in any case. Reads of 64 and of 4096 bytes took about as long.
+/// Without the kernel's read-ahead (`POSIX_FADV_RANDOM`) two runs were a little faster, too few to
+/// tell; it would stay on the descriptor that the run reads from.
 const PIECE_BYTES: usize = 256;
 
 /// Blocks between two looks at the clock.
