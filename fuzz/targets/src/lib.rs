@@ -16,18 +16,25 @@
 //! | [`decode_lz4`] | `lz4_flex` on whole frames, told apart by a walk of their blocks |
 //! | [`archive_name`] | a second reading of the grammar |
 //! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
+//! | [`bank`] | the same file in other pieces, and a second walk to its slot |
+//! | [`fastboot`] | a second reading of the lists, and what the encoders make of them |
+//! | [`storage`] | a second reading of the whole storage |
 //! | [`report`] | escapes and JSON read back |
 
 mod archive_name;
+mod bank;
 mod blocks;
 mod decode_lz4;
 mod decode_zstd;
 mod engines;
+mod fastboot;
 mod layout;
+mod pieces;
 mod reference;
 mod report;
 #[cfg(feature = "seeds")]
 pub mod seeds;
+mod storage;
 mod tar_differential;
 mod tar_header;
 mod tar_pax;
@@ -37,10 +44,13 @@ mod walk;
 mod zstd_scan;
 
 pub use archive_name::archive_name;
+pub use bank::bank;
 pub use decode_lz4::decode_lz4;
 pub use decode_zstd::decode_zstd;
+pub use fastboot::fastboot;
 pub use layout::{layout_any, layout_snapshot};
 pub use report::report;
+pub use storage::storage;
 pub use tar_differential::{ALLOWED, Allowed, tar_differential};
 pub use tar_header::tar_header;
 pub use tar_pax::tar_pax;
@@ -59,13 +69,16 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 14] = [
     target("archive_name", archive_name, 20_000),
+    target("bank", bank, 4_000),
     target("decode_lz4", decode_lz4, 400),
     target("decode_zstd", decode_zstd, 300),
+    target("fastboot", fastboot, 10_000),
     target("layout_any", layout_any, 4_000),
     target("layout_snapshot", layout_snapshot, 4_000),
     target("report", report, 10_000),
+    target("storage", storage, 4_000),
     target("tar_differential", tar_differential, 4_000),
     target("tar_header", tar_header, 10_000),
     target("tar_pax", tar_pax, 10_000),

@@ -3,7 +3,12 @@
 use std::{fs, io::Write as _, path::PathBuf};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
+use unsnap_layout::{
+    append_vec::RecordHeader,
+    fastboot::{Format, Storage},
+};
 use unsnap_testkit::{
+    bank::{self, BankSpec},
     compress::{
         lz4_frame, lz4_frames, skippable_frame, skippable_frame_numbered, zstd_firedancer,
         zstd_frames, zstd_frames_unsized, zstd_mixed, zstd_one_frame, zstd_raw_blocks,
@@ -26,11 +31,14 @@ pub fn folder(target: &str) -> PathBuf {
 pub fn of(target: &str) -> Seeds {
     match target {
         "archive_name" => numbered(NAMES.iter().map(|name| name.as_bytes().to_vec())),
+        "bank" => banks(),
         "decode_lz4" => lz4(),
         "decode_zstd" => named(zstd()).chain(genuine_zstd()).collect(),
+        "fastboot" => fastboot(),
         "layout_any" => numbered(ANY.iter().map(|list| list.as_bytes().to_vec())),
         "layout_snapshot" => numbered(SNAPSHOT.iter().map(|list| list.as_bytes().to_vec())),
         "report" => numbered(TEXTS.iter().map(|text| text.to_vec())),
+        "storage" => storages(),
         "tar_header" => headers(),
         "tar_pax" => numbered(pax().into_iter()),
         "tar_differential" | "tar_walk" => tars(),
@@ -217,6 +225,75 @@ fn tars() -> Seeds {
     ];
     let genuine = TarBuilder::new().raw(&genuine_account()).finish();
     named(tars).chain([("genuine-account".to_owned(), genuine)]).collect()
+}
+
+/// The first byte says how the file is cut into pieces.
+fn banks() -> Seeds {
+    let lattice_hash = bank::lattice_hash(1);
+    let spec = BankSpec {
+        slot: 47,
+        lattice_hash: &lattice_hash,
+        capitalization: bank::CAPITALIZATION,
+        storages: &[(39, 1, 4096), (47, 2, 8192)],
+        vote_accounts: 1,
+        seed: 1,
+    };
+    let file = bank::bank_file(&spec);
+    // What lies between is passed over, so a seed does without it.
+    let short = [&file[..HEAD_BYTES], &file[file.len() - 3000..]].concat();
+    let with = |by: u8, file: &[u8]| [&[by], file].concat();
+    vec![
+        ("block-id".to_owned(), with(11, &short)),
+        ("no-block-id".to_owned(), with(3, &[&short[..short.len() - 33], &[0]].concat())),
+        ("lattice-hash-only".to_owned(), with(0, &short[..short.len() - 33])),
+        ("head-only".to_owned(), with(7, &file[..HEAD_BYTES])),
+        ("too-many".to_owned(), with(7, &file[..200])),
+    ]
+}
+
+/// Enough for everything in front of a made bank file's stakes.
+const HEAD_BYTES: usize = 20_000;
+
+fn fastboot() -> Seeds {
+    let storages = [Storage { slot: 39, id: 1 }, Storage { slot: 47, id: 2 }];
+    let list = |format: Format| format.encode_storages(&storages).expect("a short list");
+    let seeds = vec![
+        ("list-3", list(Format::V3)),
+        ("list-5", list(Format::V5)),
+        ("none", vec![0; 8]),
+        ("version", b"1.2.0".to_vec()),
+        ("version-3", b"3.0.0".to_vec()),
+        ("version-5", b" 5.10.0\n".to_vec()),
+    ];
+    named(seeds).collect()
+}
+
+/// The first byte says how the storage is cut into pieces.
+fn storages() -> Seeds {
+    let account = genuine_account();
+    let size = crate::blocks::octal(&account[124..136]).unwrap_or(0);
+    let genuine = &account[512..][..usize::try_from(size).expect("small")];
+    let record = |key: u8, data: &[u8]| {
+        let header = RecordHeader {
+            data_len: data.len() as u64,
+            pubkey: [key; 32],
+            lamports: 1,
+            rent_epoch: u64::MAX,
+            owner: [2; 32],
+            executable: 0,
+        };
+        let padding = data.len().next_multiple_of(8) - data.len();
+        [&header.to_bytes(), data, &[0; 8][..padding]].concat()
+    };
+    let rows = [record(1, b""), record(2, &content(165)), record(3, &content(700))].concat();
+    let seeds = vec![
+        ("genuine", [&[9], genuine].concat()),
+        ("rows", [&[0], &rows[..]].concat()),
+        ("zeros-behind", [&[5], &rows[..], &[0; 300]].concat()),
+        ("cut", [&[7], &rows[..rows.len() - 9]].concat()),
+        ("end-first", [&[1], &[0; 136][..], &rows].concat()),
+    ];
+    named(seeds).collect()
 }
 
 fn zstd() -> Vec<(&'static str, Vec<u8>)> {
