@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
-use unsnap_unpack::Family;
+use unsnap_unpack::{Code, Family};
 
 use crate::{settings::RequestError, signals};
 
@@ -26,6 +26,9 @@ impl fmt::Display for StateDamaged {
 }
 
 impl Error for StateDamaged {}
+
+/// The word for [`StateDamaged`], beside those of [`Code`].
+pub const STATE_DAMAGED: &str = "state-damaged";
 
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,21 @@ impl Exit {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
+    }
+
+    /// What went wrong, in a word that stays the same; `None` if there is none for it.
+    pub fn code(error: &anyhow::Error) -> Option<&'static str> {
+        if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
+            return Some(error.code().name());
+        }
+        if error.is::<StateDamaged>() {
+            return Some(STATE_DAMAGED);
+        }
+        if error.is::<RequestError>() {
+            return Some(Code::Request.name());
+        }
+        let system = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>())?;
+        Some(Code::of_io_error(system).name())
     }
 
     /// What `main` returns, if it does.

@@ -5,7 +5,10 @@ use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 
-use crate::args::{Color, OutputArgs};
+use crate::{
+    args::{Color, OutputArgs},
+    exit::Exit,
+};
 
 /// Decides what is told, and in which colours.
 pub struct Printer {
@@ -38,9 +41,10 @@ impl Printer {
         self.quiet < 2
     }
 
-    /// What went wrong, with its causes, and the remedy if there is one.
+    /// What went wrong, with its causes and its code, and the remedy if there is one.
     pub fn error(&self, error: &anyhow::Error) {
-        log_line(&format!("{}: {}", self.paint("error", "31;1"), message(error)));
+        let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
+        log_line(&format!("{}: {}{code}", self.paint("error", "31;1"), message(error)));
         let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
             Some(error) => error.hint(),
             None => error

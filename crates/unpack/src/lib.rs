@@ -38,6 +38,7 @@ mod again;
 mod bank;
 mod candidates;
 mod checkpoints;
+mod code;
 mod config;
 mod content;
 mod error;
@@ -67,6 +68,7 @@ mod writeback;
 use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 
 pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
+pub use code::Code;
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
     FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State,
