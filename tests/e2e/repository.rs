@@ -49,7 +49,12 @@ fn only_the_named_crates_contain_unsafe_code() {
         let forbidden = library.contains("#![forbid(unsafe_code)]");
         assert_eq!(forbidden, !["arena", "ring", "decode"].contains(&name.as_str()), "{name}");
     }
-    for program in ["common/src/lib.rs", "ledger-tool/src/main.rs", "validator/src/main.rs"] {
+    for program in [
+        "common/src/lib.rs",
+        "ledger-tool/src/main.rs",
+        "validator/src/main.rs",
+        "unpackd/src/main.rs",
+    ] {
         assert!(read(&format!("bin/{program}")).contains("#![forbid(unsafe_code)]"), "{program}");
     }
     let decode = read("crates/decode/src/lib.rs");

@@ -6,7 +6,6 @@
 //! ([`handover`]). So nothing on the way there may end the process: errors are told, panics caught.
 
 mod cli;
-mod duration;
 mod handover;
 mod line;
 mod places;

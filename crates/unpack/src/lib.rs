@@ -53,6 +53,7 @@ mod report;
 mod resources;
 mod resume;
 mod sandbox;
+pub mod settings;
 mod shadow;
 mod space;
 mod stages;
