@@ -1,0 +1,17 @@
+#![forbid(unsafe_code)]
+//! How the service (`unpackd`) is spoken to, from both sides.
+//!
+//! * [`protocol`]: what is said on its Unix socket: requests, replies, events, a JSON object a line.
+//! * [`Server`]: one thread and one event loop for all connections, which may be hostile. What it
+//!   does not know itself it asks an [`Answer`]; who may ask for what is in [`Access`]; what happens
+//!   goes out to watchers through [`Events`].
+//! * [`Listener`]: the socket, inherited from systemd or made here.
+
+mod access;
+mod listener;
+pub mod protocol;
+mod server;
+
+pub use access::{Access, UnknownName};
+pub use listener::Listener;
+pub use server::{Answer, Events, Heartbeat, Limits, Server};
