@@ -279,7 +279,9 @@ impl Supervisor {
         self.watch.renew([&*archives.full, &*archives.incremental]);
         let settings = &config.settings.archives;
         let error = self.archives.look(archives, settings.settle.0, now).err();
-        let found: Vec<_> = config.targets.iter().map(results).collect();
+        let targets: Vec<Target> =
+            self.shared.state().targets.iter().map(|target| target.target.clone()).collect();
+        let found: Vec<_> = targets.iter().map(results).collect();
         let mut state = self.shared.state();
         state.search_error = error.map(|error| {
             tracing::warn!(%error);
@@ -398,7 +400,7 @@ impl Supervisor {
             job = id, target = target.target.name, slot = job.slot(), attempt = job.attempt,
             archive = %job.pair.full.path.display(), "started"
         );
-        if !self.workers[index].begin(id, work) {
+        if !self.workers[index].begin(work) {
             tracing::error!(target = target.target.name, "its worker is gone");
             target.queue.push(job);
             return;
@@ -503,13 +505,12 @@ impl Supervisor {
             progress.iter().for_each(|event| publisher.publish(event));
         }
         self.notify.status(&text);
-        let stages = Stages {
-            watch: &self.watch,
-            control: self.server.as_ref().map(Server::heartbeat).as_ref(),
-            remover: &self.remover,
-        };
+        let control = self.server.as_ref().map(Server::heartbeat);
+        let stages =
+            Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
         let mut again = now.instant + Duration::from_secs(3600);
-        match self.health.look(&mut self.shared.state(), &stages, now.instant) {
+        let health = self.health.look(&mut self.shared.state(), &stages, now.instant);
+        match health {
             Ok(()) => self.notify.watchdog(),
             Err(reason) => tracing::error!(reason, "stuck: the watchdog is not fed"),
         }
