@@ -15,7 +15,7 @@ use unsnap_unpack::{CancelToken, Progress};
 
 use crate::{
     archives::{Archives, Now, Usable},
-    config::{Config, Sources, Target},
+    config::{Config, Sources, Target, TargetKind},
     desk::{Desk, Shared},
     health::{Health, Stages},
     memory::Memory,
@@ -24,7 +24,7 @@ use crate::{
     reload,
     state::{Ending, Running, State, TargetState},
     status,
-    target::{Remover, Sweep, Work, results},
+    target::{Remover, Sweep, Work, is_adoptable, results},
     watch::{Noticed, Watch},
     worker::{Said, Worker},
 };
@@ -282,6 +282,11 @@ impl Supervisor {
         let targets: Vec<Target> =
             self.shared.state().targets.iter().map(|target| target.target.clone()).collect();
         let found: Vec<_> = targets.iter().map(results).collect();
+        let adoptable = |target: &Target| match &target.kind {
+            TargetKind::Fastboot { places, .. } => is_adoptable(places),
+            TargetKind::Tree { .. } => false,
+        };
+        let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
         let mut state = self.shared.state();
         state.search_error = error.map(|error| {
             tracing::warn!(%error);
@@ -292,7 +297,9 @@ impl Supervisor {
         {
             state.unsaved = true;
         }
-        for (target, found) in state.targets.iter_mut().zip(found) {
+        for ((target, found), adoptable) in state.targets.iter_mut().zip(found).zip(adoptable) {
+            // The next job puts it in its place.
+            target.checked &= !adoptable;
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {
@@ -383,7 +390,8 @@ impl Supervisor {
             reason: bad.reason.clone(),
         });
         let known_bad = known_bad.collect();
-        let Ok(config) = state.config.unpacking() else { return };
+        let Ok(mut config) = state.config.unpacking() else { return };
+        config.pace = Some(state.pace.clone());
         let target = &mut state.targets[index];
         let Some(job) = target.take(id) else { return };
         let (progress, cancel) = (Progress::default(), CancelToken::default());
@@ -447,6 +455,7 @@ impl Supervisor {
         }
         let mut before: Vec<(TargetState, Worker)> = {
             let mut state = self.shared.state();
+            state.pace.set_rate(new.rate_limit());
             std::mem::take(&mut state.targets).into_iter().zip(self.workers.drain(..)).collect()
         };
         for target in &new.targets {
