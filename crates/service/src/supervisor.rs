@@ -293,7 +293,11 @@ impl Supervisor {
             error.to_string()
         });
         if state.search_error.is_none()
-            && state.memory.forget_gone(|path| self.archives.file(path).is_some() || path.exists())
+            && state.memory.forget_gone(|path, file| match self.archives.file(path) {
+                Some(now) => now == file,
+                // Submitted from elsewhere.
+                None => file.is_that_of(path),
+            })
         {
             state.unsaved = true;
         }
