@@ -49,7 +49,12 @@ fn only_the_named_crates_contain_unsafe_code() {
         let forbidden = library.contains("#![forbid(unsafe_code)]");
         assert_eq!(forbidden, !["arena", "ring", "decode"].contains(&name.as_str()), "{name}");
     }
-    for program in ["common/src/lib.rs", "ledger-tool/src/main.rs", "validator/src/main.rs"] {
+    for program in [
+        "common/src/lib.rs",
+        "ledger-tool/src/main.rs",
+        "validator/src/main.rs",
+        "unpackd/src/main.rs",
+    ] {
         assert!(read(&format!("bin/{program}")).contains("#![forbid(unsafe_code)]"), "{program}");
     }
     let decode = read("crates/decode/src/lib.rs");
@@ -106,7 +111,7 @@ fn every_error_code_has_its_paragraph_and_every_paragraph_its_code() {
     let mut paragraphs: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
     let mut codes: Vec<&str> = unsnap_unpack::Code::ALL.iter().map(|code| code.name()).collect();
-    codes.push(unsnap_cli::exit::STATE_DAMAGED);
+    codes.extend(unsnap_cli::exit::CODES);
     codes.sort_unstable();
     paragraphs.sort_unstable();
     assert_eq!(paragraphs, codes);

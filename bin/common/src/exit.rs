@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use unsnap_control::{ClientError, protocol::RefusalKind};
 use unsnap_unpack::{Code, Family};
 
 use crate::{settings::RequestError, signals};
@@ -27,8 +28,25 @@ impl fmt::Display for StateDamaged {
 
 impl Error for StateDamaged {}
 
-/// The word for [`StateDamaged`], beside those of [`Code`].
-pub const STATE_DAMAGED: &str = "state-damaged";
+/// Words for what the library has no [`Code`] for: [`StateDamaged`], and three kinds of [`ClientError`].
+pub const CODES: [&str; 4] = [STATE_DAMAGED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
+
+const STATE_DAMAGED: &str = "state-damaged";
+const SERVICE_REFUSED: &str = "service-refused";
+const SERVICE_UNREACHABLE: &str = "service-unreachable";
+const SERVICE_GONE: &str = "service-gone";
+
+/// Somebody has seen enough, and said so by a signal. There is nothing to tell about it.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("interrupted")
+    }
+}
+
+impl Error for Interrupted {}
 
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +77,12 @@ impl Exit {
                 Family::Cancelled => Self::Signal,
             };
         }
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            return Self::of_client(error);
+        }
+        if error.is::<Interrupted>() {
+            return Self::Signal;
+        }
         if error.is::<StateDamaged>() {
             return Self::BadArchive;
         }
@@ -82,8 +106,34 @@ impl Exit {
         if error.is::<RequestError>() {
             return Some(Code::Request.name());
         }
+        match error.downcast_ref::<ClientError>() {
+            Some(ClientError::Refused(_)) => return Some(SERVICE_REFUSED),
+            Some(ClientError::Unreachable { .. }) => return Some(SERVICE_UNREACHABLE),
+            Some(ClientError::Unspeakable(_)) => return Some(Code::Request.name()),
+            Some(ClientError::Gone(_) | ClientError::Nonsense(_)) => return Some(SERVICE_GONE),
+            None => {}
+        }
         let system = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>())?;
         Some(Code::of_io_error(system).name())
+    }
+
+    /// What it means that the service does not do it.
+    fn of_client(error: &ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) => match refusal.kind {
+                RefusalKind::BadArchive => Self::BadArchive,
+                RefusalKind::Busy | RefusalKind::QueueFull => Self::NotClean,
+                RefusalKind::UnknownRequest
+                | RefusalKind::BadRequest
+                | RefusalKind::TooLarge
+                | RefusalKind::NoSuchJob
+                | RefusalKind::NoSuchTarget
+                | RefusalKind::BadConfig => Self::Usage,
+                _ => Self::Environment,
+            },
+            ClientError::Unspeakable(_) => Self::Usage,
+            _ => Self::Environment,
+        }
     }
 
     /// What `main` returns, if it does.

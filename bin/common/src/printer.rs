@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
+use unsnap_control::ClientError;
 
 use crate::{
     args::{Color, OutputArgs},
@@ -45,9 +46,10 @@ impl Printer {
     pub fn error(&self, error: &anyhow::Error) {
         let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
         log_line(&format!("{}: {}{code}", self.paint("error", "31;1"), message(error)));
-        let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
-            Some(error) => error.hint(),
-            None => error
+        let hint = match (error.downcast_ref(), error.downcast_ref::<ClientError>()) {
+            (Some(error), _) => unsnap_unpack::Error::hint(error),
+            (None, Some(error)) => error.hint().map(str::to_owned),
+            (None, None) => error
                 .chain()
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
                 .and_then(unsnap_unpack::io_hint)

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use unsnap_unpack::{Archive, Config, DirectMode, IoEngine, Limits, SandboxMode};
+pub use unsnap_unpack::parse_size;
+use unsnap_unpack::{Archive, Config, DirectMode, IoEngine, SandboxMode, settings::LimitsTable};
 
 use crate::args::{DirectIo, Engine, IoArgs};
 
@@ -43,7 +44,7 @@ pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
     config.hugetlb = io.hugetlb;
     config.sandbox = if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto };
     if let Some(path) = &io.config {
-        LimitsFile::read(path)?.apply(&mut config.limits);
+        LimitsFile::read(path)?.limits.apply(&mut config.limits);
     }
     Ok(config)
 }
@@ -55,24 +56,6 @@ struct LimitsFile {
     limits: LimitsTable,
 }
 
-#[allow(clippy::struct_field_names)] // the names of the limits themselves
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LimitsTable {
-    window_bytes_max: Option<Size>,
-    frame_bytes_max: Option<Size>,
-    frames_max: Option<u64>,
-    raw_bytes_max: Option<Size>,
-    ratio_max: Option<u64>,
-    extension_bytes_max: Option<Size>,
-    entries_max: Option<u64>,
-    apparent_bytes_max: Option<Size>,
-    actual_bytes_max: Option<Size>,
-    storage_bytes_max: Option<Size>,
-    bank_file_bytes_max: Option<Size>,
-    status_cache_bytes_max: Option<Size>,
-}
-
 impl LimitsFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
@@ -81,100 +64,12 @@ impl LimitsFile {
             .map_err(|error| RequestError(format!("{}: {error}", path.display())))?;
         Ok(file)
     }
-
-    fn apply(self, limits: &mut Limits) {
-        let LimitsTable {
-            window_bytes_max,
-            frame_bytes_max,
-            frames_max,
-            raw_bytes_max,
-            ratio_max,
-            extension_bytes_max,
-            entries_max,
-            apparent_bytes_max,
-            actual_bytes_max,
-            storage_bytes_max,
-            bank_file_bytes_max,
-            status_cache_bytes_max,
-        } = self.limits;
-        let set = |target: &mut u64, value: Option<u64>| *target = value.unwrap_or(*target);
-        let set_size =
-            |target: &mut u64, value: Option<Size>| set(target, value.map(|Size(bytes)| bytes));
-        set_size(&mut limits.decode.window_bytes_max, window_bytes_max);
-        set_size(&mut limits.decode.frame_bytes_max, frame_bytes_max);
-        set(&mut limits.decode.frames_max, frames_max);
-        set_size(&mut limits.decode.raw_bytes_max, raw_bytes_max);
-        set(&mut limits.decode.ratio_max, ratio_max);
-        set_size(&mut limits.tar.extension_bytes_max, extension_bytes_max);
-        set(&mut limits.layout.entries_max, entries_max);
-        set_size(&mut limits.layout.apparent_bytes_max, apparent_bytes_max);
-        set_size(&mut limits.layout.actual_bytes_max, actual_bytes_max);
-        set_size(&mut limits.layout.storage_bytes_max, storage_bytes_max);
-        set_size(&mut limits.layout.bank_file_bytes_max, bank_file_bytes_max);
-        set_size(&mut limits.layout.status_cache_bytes_max, status_cache_bytes_max);
-    }
-}
-
-/// A number of bytes, as a number or as text with a unit.
-#[derive(Clone, Copy, Debug)]
-struct Size(u64);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(bytes) => Ok(Self(bytes)),
-            Either::Text(text) => parse_size(&text).map(Self).map_err(serde::de::Error::custom),
-        }
-    }
-}
-
-/// Reads a size: bytes, or a number with a unit (`KiB`, `MiB`, `GiB`, `TiB`, or short `K` … `T`;
-/// `kB`, `MB`, `GB`, `TB` are powers of ten).
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(split);
-    let number: u64 =
-        digits.parse().map_err(|_| format!("\"{text}\" is not a size, such as 512MiB"))?;
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => {
-            return Err(format!(
-                "\"{unit}\" is not a unit: use KiB, MiB, GiB, TiB, kB, MB, GB or TB"
-            ));
-        }
-    };
-    number.checked_mul(factor).ok_or_else(|| format!("{text} is too large"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("4096"), Ok(4096));
-        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_size("512m"), Ok(512 << 20));
-        assert_eq!(parse_size("2 GiB"), Ok(2 << 30));
-        assert_eq!(parse_size("6GB"), Ok(6_000_000_000));
-        for bad in ["", "MiB", "-1", "1.5GiB", "3 parsecs", "99999999999TiB"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
-        }
-    }
+    use unsnap_unpack::Limits;
 
     #[test]
     fn the_shipped_configuration_holds_the_defaults() {
@@ -183,7 +78,7 @@ mod tests {
         let mut limits = Limits::default();
         let keys = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()));
         assert_eq!(keys.count(), 12, "every key is in the file");
-        file.apply(&mut limits);
+        file.limits.apply(&mut limits);
         assert_eq!(format!("{limits:?}"), format!("{:?}", Limits::default()));
     }
 

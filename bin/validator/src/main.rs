@@ -6,7 +6,6 @@
 //! ([`handover`]). So nothing on the way there may end the process: errors are told, panics caught.
 
 mod cli;
-mod duration;
 mod handover;
 mod line;
 mod places;
@@ -185,6 +184,8 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
         format: cli.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,
+        pair: None,
+        known_bad: Vec::new(),
     })
 }
 

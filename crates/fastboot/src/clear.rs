@@ -1,15 +1,8 @@
-//! Clearing the way for a new state: what is old is moved aside at once, and removed at leisure.
+//! Clearing the way for a new state: what is old is moved aside at once.
 
 use std::{
-    ffi::OsStr,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -17,40 +10,18 @@ use rustix::{
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, STAGED, Shortage};
+use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, Shortage};
 
 use crate::{
     Places,
     files::{failed, open_directory},
+    removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
     survey::state_directories,
     withdraw::unmark,
 };
 
-/// Names of what has been moved aside begin so. No validator looks at them.
-const REMOVED_PREFIX: &str = ".unsnap-removed-";
-
-/// Things moved aside at a time at most. A guess.
-const REMOVED_MAX: u32 = 10_000;
-
-/// Directories below one another that are gone into: a state has none, an interrupted one's staging
-/// directory one. A guess.
-const DEPTH_MAX: u32 = 64;
-
-/// Files that are removed in a second while something is being unpacked beside: so that unpacking
-/// keeps the journal of the file system to itself. A guess.
-const FILES_A_SECOND: u32 = 4000;
-
 /// See [`enough_to_clear`]: can be divided by the usual numbers of names.
 const INODE_PARTS: u64 = 720_720;
-
-/// Between two rests.
-const FILES_AT_A_TIME: u32 = 64;
-
-/// What has been moved aside, and is to be removed.
-#[derive(Debug, Default)]
-pub(crate) struct Removal {
-    paths: Vec<PathBuf>,
-}
 
 /// Removes the marks of all states, and moves all that a validator would load, or mix with what is to
 /// come, out of its sight: states, storages and their shadows. Each step is durable before the next.
@@ -72,42 +43,33 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Error>
 }
 
 /// Whether so much would be free if what is old were gone as is missing. What is looked at is what
-/// [`clear`] would move aside; two names of one file count once.
+/// [`clear`] would move aside in all of these places; two names of one file count once.
 pub(crate) fn enough_to_clear(
     calls: &Syscalls,
-    places: &Places,
+    cleared: &[&Places],
     shortage: &Shortage,
 ) -> Result<(), Error> {
-    // Of inodes so many parts, which any number of names share.
-    let (mut bytes, mut inode_parts) = (0_u64, 0_u64);
-    let states = state_directories(calls, places)?.into_iter().map(|(_, path)| path);
-    let storages = places.accounts.iter();
-    let storages =
-        storages.flat_map(|path| [path.join(RUN_DIRECTORY), path.join(SHADOW_DIRECTORY)]);
-    for path in states.chain(storages).chain(Removal::left_over(calls, places)?.paths) {
-        let directory = match open_directory(calls, &path) {
-            Ok(directory) => directory,
-            Err(error) if error.errno() == Some(Errno::NOENT) => continue,
-            Err(error) => return Err(error),
+    let mut taken = Taken::default();
+    let mut paths = Vec::new();
+    for places in cleared {
+        paths.extend(state_directories(calls, places)?.into_iter().map(|(_, path)| path));
+        paths.extend(places.run_directories());
+        paths.extend(places.accounts.iter().map(|path| path.join(SHADOW_DIRECTORY)));
+        paths.extend(Removal::left_over(calls, places)?.paths());
+    }
+    for path in paths {
+        // Of a link what it leads to is not removed.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let added = match calls.open(&path, flags) {
+            Ok(directory) => taken.add(calls, &directory, shortage.device, 0),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(errno),
         };
-        let at = |errno| failed("look at", &path, errno);
-        // Elsewhere it is of no use.
-        if calls.fstat(&directory).map_err(at)?.st_dev != shortage.device {
-            continue;
-        }
-        for (name, kind) in calls.entries(&directory).map_err(at)? {
-            if kind != FileType::RegularFile {
-                continue;
-            }
-            let stat = calls.lstatat(&directory, &*name).map_err(at)?;
-            let names = stat.st_nlink.max(1);
-            bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512 / names;
-            inode_parts += INODE_PARTS / names;
-        }
+        added.map_err(|errno| failed("look at", &path, errno))?;
     }
     let cleared = match shortage.resource {
-        Resource::Bytes => bytes,
-        Resource::Inodes => inode_parts / INODE_PARTS,
+        Resource::Bytes => taken.bytes,
+        Resource::Inodes => taken.inode_parts / INODE_PARTS,
     };
     let missing = shortage.needed.map_or(0, |needed| needed.saturating_sub(shortage.available));
     if cleared < missing {
@@ -116,49 +78,39 @@ pub(crate) fn enough_to_clear(
     Ok(())
 }
 
-/// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
-/// durably. Gives its new path; `None` if there is no such directory.
-pub(crate) fn move_aside(
-    calls: &Syscalls,
-    path: &Path,
-    holder: &Path,
-) -> Result<Option<PathBuf>, Error> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
-    for number in 0..REMOVED_MAX {
-        let new_name = format!("{REMOVED_PREFIX}{number}");
-        match rename_to_new(calls, &from, name, &to, &new_name) {
-            Ok(()) => {
-                let synced = calls.fsync(&from).and_then(|()| calls.fsync(&to));
-                synced.map_err(|errno| failed("sync the directory of", path, errno))?;
-                return Ok(Some(holder.join(new_name)));
-            }
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::EXIST) => {}
-            // The directory of states may be a link to another file system, or a mount point.
-            Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
-            Err(errno) => return Err(failed("move aside", path, errno)),
-        }
-    }
-    Err(failed("move aside", path, Errno::EXIST))
+/// What files take.
+#[derive(Default)]
+struct Taken {
+    bytes: u64,
+    /// Of inodes so many parts, which any number of names share.
+    inode_parts: u64,
 }
 
-/// Renames to a name that must be new; where the file system knows no such rename, after looking.
-/// Nobody else has names like ours.
-fn rename_to_new(
-    calls: &Syscalls,
-    from: &OwnedFd,
-    name: &OsStr,
-    to: &OwnedFd,
-    new_name: &str,
-) -> Result<(), Errno> {
-    match calls.renameat_to_new(from, name, to, new_name) {
-        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
-            Err(errno) => Err(errno),
-        },
-        result => result,
+impl Taken {
+    /// Adds the files in a directory, if that is on this device: elsewhere they are of no use.
+    fn add(
+        &mut self,
+        calls: &Syscalls,
+        directory: &OwnedFd,
+        device: u64,
+        depth: u32,
+    ) -> Result<(), Errno> {
+        if depth > DEPTH_MAX || calls.fstat(directory)?.st_dev != device {
+            return Ok(());
+        }
+        for (name, kind) in calls.entries(directory)? {
+            if kind == FileType::Directory {
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let inner = calls.openat(directory, &*name, flags, Mode::empty())?;
+                self.add(calls, &inner, device, depth + 1)?;
+            } else if kind == FileType::RegularFile {
+                let stat = calls.lstatat(directory, &*name)?;
+                let names = stat.st_nlink.max(1);
+                self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512 / names;
+                self.inode_parts += INODE_PARTS / names;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -181,6 +133,8 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error
         }
         match calls.exchange(&holder, name.as_str(), &holder, RUN_DIRECTORY) {
             Ok(()) => {}
+            // One that prepares beside has taken it for left over.
+            Err(Errno::NOENT) => continue,
             Err(Errno::INVAL | Errno::NOSYS) => {
                 // Not every file system can. The moment between is the one that Agave has, too.
                 calls
@@ -200,162 +154,4 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error
         return Ok(Some(accounts.join(name)));
     }
     Err(at("move aside", Errno::EXIST))
-}
-
-impl Removal {
-    /// What earlier runs have moved aside and not removed.
-    pub fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
-        let mut left = Self::default();
-        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
-            let entries = calls.entries(open_directory(calls, holder)?);
-            let entries = entries.map_err(|errno| failed("read", holder, errno))?;
-            for name in entries.iter().filter_map(|(name, _)| name.to_str().ok()) {
-                if name.starts_with(REMOVED_PREFIX) {
-                    left.paths.push(holder.join(name));
-                }
-            }
-        }
-        Ok(left)
-    }
-
-    /// Moves aside staging directories that nobody is using.
-    pub fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), Error> {
-        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
-            for name in STAGED {
-                let path = holder.join(name);
-                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let Ok(staging) = calls.open(&path, flags) else { continue };
-                // Kept until it has another name.
-                if calls.lock(&staging).is_ok() {
-                    self.extend(move_aside(calls, &path, holder)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what earlier runs have left. What cannot be removed is only warned of.
-    pub fn tidy(calls: &Syscalls, places: &Places) {
-        let mut removal = Self::default();
-        let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
-        if let Err(error) = found.and_then(|left| left.finish(calls)) {
-            tracing::warn!(%error, "what an earlier run has left is left to the next one");
-        }
-    }
-
-    pub fn extend(&mut self, path: Option<PathBuf>) {
-        self.paths.extend(path);
-    }
-
-    /// Removes everything now.
-    pub fn finish(self, calls: &Syscalls) -> Result<(), Error> {
-        self.remove(calls, &AtomicBool::new(true))
-    }
-
-    /// Removes everything by a thread of its own, slowly at first.
-    pub fn start(self, calls: &Syscalls) -> Remover {
-        let hurry = Arc::new(AtomicBool::new(false));
-        let (flag, calls) = (Arc::clone(&hurry), calls.clone());
-        let work = move || self.remove(&calls, &flag);
-        let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
-        if let Err(error) = &thread {
-            tracing::warn!(%error, "what was moved aside is left to the next run");
-        }
-        Remover { hurry, thread: thread.ok() }
-    }
-
-    fn remove(self, calls: &Syscalls, hurry: &AtomicBool) -> Result<(), Error> {
-        let mut pace = Pace { hurry, removed: 0, since: Instant::now() };
-        let mut one = |path: &PathBuf| {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return Ok(());
-            };
-            let holder = open_directory(calls, parent)?;
-            let name = std::ffi::CString::new(name.as_encoded_bytes()).unwrap_or_default();
-            let removed = remove_tree(calls, &holder, &name, &mut pace, 0);
-            removed.map_err(|errno| failed("remove", path, errno))
-        };
-        // Every one is tried, whatever becomes of the others.
-        self.paths.iter().map(&mut one).fold(Ok(()), Result::and)
-    }
-}
-
-/// Removes what has been moved aside, while something else goes on.
-pub(crate) struct Remover {
-    hurry: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
-}
-
-impl Remover {
-    /// Waits until everything is gone, as fast as it can. What cannot be removed is only warned of:
-    /// it is in nobody's way but that it takes space.
-    pub fn finish(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
-        self.hurry.store(true, Ordering::Relaxed);
-        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
-            tracing::warn!(%error, "what was moved aside is left to the next run");
-        }
-    }
-}
-
-impl Drop for Remover {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
-
-/// Rests between files.
-struct Pace<'a> {
-    hurry: &'a AtomicBool,
-    removed: u32,
-    since: Instant,
-}
-
-impl Pace<'_> {
-    fn file_removed(&mut self) {
-        self.removed += 1;
-        if self.removed < FILES_AT_A_TIME {
-            return;
-        }
-        let due = Duration::from_secs(1) * self.removed / FILES_A_SECOND;
-        let rest = due.saturating_sub(self.since.elapsed());
-        if !self.hurry.load(Ordering::Relaxed) {
-            thread::sleep(rest);
-        }
-        (self.removed, self.since) = (0, Instant::now());
-    }
-}
-
-fn remove_tree(
-    calls: &Syscalls,
-    holder: &OwnedFd,
-    name: &std::ffi::CStr,
-    pace: &mut Pace<'_>,
-    depth: u32,
-) -> Result<(), Errno> {
-    if depth > DEPTH_MAX {
-        return Err(Errno::NAMETOOLONG);
-    }
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = match calls.openat(holder, name, flags, Mode::empty()) {
-        Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(()),
-        // The directory of a state may have been a link, which goes, and what it leads to stays.
-        Err(Errno::NOTDIR | Errno::LOOP) => {
-            return calls.unlinkat(holder, name, AtFlags::empty());
-        }
-        Err(errno) => return Err(errno),
-    };
-    for (inner, kind) in calls.entries(&directory)? {
-        if kind == FileType::Directory {
-            remove_tree(calls, &directory, &inner, pace, depth + 1)?;
-            continue;
-        }
-        calls.unlinkat(&directory, &*inner, AtFlags::empty())?;
-        pace.file_removed();
-    }
-    calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
 }

@@ -15,6 +15,7 @@
 //! | [`decode_zstd`] | libzstd, and the engines with each other |
 //! | [`decode_lz4`] | `lz4_flex` on whole frames, told apart by a walk of their blocks |
 //! | [`archive_name`] | a second reading of the grammar |
+//! | [`control_request`] | a second reading of requests, and what is written read back |
 //! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
 //! | [`bank`] | the same file in other pieces, and a second walk to its slot |
 //! | [`fastboot`] | a second reading of the lists, and what the encoders make of them |
@@ -24,6 +25,7 @@
 mod archive_name;
 mod bank;
 mod blocks;
+mod control_request;
 mod decode_lz4;
 mod decode_zstd;
 mod engines;
@@ -45,6 +47,7 @@ mod zstd_scan;
 
 pub use archive_name::archive_name;
 pub use bank::bank;
+pub use control_request::control_request;
 pub use decode_lz4::decode_lz4;
 pub use decode_zstd::decode_zstd;
 pub use fastboot::fastboot;
@@ -69,9 +72,10 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     target("archive_name", archive_name, 20_000),
     target("bank", bank, 4_000),
+    target("control_request", control_request, 20_000),
     target("decode_lz4", decode_lz4, 400),
     target("decode_zstd", decode_zstd, 300),
     target("fastboot", fastboot, 10_000),

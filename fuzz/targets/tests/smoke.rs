@@ -33,7 +33,8 @@ macro_rules! smoke {
 }
 
 smoke! {
-    archive_name bank decode_lz4 decode_zstd fastboot layout_any layout_snapshot report storage
+    archive_name bank control_request decode_lz4 decode_zstd fastboot layout_any layout_snapshot
+    report storage
     tar_differential tar_header tar_pax tar_walk zstd_scan
 }
 

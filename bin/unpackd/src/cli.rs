@@ -1,0 +1,102 @@
+//! What can be typed.
+
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use unsnap_service::config::{Override, Sources};
+
+/// Below systemd's configuration directory, or /etc/unsnap.
+const FILE_NAME: &str = "unpackd.toml";
+
+/// Keeps the newest snapshot unpacked, ready for a validator
+///
+/// Watches directories for snapshot archives and unpacks the newest pair, durably, to each configured
+/// target. Everything is configured in a file, see config/unpackd.toml; `ledger-tool service` talks to
+/// it. Exit codes: 0 stopped as asked, 3 the machine cannot do it, 78 the configuration is wrong.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+pub struct Cli {
+    /// The configuration [default: $CONFIGURATION_DIRECTORY/unpackd.toml, or /etc/unsnap/unpackd.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Say whether the configuration is right, and end
+    #[arg(long)]
+    pub check_config: bool,
+
+    /// Show the configuration that is in force, all layers merged, and end
+    #[arg(long, conflicts_with = "check_config")]
+    pub print_config: bool,
+
+    /// Where archives appear [archives.directory]
+    #[arg(long, value_name = "DIR")]
+    archives: Option<String>,
+
+    /// Between two looks at the directories, such as 60s [archives.rescan]
+    #[arg(long, value_name = "DURATION")]
+    rescan: Option<String>,
+
+    /// Bytes written to each device in a second [neighbour.rate-limit]
+    #[arg(long, value_name = "SIZE")]
+    rate_limit: Option<String>,
+
+    /// What is remembered across restarts [service.state-directory]
+    #[arg(long, value_name = "DIR")]
+    state_directory: Option<String>,
+
+    /// The Unix socket [control.socket]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+
+    /// Log in more detail; given twice, in most
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Cli {
+    /// Where the configuration comes from.
+    pub fn sources(&self) -> Sources {
+        let flags = [
+            ("archives", "directory", &self.archives),
+            ("archives", "rescan", &self.rescan),
+            ("neighbour", "rate-limit", &self.rate_limit),
+            ("service", "state-directory", &self.state_directory),
+            ("control", "socket", &self.socket),
+        ];
+        let flags = flags.into_iter().filter_map(|(section, key, value)| {
+            Some(Override { section, key, value: value.clone()? })
+        });
+        // What is not UTF-8 is none of our variables.
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let file = self.config.clone().unwrap_or_else(|| {
+            let directory = std::env::var_os("CONFIGURATION_DIRECTORY");
+            directory.map_or_else(|| PathBuf::from("/etc/unsnap"), PathBuf::from).join(FILE_NAME)
+        });
+        Sources { file, environment, flags: flags.collect() }
+    }
+}
+
+impl Cli {
+    /// Sends the log to standard error. `RUST_LOG` has the last word.
+    pub fn start_log(&self) {
+        let level = match self.verbose {
+            0 => "info",
+            1 => "debug",
+            _ => "trace",
+        };
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .log_internal_errors(false)
+            .init();
+    }
+}

@@ -1,0 +1,298 @@
+//! From settings to what they mean.
+
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+};
+
+use unsnap_fastboot::Places;
+use unsnap_unpack::{
+    Archive, DigestKind, DirectMode, FastbootFormat, IoEngine, IoPriority, SandboxMode, SearchDirs,
+    Verify,
+};
+
+use super::{
+    ConfigError,
+    settings::{Kind, Settings, Target as TargetSettings},
+};
+
+/// Targets at a time. A guess: each has a thread.
+const TARGETS_MAX: usize = 16;
+
+/// Bytes of a target's name: it is a label of metrics and part of a thread's name.
+const NAME_BYTES_MAX: usize = 32;
+
+/// Results of a target that stay, at most. A guess.
+const KEEP_MAX: u32 = 1000;
+
+/// Jobs that wait for a target, at most.
+const QUEUE_MAX: u16 = 256;
+
+/// A configuration that has been checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// All keys, with the paths filled in that were left to the environment.
+    pub settings: Settings,
+    /// Where archives are looked for.
+    pub archives: SearchDirs,
+    /// What is made of them.
+    pub targets: Vec<Target>,
+}
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Letters, digits, dashes.
+    pub name: String,
+    /// What it is.
+    pub kind: TargetKind,
+    /// How many results stay; at least 1.
+    pub keep: usize,
+}
+
+/// What a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A tree for each archive.
+    Tree {
+        /// Where trees are made.
+        directory: PathBuf,
+    },
+    /// The state that a validator starts from.
+    Fastboot {
+        /// Where the validator keeps what.
+        places: Places,
+        /// The form of the list of storages.
+        format: FastbootFormat,
+        /// Whether storages have second names.
+        shadow: bool,
+        /// Whether to prepare beside a running validator.
+        beside: bool,
+    },
+}
+
+impl Config {
+    /// Checks what stands in the settings. `directory` gives the directories that systemd has made,
+    /// by their variables.
+    pub(super) fn check(
+        mut settings: Settings,
+        directory: impl Fn(&str) -> Option<PathBuf>,
+    ) -> Result<Self, ConfigError> {
+        let fill = |path: &mut PathBuf, variable, otherwise: &str, below: &str| {
+            if path.as_os_str().is_empty() {
+                let directory = directory(variable).unwrap_or_else(|| PathBuf::from(otherwise));
+                *path = if below.is_empty() { directory } else { directory.join(below) };
+            }
+        };
+        fill(&mut settings.service.state_directory, "STATE_DIRECTORY", "/var/lib/unpackd", "");
+        fill(&mut settings.control.socket, "RUNTIME_DIRECTORY", "/run/unpackd", "control.sock");
+        let archives = &mut settings.archives;
+        require("directory of [archives]", &archives.directory)?;
+        if archives.incremental_directory.as_os_str().is_empty() {
+            archives.incremental_directory.clone_from(&archives.directory);
+        }
+        let archives = SearchDirs {
+            full: archives.directory.clone(),
+            incremental: archives.incremental_directory.clone(),
+        };
+        for (name, path) in [
+            ("incremental-directory of [archives]", &archives.incremental),
+            ("state-directory of [service]", &settings.service.state_directory),
+            ("socket of [control]", &settings.control.socket),
+        ] {
+            require(name, path)?;
+        }
+        check_numbers(&settings)?;
+        let targets: Vec<Target> = settings
+            .target
+            .iter()
+            .map(|target| check_target(target, &archives))
+            .collect::<Result<_, _>>()?;
+        check_targets(&targets)?;
+        let config = Self { settings, archives, targets };
+        config.unpacking()?;
+        Ok(config)
+    }
+
+    /// How archives are unpacked; which and where to is filled in.
+    pub fn unpacking(&self) -> Result<unsnap_unpack::Config, ConfigError> {
+        let unpack = &self.settings.unpack;
+        let mut config = unsnap_unpack::Config::new(Archive::File(PathBuf::new()), PathBuf::new());
+        config.verify = match &*unpack.verify {
+            "none" => Verify::None,
+            "structure" => Verify::Structure,
+            "accounts" => Verify::Accounts,
+            other => return one_of("verify", other, "none, structure or accounts"),
+        };
+        config.direct_io = match &*unpack.direct_io {
+            "auto" => DirectMode::Auto,
+            "on" => DirectMode::On,
+            "off" => DirectMode::Off,
+            other => return one_of("direct-io", other, "auto, on or off"),
+        };
+        config.io_engine = match &*unpack.io_engine {
+            "auto" => IoEngine::Auto,
+            "uring" => IoEngine::Uring,
+            "threads" => IoEngine::Threads,
+            other => return one_of("io-engine", other, "auto, uring or threads"),
+        };
+        config.decode_threads = (unpack.decode_threads > 0).then(|| unpack.decode_threads.into());
+        config.memory_budget = (unpack.memory_budget.0 > 0).then_some(unpack.memory_budget.0);
+        config.sandbox = if unpack.sandbox { SandboxMode::Auto } else { SandboxMode::Off };
+        config.digest = Some(DigestKind::Xxh3);
+        let neighbour = &self.settings.neighbour;
+        config.io_priority = match &*neighbour.io_class {
+            "none" => None,
+            "idle" => Some(IoPriority::IDLE),
+            "best-effort" => IoPriority::best_effort(neighbour.io_level),
+            other => return one_of("io-class", other, "none, idle or best-effort"),
+        };
+        config.nice = (neighbour.nice > 0).then(|| neighbour.nice.into());
+        let cpus = Some(&neighbour.cpus).filter(|cpus| !cpus.is_empty());
+        config.cpus = cpus
+            .map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))))
+            .transpose()?;
+        self.settings.limits.apply(&mut config.limits);
+        Ok(config)
+    }
+
+    /// Bytes written to each device in a second, at most.
+    pub fn rate_limit(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.settings.neighbour.rate_limit.0)
+    }
+
+    /// All keys, as a file has them.
+    pub fn print(&self) -> String {
+        toml::to_string(&self.settings).unwrap_or_default()
+    }
+}
+
+fn one_of<T>(key: &str, found: &str, wanted: &str) -> Result<T, ConfigError> {
+    Err(ConfigError(format!("{key} is {wanted}, not \"{found}\"")))
+}
+
+fn require(name: &str, path: &Path) -> Result<(), ConfigError> {
+    if path.as_os_str().is_empty() {
+        return Err(ConfigError(format!("{name} is missing")));
+    }
+    if path.is_absolute() {
+        return Ok(());
+    }
+    // A service's working directory is nobody's business.
+    Err(ConfigError(format!("{name} must be an absolute path, not \"{}\"", path.display())))
+}
+
+fn check_numbers(settings: &Settings) -> Result<(), ConfigError> {
+    let refuse = |reason: &str| Err(ConfigError(reason.to_owned()));
+    let second = super::Span::seconds(1).0;
+    let neighbour = &settings.neighbour;
+    if settings.archives.rescan.0 < second {
+        return refuse("rescan of [archives] is at least 1s");
+    }
+    if settings.retry.first.0.is_zero() || settings.retry.first.0 > settings.retry.most.0 {
+        return refuse("first of [retry] is more than 0, and not more than most");
+    }
+    if settings.service.queue == 0 || settings.service.queue > QUEUE_MAX {
+        return refuse("queue of [service] is 1 to 256");
+    }
+    if settings.service.stuck_after.0 < second {
+        return refuse("stuck-after of [service] is at least 1s");
+    }
+    if settings.control.connections_max == 0 {
+        return refuse("connections-max of [control] is at least 1");
+    }
+    if settings.metrics.textfile_every.0 < second {
+        return refuse("textfile-every of [metrics] is at least 1s");
+    }
+    if settings.unpack.decode_threads > 256 {
+        return refuse("decode-threads of [unpack] is at most 256");
+    }
+    if neighbour.io_level > 7 || neighbour.nice > 19 {
+        return refuse("io-level of [neighbour] is 0 to 7, nice is 0 to 19");
+    }
+    let listen = &settings.metrics.listen;
+    if !listen.is_empty() {
+        let address: Result<SocketAddr, _> = listen.parse();
+        if !address.is_ok_and(|address| address.ip().is_loopback()) {
+            return one_of("listen", listen, "a loopback address and port, such as 127.0.0.1:9184");
+        }
+    }
+    Ok(())
+}
+
+fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target, ConfigError> {
+    let TargetSettings { name, .. } = target;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+        return Err(ConfigError(format!(
+            "the name of a [[target]] has 1 to {NAME_BYTES_MAX} letters, digits, dashes, not \"{name}\""
+        )));
+    }
+    let refuse =
+        |reason: &str| Err(ConfigError(format!("[[target]] {name}: {}", reason.trim_end())));
+    if target.keep == 0 || target.keep > KEEP_MAX {
+        return refuse(&format!("keep is 1 to {KEEP_MAX}"));
+    }
+    let kind = match target.kind {
+        Kind::Tree => {
+            require(&format!("[[target]] {name}: directory"), &target.directory)?;
+            if target.ledger != PathBuf::new() || !target.accounts.is_empty() {
+                return refuse("ledger and accounts are for kind = \"fastboot\"");
+            }
+            TargetKind::Tree { directory: target.directory.clone() }
+        }
+        Kind::Fastboot => {
+            require(&format!("[[target]] {name}: ledger"), &target.ledger)?;
+            if target.directory != PathBuf::new() {
+                return refuse("directory is for kind = \"tree\"");
+            }
+            if target.keep != 1 {
+                return refuse("there is one state for a validator: keep is 1");
+            }
+            let mut places = Places::new(&target.ledger);
+            if target.snapshots != PathBuf::new() {
+                places.snapshots.clone_from(&target.snapshots);
+            }
+            places.full_archives.clone_from(&archives.full);
+            places.incremental_archives.clone_from(&archives.incremental);
+            if !target.accounts.is_empty() {
+                places.accounts.clone_from(&target.accounts);
+            }
+            for path in places.accounts.iter().chain([&places.snapshots]) {
+                require(&format!("[[target]] {name}: every path"), path)?;
+            }
+            let format = match &*target.format {
+                "auto" | "3" => FastbootFormat::V3,
+                "5" => FastbootFormat::V5,
+                _ => return refuse("format is auto, 3 or 5"),
+            };
+            TargetKind::Fastboot { places, format, shadow: target.shadow, beside: target.beside }
+        }
+    };
+    Ok(Target { name: name.clone(), kind, keep: target.keep as usize })
+}
+
+fn check_targets(targets: &[Target]) -> Result<(), ConfigError> {
+    if targets.is_empty() {
+        return Err(ConfigError("there is no [[target]]: nothing to do".to_owned()));
+    }
+    if targets.len() > TARGETS_MAX {
+        return Err(ConfigError(format!("there are more than {TARGETS_MAX} targets")));
+    }
+    let (mut names, mut places) = (HashSet::new(), HashSet::new());
+    for target in targets {
+        if !names.insert(&target.name) {
+            return Err(ConfigError(format!("two targets are called {}", target.name)));
+        }
+        let place = match &target.kind {
+            TargetKind::Tree { directory } => directory,
+            TargetKind::Fastboot { places, .. } => &places.ledger,
+        };
+        if !places.insert(place) {
+            return Err(ConfigError(format!("two targets have {}", place.display())));
+        }
+    }
+    Ok(())
+}

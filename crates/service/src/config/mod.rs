@@ -1,0 +1,77 @@
+//! What is configured: defaults < file < environment < flags, checked before anything is done.
+
+mod check;
+mod layers;
+mod settings;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+pub use check::{Config, Target, TargetKind};
+pub use layers::{Override, VARIABLE_PREFIX};
+pub use settings::{
+    Archives, Control, Kind, Metrics, Neighbour, Retry, Service, Settings,
+    Target as TargetSettings, Unpack,
+};
+pub use values::Span;
+
+/// A configuration file is no longer than this. A guess; the one that explains everything has 10 KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The configuration makes no sense, or cannot be read. Exit code 78 (`EX_CONFIG` of sysexits.h).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// Where a configuration comes from. Kept, so that it can be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The file.
+    pub file: PathBuf,
+    /// Settings from the environment, see [`VARIABLE_PREFIX`], and what systemd says there.
+    pub environment: Vec<(String, String)>,
+    /// Settings from flags.
+    pub flags: Vec<Override>,
+}
+
+impl Sources {
+    /// Reads and checks everything.
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        let text = read(&self.file)?;
+        self.load_text(&text).map_err(|ConfigError(reason)| {
+            ConfigError(format!("{}: {}", self.file.display(), reason.trim_end()))
+        })
+    }
+
+    /// The same where the file's text is at hand.
+    pub fn load_text(&self, text: &str) -> Result<Config, ConfigError> {
+        let mut table = layers::parse(text)?;
+        for (section, key, value) in layers::of_environment(self.environment.iter().cloned())? {
+            layers::set(&mut table, &section, &key, &value)?;
+        }
+        for flag in &self.flags {
+            layers::set(&mut table, flag.section, flag.key, &flag.value)?;
+        }
+        let settings: Settings =
+            table.try_into().map_err(|error| ConfigError(error.to_string()))?;
+        Config::check(settings, |name| {
+            let variable = self.environment.iter().find(|(variable, _)| variable == name);
+            // systemd gives a list if there are several; the first is the one the unit names first.
+            variable.and_then(|(_, value)| value.split(':').next()).map(PathBuf::from)
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let refuse = |reason: &dyn std::fmt::Display| {
+        ConfigError(format!("cannot read the configuration {}: {reason}", path.display()))
+    };
+    let length = std::fs::metadata(path).map_err(|error| refuse(&error))?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(refuse(&format_args!("it is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    std::fs::read_to_string(path).map_err(|error| refuse(&error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Values as they stand in configuration files.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use unsnap_unpack::settings::parse_duration;
+
+/// A duration: text such as "60s", or a number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        match ms {
+            0 => formatter.write_str("0s"),
+            ms if ms % 3_600_000 == 0 => write!(formatter, "{}h", ms / 3_600_000),
+            ms if ms % 60_000 == 0 => write!(formatter, "{}m", ms / 60_000),
+            ms if ms % 1000 == 0 => write!(formatter, "{}s", ms / 1000),
+            ms => write!(formatter, "{ms}ms"),
+        }
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Number(seconds) => Ok(Self::seconds(seconds)),
+            Either::Text(text) => parse_duration(&text).map(Self).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_written_as_it_can_be_read() {
+        for text in ["0s", "1h", "90m", "61s", "1500ms", "30s"] {
+            let span = Span(parse_duration(text).unwrap());
+            assert_eq!(span.to_string(), text);
+        }
+    }
+}
