@@ -4,7 +4,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{CancelToken, Error, Pair, Progress};
 
 use crate::{
-    Condition, Outcome, Places, Repaired, Request, StateSurvey, Survey,
+    Condition, LedgerLock, Outcome, Places, Repaired, Request, StateSurvey, Survey,
     clear::clear,
     prepare::{Bad, Ground, Work},
     ready::Ready,
@@ -21,7 +21,10 @@ use crate::{
 ///
 /// [`Outcome::Prepared`]: it lies ready now. [`Outcome::Ready`]: it did already, or the validator has a
 /// state as new. An [`Error::Request`] where it could not be adopted by renames alone, as
-/// when `run` is a mount point; [`Error::Locked`] if another process is at work there.
+/// when `run` is a mount point; [`Error::Locked`] if another unsnap is at work there, or
+/// on the ledger.
+///
+/// [`Request::replace`] is about what lies ready only: nothing is adopted over a state as new.
 ///
 /// What is cleared away is removed slowly, to the end, or until `cancel` is.
 pub fn prepare_beside(
@@ -32,6 +35,7 @@ pub fn prepare_beside(
 ) -> Result<Outcome, Error> {
     let places = request.places.settle()?;
     places.refuse_links()?;
+    LedgerLock::refuse_ours(&places.ledger)?;
     let work = Work { request, calls, progress, cancel };
     let ready = Ready::make(calls, &places)?;
     let mut ground = Beside { work, places: &places, ready, taken_over: Removal::default() };
@@ -62,10 +66,7 @@ impl Ground for Beside<'_> {
 
     fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
         let Work { request, calls, .. } = self.work;
-        if request.replace {
-            return Ok(None);
-        }
-        let ready = self.ready.state(calls, request.format)?;
+        let ready = if request.replace { None } else { self.ready.state(calls, request.format)? };
         let ready = ready.filter(|state| state.slot >= pair.slot());
         let ready = ready.map(|state| (state.slot, Repaired::WasWhole { slot: state.slot }));
         let survey = Survey::of_states(calls, self.places)?;
