@@ -38,12 +38,11 @@ pub fn prepare_beside(
     LedgerLock::refuse_ours(&places.ledger)?;
     let work = Work { request, calls, progress, cancel };
     let ready = Ready::make(calls, &places)?;
-    let mut ground = Beside { work, places: &places, ready, taken_over: Removal::default() };
-    let result = Removal::take_over(calls, &places, &ground.ready.places).and_then(|taken_over| {
-        ground.taken_over = taken_over;
-        work.newest(&places, &mut ground)
-    });
-    if let Err(error) = ground.tidy() {
+    let mut ground = Beside { work, places: &places, ready };
+    let taken_over = Removal::take_over(calls, &places, &ground.ready.places);
+    let result = taken_over.and_then(|()| work.newest(&places, &mut ground));
+    let is_prepared = matches!(result, Ok(Outcome::Prepared(_)));
+    if let Err(error) = ground.tidy(is_prepared) {
         tracing::warn!(%error, "what is of no use is left to the next run");
     }
     result
@@ -55,8 +54,6 @@ struct Beside<'a> {
     /// Those that a validator looks at.
     places: &'a Places,
     ready: Ready,
-    /// What other runs have left.
-    taken_over: Removal,
 }
 
 impl Ground for Beside<'_> {
@@ -82,8 +79,6 @@ impl Ground for Beside<'_> {
     }
 
     fn clear(&mut self) -> Result<Removal, Error> {
-        // What was taken over is in the same places.
-        self.taken_over = Removal::default();
         clear(self.work.calls, &self.ready.places)
     }
 
@@ -108,18 +103,20 @@ fn as_good(state: &StateSurvey) -> Option<(u64, Repaired)> {
 
 impl Beside<'_> {
     /// Removes what is of no use: what others have left, a ready state that is not newer than the
-    /// validator's, the places themselves if nothing is in them.
-    fn tidy(self) -> Result<(), Error> {
+    /// validator's, the places themselves if nothing is in them. What has just been prepared stays.
+    fn tidy(self, is_prepared: bool) -> Result<(), Error> {
         let Work { calls, cancel, .. } = self.work;
-        let Self { places, ready, mut taken_over, .. } = self;
-        let used = Survey::of_states(calls, places)?;
-        let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
-        let state = Survey::of_states(calls, &ready.places)?;
-        let state = state.loadable().map(|state| state.slot);
-        if state.is_some_and(|slot| used.is_none_or(|used| slot > used)) {
-            taken_over.staged(calls, &ready.places)?;
-            let left = Removal::left_over(calls, &ready.places)?;
-            left.finish_slowly(calls, cancel);
+        let Self { places, ready, .. } = self;
+        let is_of_use = || {
+            let used = Survey::of_states(calls, places)?;
+            let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
+            let state = Survey::of_states(calls, &ready.places)?;
+            let state = state.loadable().map(|state| state.slot);
+            Ok::<_, Error>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
+        };
+        if is_prepared || is_of_use()? {
+            Removal::default().staged(calls, &ready.places)?;
+            Removal::left_over(calls, &ready.places)?.finish_slowly(calls, cancel);
         } else {
             ready.discard(calls)?.finish_slowly(calls, cancel);
         }

@@ -150,7 +150,8 @@ impl Ground {
                 let ready = self.look_beside(&what);
                 match result {
                     Ok(Outcome::Prepared(_)) => {
-                        self.new.assert_is(&ready.expect("nothing is ready"), &what);
+                        let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
+                        self.new.assert_is(&ready, &what);
                         true
                     }
                     Ok(outcome) => panic!("{outcome:?}: {what}"),
