@@ -83,7 +83,7 @@ impl Holder {
         let mut name = Vec::new();
         // A name of the kernel's has 16 bytes at most.
         File::open(format!("/proc/{process}/comm")).ok()?.take(64).read_to_end(&mut name).ok()?;
-        let name = printable(name.trim_ascii()).to_string();
+        let name = printable(name.trim_ascii());
         Some(Self { process, name })
     }
 
