@@ -142,30 +142,7 @@ impl Ground {
             );
         };
         match self.action {
-            Action::Beside => {
-                let result = beside(&self.ledger, plan.clone());
-                let what = format!("{what}: {:?}, {result:?}", plan.injected());
-                let used = self.look(&what).expect("the validator's own is gone");
-                self.old.assert_is(&used, &what);
-                let ready = self.look_beside(&what);
-                match result {
-                    Ok(Outcome::Prepared(_)) => {
-                        let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
-                        self.new.assert_is(&ready, &what);
-                        true
-                    }
-                    Ok(outcome) => panic!("{outcome:?}: {what}"),
-                    Err(error) => {
-                        told(&what, &error);
-                        let known = |state: &Loadable| {
-                            let older = self.older_ready.as_ref();
-                            self.new.is(state) || older.is_some_and(|older| older.is(state))
-                        };
-                        assert!(ready.as_ref().is_none_or(known), "a strange state: {what}");
-                        false
-                    }
-                }
-            }
+            Action::Beside => self.run_beside(plan, what, told),
             Action::Prepare | Action::Replace | Action::Adopt => {
                 let replace = self.action == Action::Replace;
                 let result = prepare(&self.ledger, replace, plan.clone());
@@ -230,6 +207,32 @@ impl Ground {
                         false
                     }
                 }
+            }
+        }
+    }
+
+    /// The same beside a validator, whose own must stay.
+    fn run_beside(&self, plan: &FaultPlan, what: &str, told: impl Fn(&str, &Error)) -> bool {
+        let result = beside(&self.ledger, plan.clone());
+        let what = format!("{what}: {:?}, {result:?}", plan.injected());
+        let used = self.look(&what).expect("the validator's own is gone");
+        self.old.assert_is(&used, &what);
+        let ready = self.look_beside(&what);
+        match result {
+            Ok(Outcome::Prepared(_)) => {
+                let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
+                self.new.assert_is(&ready, &what);
+                true
+            }
+            Ok(outcome) => panic!("{outcome:?}: {what}"),
+            Err(error) => {
+                told(&what, &error);
+                let known = |state: &Loadable| {
+                    let older = self.older_ready.as_ref();
+                    self.new.is(state) || older.is_some_and(|older| older.is(state))
+                };
+                assert!(ready.as_ref().is_none_or(known), "a strange state: {what}");
+                false
             }
         }
     }
