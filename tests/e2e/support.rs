@@ -65,6 +65,28 @@ pub fn has_uring() -> bool {
     })
 }
 
+/// A bind mount, taken away when dropped.
+pub struct Bound(PathBuf);
+
+impl Bound {
+    /// `None`, with the reason told, where that cannot be done.
+    pub fn at(path: PathBuf, what: &Path) -> Option<Self> {
+        fs::create_dir_all(&path).unwrap();
+        let mount = Command::new("mount").arg("--bind").args([what, &path]).status();
+        if mount.is_ok_and(|status| status.success()) {
+            return Some(Self(path));
+        }
+        skip("no bind mounts");
+        None
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 /// A directory for one test, and a place in it that nothing but a destination may appear in.
 pub struct Site {
     directory: TempDir,

@@ -4,7 +4,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{CancelToken, Error, Pair, Progress};
 
 use crate::{
-    Condition, Outcome, Places, Repaired, Request, StateSurvey, Survey,
+    Condition, LedgerLock, Outcome, Places, Repaired, Request, StateSurvey, Survey,
     clear::clear,
     prepare::{Bad, Ground, Work},
     ready::Ready,
@@ -21,7 +21,10 @@ use crate::{
 ///
 /// [`Outcome::Prepared`]: it lies ready now. [`Outcome::Ready`]: it did already, or the validator has a
 /// state as new. An [`Error::Request`] where it could not be adopted by renames alone, as
-/// when `run` is a mount point; [`Error::Locked`] if another process is at work there.
+/// when `run` is a mount point; [`Error::Locked`] if another unsnap is at work there, or
+/// on the ledger.
+///
+/// [`Request::replace`] is about what lies ready only: nothing is adopted over a state as new.
 ///
 /// What is cleared away is removed slowly, to the end, or until `cancel` is.
 pub fn prepare_beside(
@@ -32,14 +35,14 @@ pub fn prepare_beside(
 ) -> Result<Outcome, Error> {
     let places = request.places.settle()?;
     places.refuse_links()?;
+    LedgerLock::refuse_ours(&places.ledger)?;
     let work = Work { request, calls, progress, cancel };
     let ready = Ready::make(calls, &places)?;
-    let mut ground = Beside { work, places: &places, ready, taken_over: Removal::default() };
-    let result = Removal::take_over(calls, &places, &ground.ready.places).and_then(|taken_over| {
-        ground.taken_over = taken_over;
-        work.newest(&places, &mut ground)
-    });
-    if let Err(error) = ground.tidy() {
+    let mut ground = Beside { work, places: &places, ready };
+    let taken_over = Removal::take_over(calls, &places, &ground.ready.places);
+    let result = taken_over.and_then(|()| work.newest(&places, &mut ground));
+    let is_prepared = matches!(result, Ok(Outcome::Prepared(_)));
+    if let Err(error) = ground.tidy(is_prepared) {
         tracing::warn!(%error, "what is of no use is left to the next run");
     }
     result
@@ -51,8 +54,6 @@ struct Beside<'a> {
     /// Those that a validator looks at.
     places: &'a Places,
     ready: Ready,
-    /// What other runs have left.
-    taken_over: Removal,
 }
 
 impl Ground for Beside<'_> {
@@ -62,10 +63,7 @@ impl Ground for Beside<'_> {
 
     fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
         let Work { request, calls, .. } = self.work;
-        if request.replace {
-            return Ok(None);
-        }
-        let ready = self.ready.state(calls, request.format)?;
+        let ready = if request.replace { None } else { self.ready.state(calls, request.format)? };
         let ready = ready.filter(|state| state.slot >= pair.slot());
         let ready = ready.map(|state| (state.slot, Repaired::WasWhole { slot: state.slot }));
         let survey = Survey::of_states(calls, self.places)?;
@@ -81,8 +79,6 @@ impl Ground for Beside<'_> {
     }
 
     fn clear(&mut self) -> Result<Removal, Error> {
-        // What was taken over is in the same places.
-        self.taken_over = Removal::default();
         clear(self.work.calls, &self.ready.places)
     }
 
@@ -107,18 +103,20 @@ fn as_good(state: &StateSurvey) -> Option<(u64, Repaired)> {
 
 impl Beside<'_> {
     /// Removes what is of no use: what others have left, a ready state that is not newer than the
-    /// validator's, the places themselves if nothing is in them.
-    fn tidy(self) -> Result<(), Error> {
+    /// validator's, the places themselves if nothing is in them. What has just been prepared stays.
+    fn tidy(self, is_prepared: bool) -> Result<(), Error> {
         let Work { calls, cancel, .. } = self.work;
-        let Self { places, ready, mut taken_over, .. } = self;
-        let used = Survey::of_states(calls, places)?;
-        let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
-        let state = Survey::of_states(calls, &ready.places)?;
-        let state = state.loadable().map(|state| state.slot);
-        if state.is_some_and(|slot| used.is_none_or(|used| slot > used)) {
-            taken_over.staged(calls, &ready.places)?;
-            let left = Removal::left_over(calls, &ready.places)?;
-            left.finish_slowly(calls, cancel);
+        let Self { places, ready, .. } = self;
+        let is_of_use = || {
+            let used = Survey::of_states(calls, places)?;
+            let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
+            let state = Survey::of_states(calls, &ready.places)?;
+            let state = state.loadable().map(|state| state.slot);
+            Ok::<_, Error>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
+        };
+        if is_prepared || is_of_use()? {
+            Removal::default().staged(calls, &ready.places)?;
+            Removal::left_over(calls, &ready.places)?.finish_slowly(calls, cancel);
         } else {
             ready.discard(calls)?.finish_slowly(calls, cancel);
         }

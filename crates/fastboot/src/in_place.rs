@@ -6,7 +6,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{CancelToken, Error, Pair, Progress};
 
 use crate::{
-    LedgerLock, Outcome, Places, Repaired, Request, Survey,
+    Outcome, Places, Repaired, Request, Survey,
     adopt::adopt,
     clear::clear,
     prepare::{Bad, Ground, Work},
@@ -34,9 +34,8 @@ pub fn prepare(
     progress: &Progress,
     cancel: &CancelToken,
 ) -> Result<Outcome, Error> {
-    let places = request.places.settle()?;
+    let (places, _lock) = request.places.settle_locked()?;
     places.refuse_links()?;
-    let _lock = LedgerLock::take(&places.ledger)?;
     let work = Work { request, calls, progress, cancel };
     // Whatever is wrong with what lies ready: the archives are there.
     let ready = Ready::find(calls, &places).unwrap_or_else(|error| {

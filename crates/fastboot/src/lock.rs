@@ -1,18 +1,26 @@
 //! The lock that a validator holds on its ledger.
 
 use std::{
-    os::fd::OwnedFd,
+    fs::File,
+    io::Read,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{FlockOperation, Mode, OFlags},
+    fs::{FlockOperation, Mode, OFlags, fstat, major, minor},
     io::Errno,
 };
-use unsnap_unpack::Error;
+use unsnap_unpack::{Error, printable};
 
 /// As in `agave-validator` 4.2.2, `lib.rs`: locked by `flock`, kept when the validator has ended.
 const LOCK_NAME: &str = "ledger.lock";
+
+/// Our programs that take it, as the kernel names their processes.
+const OURS: [&str; 3] = ["ledger-tool", "validator", "unpackd"];
+
+/// Of `/proc/locks`, which has some 60 bytes for each lock of the machine. A guess.
+const LOCKS_BYTES_MAX: u64 = 4 << 20;
 
 /// The lock on a ledger: while it is held no validator starts there. Closed on exec, and so released.
 #[derive(Debug)]
@@ -21,7 +29,8 @@ pub struct LedgerLock {
 }
 
 impl LedgerLock {
-    /// Takes the lock. A running validator is [`Error::Running`].
+    /// Takes the lock. A running validator is [`Error::Running`], another unsnap at work
+    /// [`Error::Locked`], if the kernel lets us know who it is.
     pub fn take(ledger: &Path) -> Result<Self, Error> {
         let path: PathBuf = ledger.join(LOCK_NAME);
         let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
@@ -30,10 +39,68 @@ impl LedgerLock {
         let file = file.map_err(|errno| at("open", errno))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
-            Err(Errno::WOULDBLOCK) => Err(Error::Running { ledger: ledger.to_owned() }),
+            Err(Errno::WOULDBLOCK) => Err(match Holder::of(&file) {
+                Some(holder) if holder.is_ours() => Error::Locked { path: ledger.to_owned() },
+                holder => Error::Running {
+                    ledger: ledger.to_owned(),
+                    holder: holder
+                        .map(|Holder { process, name }| format!("process {process}, {name}")),
+                },
+            }),
             Err(errno) => Err(at("lock", errno)),
         }
     }
+
+    /// Refuses a ledger that another unsnap is at work on, as far as that can be known. Disturbs nobody
+    /// who takes the lock at the same time.
+    pub(crate) fn refuse_ours(ledger: &Path) -> Result<(), Error> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = rustix::fs::open(ledger.join(LOCK_NAME), flags, Mode::empty());
+        match file.ok().as_ref().and_then(Holder::of) {
+            Some(holder) if holder.is_ours() => Err(Error::Locked { path: ledger.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who holds a lock.
+#[derive(Debug)]
+struct Holder {
+    process: u32,
+    name: String,
+}
+
+impl Holder {
+    /// `None` if nobody does, or if it cannot be told: on btrfs and overlayfs, where the kernel names
+    /// other devices than `stat`, and of processes in another pid namespace.
+    fn of(file: impl AsFd) -> Option<Self> {
+        let stat = fstat(file).ok()?;
+        let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));
+        let locked = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+        let mut locks = String::new();
+        File::open("/proc/locks").ok()?.take(LOCKS_BYTES_MAX).read_to_string(&mut locks).ok()?;
+        let process = holder_in(&locks, &locked)?;
+        let mut name = Vec::new();
+        // A name of the kernel's has 16 bytes at most.
+        File::open(format!("/proc/{process}/comm")).ok()?.take(64).read_to_end(&mut name).ok()?;
+        let name = printable(name.trim_ascii());
+        Some(Self { process, name })
+    }
+
+    fn is_ours(&self) -> bool {
+        OURS.contains(&self.name.as_str())
+    }
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`; who waits for a lock has `->` behind the number.
+fn holder_in(locks: &str, locked: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, process, file, ..] if file == locked => process.parse().ok(),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -46,7 +113,22 @@ mod tests {
         let lock = LedgerLock::take(scratch.path()).unwrap();
         let refused = LedgerLock::take(scratch.path()).unwrap_err();
         assert!(matches!(refused, Error::Running { .. }), "{refused}");
+        // A test is none of our programs.
+        LedgerLock::refuse_ours(scratch.path()).unwrap();
         drop(lock);
         LedgerLock::take(scratch.path()).unwrap();
+        assert!(Holder::of(File::open(scratch.path().join(LOCK_NAME)).unwrap()).is_none());
+    }
+
+    #[test]
+    fn the_holder_is_found_among_all_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 08:01:7 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 08:01:77 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 08:01:7 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 14 08:01:7 0 EOF\n\
+                     4: FLOCK  ADVISORY\n";
+        assert_eq!(holder_in(locks, "08:01:7"), Some(14));
+        assert_eq!(holder_in(locks, "08:01:77"), Some(12));
+        assert_eq!(holder_in(locks, "08:02:7"), None);
     }
 }

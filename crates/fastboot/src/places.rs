@@ -9,6 +9,8 @@ use rustix::{
 };
 use unsnap_unpack::{Error, RUN_DIRECTORY, SearchDirs};
 
+use crate::LedgerLock;
+
 /// Below an accounts path. Unsnap keeps nothing there, but Agave 4.2 removes an accounts path that
 /// lacks it, with all that is in it (`solana-accounts-db` 4.2.2, `utils.rs`,
 /// `create_accounts_run_and_snapshot_dirs`).
@@ -89,10 +91,17 @@ impl Places {
         }
     }
 
+    /// Locks the ledger, and then [`settle`](Self::settle)s: in a ledger that is in use nothing is
+    /// made.
+    pub(crate) fn settle_locked(&self) -> Result<(Self, LedgerLock), Error> {
+        let lock = LedgerLock::take(&self.own_ledger()?)?;
+        Ok((self.settle()?, lock))
+    }
+
     /// Makes the directories that a validator would make, and resolves links as it does. Refuses
     /// what it would refuse, and what it could not use afterwards.
     pub(crate) fn settle(&self) -> Result<Self, Error> {
-        let ledger = resolve(&self.ledger)?;
+        let ledger = self.own_ledger()?;
         let snapshots = settle(&self.snapshots)?;
         let accounts: Vec<PathBuf> =
             self.accounts.iter().map(|path| settle(path)).collect::<Result<_, _>>()?;
@@ -107,16 +116,6 @@ impl Places {
                 format!("{} is both snapshots' and accounts' directory", snapshots.display());
             return request(reason, "the validator takes different ones only");
         }
-        let owner =
-            rustix::fs::stat(&ledger).map_err(|errno| at("look at", &ledger, errno))?.st_uid;
-        let user = geteuid().as_raw();
-        if user != owner {
-            let reason = format!(
-                "{} belongs to user {owner}, and this is user {user}: a validator can use only what is its own",
-                ledger.display()
-            );
-            return request(reason, "run this as the user that the validator runs as: sudo -u ...");
-        }
         let settled = Self {
             full_archives: settle(&self.full_archives)?,
             incremental_archives: settle(&self.incremental_archives)?,
@@ -130,6 +129,24 @@ impl Places {
             make(&path.join(LEGACY_DIRECTORY))?;
         }
         Ok(settled)
+    }
+
+    /// The ledger without links; of another user none.
+    fn own_ledger(&self) -> Result<PathBuf, Error> {
+        let ledger = resolve(&self.ledger)?;
+        let owner =
+            rustix::fs::stat(&ledger).map_err(|errno| at("look at", &ledger, errno))?.st_uid;
+        let user = geteuid().as_raw();
+        if user == owner {
+            return Ok(ledger);
+        }
+        Err(Error::Request {
+            reason: format!(
+                "{} belongs to user {owner}, and this is user {user}: a validator can use only what is its own",
+                ledger.display()
+            ),
+            hint: Some("run this as the user that the validator runs as: sudo -u ...".to_owned()),
+        })
     }
 }
 

@@ -89,17 +89,16 @@ impl Removal {
         self.staged_to(calls, places, places)
     }
 
-    /// What earlier runs have left in `from`, moved to where nobody else is at work: the places `to`
-    /// on the same file systems.
-    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<Self, Error> {
-        let mut taken = Self::default();
-        taken.staged_to(calls, from, to)?;
+    /// Moves what earlier runs have left in `from` to where nobody else is at work: the places `to` on
+    /// the same file systems, where it is left over.
+    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<(), Error> {
+        Self::default().staged_to(calls, from, to)?;
         for path in Self::left_over(calls, from)?.paths {
             let accounts = from.accounts.iter().position(|holder| path.parent() == Some(holder));
             let holder = accounts.and_then(|index| to.accounts.get(index));
-            taken.extend(move_aside(calls, &path, holder.unwrap_or(&to.snapshots))?);
+            move_aside(calls, &path, holder.unwrap_or(&to.snapshots))?;
         }
-        Ok(taken)
+        Ok(())
     }
 
     fn staged_to(&mut self, calls: &Syscalls, from: &Places, to: &Places) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Making a state whole again from its shadow.
 
-use std::{os::fd::OwnedFd, path::Path};
+use std::{collections::HashMap, os::fd::OwnedFd, path::Path};
 
 use rustix::{fs::AtFlags, io::Errno};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::Error;
 
 use crate::{
-    Condition, LedgerLock, Places, Survey,
+    Condition, Places, Survey,
     files::{failed, open_directory},
     survey::Shadow,
     withdraw::unmark_one,
@@ -50,8 +50,7 @@ pub enum Repaired {
 /// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
 /// state if that is impossible. Refused while a validator is running.
 pub fn repair(calls: &Syscalls, places: &Places) -> Result<Repaired, Error> {
-    let places = places.settle()?;
-    let _lock = LedgerLock::take(&places.ledger)?;
+    let (places, _lock) = places.settle_locked()?;
     repair_locked(calls, &places, &Survey::of_states(calls, &places)?)
 }
 
@@ -92,6 +91,7 @@ pub(crate) fn repair_locked(
 /// that name.
 fn relink(calls: &Syscalls, places: &Places) -> Result<(), Error> {
     let shadows = Shadow::all(calls, places)?;
+    remove_strays(calls, places, &shadows)?;
     for (path, Shadow { directory, list }) in places.run_directories().zip(shadows) {
         let (Some(shadow), Some(list)) = (directory, list) else { continue };
         let run = open_directory(calls, &path)?;
@@ -99,6 +99,28 @@ fn relink(calls: &Syscalls, places: &Places) -> Result<(), Error> {
             relink_one(calls, &shadow, &run, &path, *storage)?;
         }
         calls.fsync(&run).map_err(|errno| failed("sync", &path, errno))?;
+    }
+    Ok(())
+}
+
+/// Removes storages that are in another accounts path than their second names.
+fn remove_strays(calls: &Syscalls, places: &Places, shadows: &[Shadow]) -> Result<(), Error> {
+    let lists = shadows.iter().map(|shadow| shadow.list.as_ref()).enumerate();
+    let homes: HashMap<String, usize> = lists
+        .filter_map(|(index, list)| Some((index, list?)))
+        .flat_map(|(index, list)| {
+            list.storages.iter().map(move |(storage, _)| (storage.to_string(), index))
+        })
+        .collect();
+    for (index, path) in places.run_directories().enumerate() {
+        let run = open_directory(calls, &path)?;
+        for (name, _) in calls.entries(&run).map_err(|errno| failed("read", &path, errno))? {
+            let home = name.to_str().ok().and_then(|name| homes.get(name));
+            if home.is_some_and(|home| *home != index) {
+                let removed = calls.unlinkat(&run, &*name, AtFlags::empty());
+                removed.map_err(|errno| failed("remove a stray storage from", &path, errno))?;
+            }
+        }
     }
     Ok(())
 }

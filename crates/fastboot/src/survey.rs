@@ -287,9 +287,10 @@ fn condition(
         let found = present.get(&storage.to_string());
         // Without a list of sizes that it is not empty is all that can be told.
         let good = match (found, size) {
-            (Some(found), Some(size)) => *found == size,
-            (Some(found), None) => *found > 0,
-            (None, _) => false,
+            (Some(Some(found)), Some(size)) => *found == size,
+            (Some(Some(found)), None) => *found > 0,
+            // Which of two a validator takes is not known.
+            (Some(None) | None, _) => false,
         };
         if !good {
             lost.insert(*storage);
@@ -303,8 +304,8 @@ fn condition(
     Ok(Condition::Damaged { lost: lost.len() as u64, storages: count, repairable })
 }
 
-/// Files in the directories of storages, with their sizes.
-fn present(calls: &Syscalls, places: &Places) -> Result<HashMap<String, u64>, Errno> {
+/// Files in the directories of storages, with their sizes; `None` for one that is there twice.
+fn present(calls: &Syscalls, places: &Places) -> Result<HashMap<String, Option<u64>>, Errno> {
     let mut present = HashMap::new();
     for path in places.run_directories() {
         let directory = match open_directory(calls, &path) {
@@ -315,7 +316,10 @@ fn present(calls: &Syscalls, places: &Places) -> Result<HashMap<String, u64>, Er
         for (name, kind) in calls.entries(&directory)? {
             let Some(stat) = regular(calls, &directory, &name, kind)? else { continue };
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            present.insert(name.to_string_lossy().into_owned(), size);
+            present
+                .entry(name.to_string_lossy().into_owned())
+                .and_modify(|twice| *twice = None)
+                .or_insert(Some(size));
         }
     }
     Ok(present)

@@ -8,7 +8,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{Error, SHADOW_DIRECTORY};
 
 use crate::{
-    LedgerLock, Places,
+    Places,
     files::{failed, open_directory, remove_durably},
     ready::Ready,
     removal::{Removal, move_aside},
@@ -24,8 +24,7 @@ use crate::{
 /// Refused while a validator is running, or a state is being prepared beside. On an error no state
 /// whose mark could be removed is loadable.
 pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
-    let places = places.settle()?;
-    let _lock = LedgerLock::take(&places.ledger)?;
+    let (places, _lock) = places.settle_locked()?;
     let ready = Ready::find(calls, &places)?;
     let mut slots = unmark(calls, &places)?;
     let mut removal = Removal::left_over(calls, &places)?;

@@ -145,10 +145,12 @@ pub enum Error {
         incremental: PathBuf,
     },
     /// A validator is running on the ledger.
-    #[error("a validator is running on {}", ledger.display())]
+    #[error("a validator is running on {}{}", ledger.display(), and_who(holder.as_deref()))]
     Running {
         /// The ledger.
         ledger: PathBuf,
+        /// Which process holds its lock, in words, as far as that can be known.
+        holder: Option<String>,
     },
     /// Another process is unpacking to the same place.
     #[error("another process is unpacking to {}", path.display())]
@@ -279,6 +281,10 @@ impl std::fmt::Display for Shortage {
 const INCOMPLETE: &str =
     "the archive is incomplete: compare its size with the original and fetch it again";
 
+fn and_who(holder: Option<&str>) -> String {
+    holder.map_or_else(String::new, |holder| format!(" ({holder})"))
+}
+
 fn and_elsewhere(full: &Path, incremental: &Path) -> String {
     if full == incremental {
         return String::new();
@@ -401,7 +407,7 @@ impl Error {
                 "without --resume it is removed, and unpacking begins anew"
             }
             Self::Running { .. } => {
-                "end it first (agave-validator exit), or wait for it if it is another ledger-tool"
+                "end it first (agave-validator exit), or prepare beside it (ledger-tool fastboot prepare --beside)"
             }
             Self::Locked { .. } => "wait for it, or give another directory",
             Self::Uring(_) => "use --io-engine auto or threads, which give the same bytes",

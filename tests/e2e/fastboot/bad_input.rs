@@ -14,7 +14,7 @@ use super::{
     fastboot, genuine_pairs,
     ground::{Expected, Ledger, look, names, small_archive, small_pair},
 };
-use crate::support::{Site, available, has_tool, is_root, ledger_tool_path, run};
+use crate::support::{Bound, Site, available, has_tool, is_root, ledger_tool_path, run};
 
 /// A ledger with a state of slot 50, and archives up to slot 110.
 fn old_and_new(site: &Site) -> (Ledger, Expected, Expected) {
@@ -161,28 +161,6 @@ fn other_file_systems() {
     fastboot("withdraw", &ledger, &[]).assert_code(0);
     assert!(names(states.path()).is_empty());
     ledger.assert_tidy("withdrawn");
-}
-
-/// A bind mount, taken away when dropped.
-struct Bound(std::path::PathBuf);
-
-impl Bound {
-    /// `None`, with the reason told, where that cannot be done.
-    fn at(path: std::path::PathBuf, what: &Path) -> Option<Self> {
-        fs::create_dir_all(&path).unwrap();
-        let mount = Command::new("mount").arg("--bind").args([what, &path]).status();
-        if mount.is_ok_and(|status| status.success()) {
-            return Some(Self(path));
-        }
-        crate::support::skip("no bind mounts");
-        None
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 #[test]

@@ -155,6 +155,14 @@ impl Ledger {
         self.accounts[index].join("run")
     }
 
+    /// Where a state lies ready.
+    pub fn beside(&self) -> Self {
+        let beside = |path: &PathBuf| path.join(".unsnap-ready");
+        let snapshots = beside(&self.snapshots);
+        let accounts = self.accounts.iter().map(beside).collect();
+        Self { root: snapshots.clone(), snapshots, accounts }
+    }
+
     /// Copies an archive to where a validator looks for it.
     pub fn add(&self, archive: &Path) -> PathBuf {
         let path = self.snapshots.join(archive.file_name().unwrap());

@@ -95,6 +95,22 @@ fn what_a_validator_has_removed_is_put_back() {
     }
 }
 
+/// Which of the two a validator would take is not known.
+#[test]
+fn a_storage_in_two_paths() {
+    let site = Site::new();
+    let (ledger, expected) = prepared_ledger(&site, 2);
+    let name = &expected.names()[2];
+    let index = usize::from(ledger.run(0).join(name).exists());
+    fs::write(ledger.run(index).join(name), "another").unwrap();
+    let report = fastboot("status", &ledger, &["--format=json"]).assert_code(1).json();
+    let damaged = json!({ "is": "damaged", "lost": 1, "storages": 7, "repairable": true });
+    assert_eq!(report["states"][0]["condition"], damaged);
+    let report = fastboot("repair", &ledger, &["--format=json"]).assert_code(0).json();
+    assert_eq!(report, json!({ "outcome": "relinked", "slot": 110, "storages": 1 }));
+    expected.assert_prepared(&ledger, 3, "the stray one is gone");
+}
+
 #[test]
 fn what_cannot_be_made_whole_is_withdrawn() {
     type Damage = fn(&Ledger);

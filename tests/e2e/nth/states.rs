@@ -1,4 +1,4 @@
-//! The n-th operation of preparing, repairing and withdrawing a validator's state.
+//! The n-th operation of preparing, adopting, repairing and withdrawing a validator's state.
 //!
 //! The law: whatever fails, what is marked is whole (the old state, or the new one), no archive is
 //! taken for a bad one, nothing panics, hangs or leaks; and the next `prepare` succeeds and leaves
@@ -7,7 +7,7 @@
 use std::{fs, path::Path, process::Command};
 
 use rustix::io::Errno;
-use unsnap_fastboot::{Outcome, Places, Repaired, repair, withdraw};
+use unsnap_fastboot::{Outcome, Places, Repaired, Request, repair, withdraw};
 use unsnap_testkit::random::Random;
 use unsnap_unpack::{CancelToken, Error, Family, FaultPlan, IoEngine, Progress, Syscalls};
 
@@ -26,6 +26,20 @@ enum Action {
     Replace,
     Repair,
     Withdraw,
+    /// With a state of an older slot there, and another that lies ready.
+    Beside,
+    /// With the new state ready.
+    Adopt,
+}
+
+#[test]
+fn a_state_is_prepared_beside() {
+    the_loop("nth::states::a_state_is_prepared_beside", Action::Beside);
+}
+
+#[test]
+fn a_state_is_adopted() {
+    the_loop("nth::states::a_state_is_adopted", Action::Adopt);
 }
 
 #[test]
@@ -55,6 +69,8 @@ struct Ground {
     place: std::path::PathBuf,
     ledger: Ledger,
     old: Expected,
+    /// What lies ready before, if that is not the new one.
+    older_ready: Option<Expected>,
     new: Expected,
 }
 
@@ -67,10 +83,21 @@ impl Ground {
         prepare(&ledger, false, FaultPlan::new(0)).unwrap();
         let old_state = Expected::of_files(&old, None);
         fs::remove_file(old).unwrap();
+        let older_ready = (action == Action::Beside).then(|| {
+            let archive = small_archive(&ledger.snapshots, 80, None, &[(70, 600), (80, 5000)]);
+            beside(&ledger, FaultPlan::new(0)).unwrap();
+            let expected = Expected::of_files(&archive, None);
+            fs::remove_file(archive).unwrap();
+            expected
+        });
         let (full, incremental) = small_pair(&ledger.snapshots);
         let new = Expected::of_files(&full, Some(&incremental));
-        if action != Action::Prepare {
-            prepare(&ledger, false, FaultPlan::new(0)).unwrap();
+        match action {
+            Action::Prepare | Action::Beside => {}
+            Action::Adopt => drop(beside(&ledger, FaultPlan::new(0)).unwrap()),
+            Action::Replace | Action::Repair | Action::Withdraw => {
+                prepare(&ledger, false, FaultPlan::new(0)).unwrap();
+            }
         }
         if action == Action::Repair {
             // Which path a storage went to is not known.
@@ -85,7 +112,7 @@ impl Ground {
             fs::write(&storages[0], "another file").unwrap();
         }
         fs::rename(&place, &template).unwrap();
-        Self { action, template, place, ledger, old: old_state, new }
+        Self { action, template, place, ledger, old: old_state, older_ready, new }
     }
 
     /// Puts everything as it is before a run. Links are kept.
@@ -115,13 +142,20 @@ impl Ground {
             );
         };
         match self.action {
-            Action::Prepare | Action::Replace => {
+            Action::Beside => self.run_beside(plan, what, told),
+            Action::Prepare | Action::Replace | Action::Adopt => {
                 let replace = self.action == Action::Replace;
                 let result = prepare(&self.ledger, replace, plan.clone());
                 let what = format!("{what}: {:?}, {result:?}", plan.injected());
                 let found = self.look(&what);
                 match result {
                     Ok(Outcome::Prepared(_)) => {
+                        let is_wanted = self.action != Action::Adopt || !plan.injected().is_empty();
+                        assert!(is_wanted, "not adopted: {what}");
+                        self.new.assert_is(&found.expect("nothing is there"), &what);
+                        true
+                    }
+                    Ok(Outcome::Adopted { .. }) if self.action == Action::Adopt => {
                         self.new.assert_is(&found.expect("nothing is there"), &what);
                         true
                     }
@@ -177,7 +211,44 @@ impl Ground {
         }
     }
 
+    /// The same beside a validator, whose own must stay.
+    fn run_beside(&self, plan: &FaultPlan, what: &str, told: impl Fn(&str, &Error)) -> bool {
+        let result = beside(&self.ledger, plan.clone());
+        let what = format!("{what}: {:?}, {result:?}", plan.injected());
+        let used = self.look(&what).expect("the validator's own is gone");
+        self.old.assert_is(&used, &what);
+        let ready = self.look_beside(&what);
+        match result {
+            Ok(Outcome::Prepared(_)) => {
+                let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
+                self.new.assert_is(&ready, &what);
+                true
+            }
+            Ok(outcome) => panic!("{outcome:?}: {what}"),
+            Err(error) => {
+                told(&what, &error);
+                let known = |state: &Loadable| {
+                    let older = self.older_ready.as_ref();
+                    self.new.is(state) || older.is_some_and(|older| older.is(state))
+                };
+                assert!(ready.as_ref().is_none_or(known), "a strange state: {what}");
+                false
+            }
+        }
+    }
+
+    fn look_beside(&self, what: &str) -> Option<Loadable> {
+        let ready = self.ledger.beside();
+        let found = look(&ready.snapshots, &ready.accounts);
+        found.unwrap_or_else(|broken| panic!("ready: {broken}: {what}"))
+    }
+
     fn run_again(&self, plan: &FaultPlan, what: &str) {
+        if self.action == Action::Beside {
+            let result = beside(&self.ledger, FaultPlan::new(0));
+            assert!(result.is_ok(), "the run after {what}: {result:?}");
+            self.new.assert_is(&self.look_beside(what).expect("nothing is ready"), what);
+        }
         let result = prepare(&self.ledger, false, FaultPlan::new(0));
         assert!(result.is_ok(), "the run after {what}: {result:?}");
         if lied(plan) {
@@ -201,16 +272,26 @@ fn places(ledger: &Ledger) -> Places {
 }
 
 fn prepare(ledger: &Ledger, replace: bool, plan: FaultPlan) -> Result<Outcome, Error> {
-    let mut request = request(ledger);
+    let (mut request, calls) = small_request(ledger, plan);
     request.replace = replace;
+    unsnap_fastboot::prepare(&request, &calls, &Progress::default(), &CancelToken::default())
+}
+
+/// What is asked for, and the way to a kernel that fails as planned.
+fn small_request(ledger: &Ledger, plan: FaultPlan) -> (Request, Syscalls) {
+    let mut request = request(ledger);
     request.config.memory_budget = Some(16 << 20);
     request.config.io_engine = IoEngine::Faulty(plan.clone());
     // Files of several writes, direct ones, segments that return.
     request.config.tuning.decode.segment_bytes = Some(16_384);
     request.config.tuning.decode.chunk_bytes = Some(4096);
     request.config.tuning.direct_bytes_min = Some(4096);
-    let calls = Syscalls::with_faults(plan);
-    unsnap_fastboot::prepare(&request, &calls, &Progress::default(), &CancelToken::default())
+    (request, Syscalls::with_faults(plan))
+}
+
+fn beside(ledger: &Ledger, plan: FaultPlan) -> Result<Outcome, Error> {
+    let (request, calls) = small_request(ledger, plan);
+    unsnap_fastboot::prepare_beside(&request, &calls, &Progress::default(), &CancelToken::default())
 }
 
 fn the_loop(name: &str, action: Action) {

@@ -1,0 +1,268 @@
+//! Crashes at every step of adopting what lies ready, and of preparing it.
+//!
+//! strace stops the program at the n-th of the system calls that change names or make things durable.
+//! The law is checked by a reader that shares nothing with unsnap.
+
+use std::{
+    fs,
+    io::Write,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    disk::{Disk, KINDS, Kind, Options, can_lose_power},
+    fastboot,
+    ground::{Expected, Ledger, look, names, small_archive, small_pair},
+    support::{Outcome, Site, finish, has_tool, ledger_tool_path, skip, until},
+};
+
+/// Calls that change names or make things durable. strace counts each by itself.
+const CALLS: [&str; 6] = ["mkdirat", "unlinkat", "renameat", "renameat2", "fsync", "syncfs"];
+
+/// More calls of a kind no run makes: a loop that goes on is broken.
+const STEPS_MAX: usize = 120;
+
+/// What is cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Beside,
+    Adopt,
+}
+
+/// What happens at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strike {
+    /// The program is killed right before it.
+    Kill,
+    /// The power fails right after it.
+    Cut,
+}
+
+struct Stage {
+    action: Action,
+    site: Site,
+    old: Expected,
+    new: Expected,
+}
+
+impl Stage {
+    fn new(action: Action) -> Self {
+        let site = Site::new();
+        let archives = site.path("archives");
+        fs::create_dir(&archives).unwrap();
+        let old = small_archive(&archives, 50, None, &[(40, 900), (45, 4096), (50, 5000)]);
+        let (full, incremental) = small_pair(&archives);
+        let (old, new) =
+            (Expected::of_files(&old, None), Expected::of_files(&full, Some(&incremental)));
+        Self { action, site, old, new }
+    }
+
+    /// A ledger with the old state, and the new archives, or the new state ready.
+    fn set(&self, ledger: &Ledger) {
+        for path in ledger.accounts.iter().chain([&ledger.root]).filter(|path| path.exists()) {
+            fs::remove_dir_all(path).unwrap();
+        }
+        fs::create_dir_all(&ledger.root).unwrap();
+        let archives = self.site.path("archives");
+        let (mut all, mut old) = (names(&archives), names(&archives));
+        old.retain(|name| name.starts_with("snapshot-50-"));
+        all.retain(|name| !name.starts_with("snapshot-50-"));
+        let old = ledger.add(&archives.join(&old[0]));
+        fastboot("prepare", ledger, &["-q"]).assert_code(0);
+        fs::remove_file(old).unwrap();
+        for name in all {
+            ledger.add(&archives.join(name));
+        }
+        if self.action == Action::Adopt {
+            fastboot("prepare", ledger, &["-q", "--beside"]).assert_code(0);
+        }
+    }
+
+    fn flags(&self) -> &'static [&'static str] {
+        match self.action {
+            Action::Beside => &["-q", "--io-engine=threads", "--beside"],
+            Action::Adopt => &["-q", "--io-engine=threads"],
+        }
+    }
+
+    fn judge(&self, ledger: &Ledger, reported: bool, what: &str) -> &'static str {
+        let found = look(&ledger.snapshots, &ledger.accounts)
+            .unwrap_or_else(|broken| panic!("{what}: {broken}"));
+        let found = match found {
+            None => "none",
+            Some(state) if self.old.is(&state) => "old",
+            Some(state) if self.new.is(&state) => "new",
+            Some(state) => panic!("{what}: a state of slot {} that nobody knows", state.slot),
+        };
+        let ready = ledger.beside();
+        let lies_ready = look(&ready.snapshots, &ready.accounts);
+        if self.action == Action::Beside {
+            assert_eq!(found, "old", "{what}: the validator's own was touched");
+            let lies_ready = lies_ready.unwrap_or_else(|broken| panic!("{what}: ready: {broken}"));
+            let is_new = lies_ready.as_ref().is_some_and(|state| self.new.is(state));
+            assert!(is_new || (lies_ready.is_none() && !reported), "{what}: {lies_ready:?}");
+            return if is_new { "ready" } else { "not ready" };
+        }
+        assert!(!reported || found == "new", "{what}: reported, but {found}");
+        if let Ok(Some(state)) = lies_ready {
+            assert!(self.new.is(&state), "{what}: what lies ready looks whole, and is not");
+        }
+        found
+    }
+
+    fn assert_next_run_succeeds(&self, ledger: &Ledger, what: &str) {
+        if self.action == Action::Beside {
+            fastboot("prepare", ledger, &["-q", "--beside"]).assert_code(0);
+            self.new.assert_prepared(&ledger.beside(), 3, what);
+            let state = look(&ledger.snapshots, &ledger.accounts).unwrap();
+            self.old.assert_is(&state.expect("the validator's own is gone"), what);
+        }
+        fastboot("prepare", ledger, &["-q"]).assert_code(0);
+        self.new.assert_prepared(ledger, 3, what);
+    }
+
+    /// The program under strace, which does something at its n-th call of a kind.
+    fn start(&self, ledger: &Ledger, call: &str, inject: &str, trace: &Path) -> Child {
+        let _ = fs::remove_file(trace);
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-qq", "-o"]).arg(trace);
+        strace.args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:{inject}")]);
+        strace.arg(ledger_tool_path()).args(["fastboot", "prepare"]);
+        strace.args(ledger.arguments()).args(self.flags());
+        strace.env_remove("RUST_LOG").env_remove("UNSNAP_CONFIG");
+        strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        strace.spawn().unwrap()
+    }
+
+    /// Kills the program at its n-th call. `None` if it makes no n-th call of this kind.
+    fn kill(&self, ledger: &Ledger, call: &str, step: usize) -> Option<Outcome> {
+        let inject = format!("signal=SIGKILL:when={step}");
+        let outcome = finish(self.start(ledger, call, &inject, &self.site.path("trace")));
+        outcome.status.code().is_none().then_some(outcome)
+    }
+
+    /// Cuts the power after its n-th call, of the disks in turn.
+    fn cut(&self, ledger: &Ledger, disks: [&Disk; 2], call: &str, step: usize) -> Option<Outcome> {
+        let trace = self.site.path("trace");
+        // The signal is delivered when the call has been carried out.
+        let inject = format!("signal=SIGSTOP:when={step}");
+        let mut strace = self.start(ledger, call, &inject, &trace);
+        let stopped = || {
+            let text = fs::read_to_string(&trace).unwrap_or_default();
+            let line = text.lines().find(|line| line.contains("--- stopped by SIGSTOP"));
+            line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        };
+        until("it stops or ends", || stopped().is_some() || strace.try_wait().unwrap().is_some());
+        let Some(thread) = stopped() else {
+            finish(strace).assert_code(0);
+            return None;
+        };
+        disks[step % 2].cut_power();
+        disks[1 - step % 2].cut_power();
+        kill_process(Pid::from_raw(thread).unwrap(), Signal::KILL).unwrap();
+        Some(finish(strace))
+    }
+}
+
+/// Whether strace works here; told if not.
+fn can_trace() -> bool {
+    if !has_tool("strace", "--version") {
+        return false;
+    }
+    let traced = Command::new("strace").args(["-f", "-e", "trace=fsync", "true"]).output().unwrap();
+    if !traced.status.success() {
+        skip(format_args!("strace cannot trace: {}", String::from_utf8_lossy(&traced.stderr)));
+    }
+    traced.status.success()
+}
+
+/// Goes through all steps, `every` so many of them. `crash`: gives `None` where there is no further one.
+fn at_every_step(
+    what: &str,
+    every: usize,
+    mut crash: impl FnMut(&str, usize, &str) -> Option<&'static str>,
+) {
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for call in CALLS {
+        for step in (1..).step_by(every) {
+            assert!(step < STEPS_MAX, "{what}: no end of {call}");
+            let Some(found) = crash(call, step, &format!("{what}, {call} {step}")) else { break };
+            seen.push((call, found));
+        }
+    }
+    for needed in ["renameat", "fsync"] {
+        assert!(seen.iter().any(|(call, _)| call.starts_with(needed)), "{what}: {seen:?}");
+    }
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for (_, found) in &seen {
+        *counts.entry(found).or_default() += 1;
+    }
+    // Past the harness, which swallows what tests that pass print.
+    let _ = writeln!(std::io::stderr(), "{what}: {} steps, found {counts:?}", seen.len());
+}
+
+fn killed(action: Action) {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new(action);
+    let ledger = Ledger::new(&stage.site.place(), 2);
+    at_every_step(&format!("{action:?}, {:?}", Strike::Kill), 1, |call, step, what| {
+        stage.set(&ledger);
+        let outcome = stage.kill(&ledger, call, step)?;
+        let found = stage.judge(&ledger, outcome.status.success(), what);
+        stage.assert_next_run_succeeds(&ledger, what);
+        Some(found)
+    });
+}
+
+#[test]
+fn killed_while_adopting() {
+    killed(Action::Adopt);
+}
+
+#[test]
+fn killed_while_preparing_beside() {
+    killed(Action::Beside);
+}
+
+/// Every third step by default, all with `UNSNAP_CRASH_ROUNDS` set.
+fn without_power(action: Action, kind: Kind) {
+    if !can_lose_power() || !can_trace() {
+        return;
+    }
+    let stage = Stage::new(action);
+    let disk = || Disk::new(kind, &Options::default());
+    let (Some(mut disk), Some(mut other)) = (disk(), disk()) else { return };
+    let mut ledger = Ledger::new(disk.path(), 0);
+    ledger.accounts = vec![other.path().join("accounts"), disk.path().join("accounts")];
+    let every = if std::env::var_os("UNSNAP_CRASH_ROUNDS").is_some() { 1 } else { 3 };
+    let what = format!("{action:?}, {kind:?}, {:?}", Strike::Cut);
+    at_every_step(&what, every, |call, step, what| {
+        stage.set(&ledger);
+        for disk in [&disk, &other] {
+            rustix::fs::syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
+        }
+        let outcome = stage.cut(&ledger, [&disk, &other], call, step)?;
+        disk.remount();
+        other.remount();
+        let found = stage.judge(&ledger, outcome.status.success(), what);
+        stage.assert_next_run_succeeds(&ledger, what);
+        Some(found)
+    });
+}
+
+#[test]
+fn without_power_while_adopting() {
+    for kind in KINDS {
+        without_power(Action::Adopt, kind);
+    }
+}
+
+#[test]
+fn without_power_while_preparing_beside() {
+    without_power(Action::Beside, Kind::Ext4);
+}
