@@ -22,6 +22,7 @@ pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     // The archives are chosen later.
     let mut config = reading(Path::new(""), &args.io)?;
+    args.neighbour.apply(&mut config);
     config.dry_run = false;
     config.preflight = !args.no_preflight;
     config.digest = Some(DigestKind::Xxh3);
@@ -33,6 +34,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         format: args.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
+        removal_files_per_second: args.removal.removal_files_per_second,
     })
 }
 
@@ -59,6 +61,7 @@ pub fn places(args: &PlacesArgs) -> Places {
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
+    args.neighbour.apply(&mut config);
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = args.verify.verify();

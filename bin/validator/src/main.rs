@@ -175,6 +175,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     }
     // The archives are chosen later.
     let mut config = settings::reading(Path::new(""), &cli.io)?;
+    cli.neighbour.apply(&mut config);
     config.dry_run = false;
     config.preflight = !cli.no_preflight;
     config.verify = cli.verify.verify();
@@ -185,6 +186,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
         format: cli.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,
+        removal_files_per_second: cli.removal.removal_files_per_second,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    num::NonZeroU32,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
@@ -20,7 +21,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, STAGED, Shortage};
 
 use crate::{
-    Places,
+    Places, REMOVAL_FILES_PER_SECOND, Request,
     files::{failed, open_directory},
     survey::state_directories,
     withdraw::unmark,
@@ -36,15 +37,14 @@ const REMOVED_MAX: u32 = 10_000;
 /// directory one. A guess.
 const DEPTH_MAX: u32 = 64;
 
-/// Files that are removed in a second while something is being unpacked beside: so that unpacking
-/// keeps the journal of the file system to itself. A guess.
-const FILES_A_SECOND: u32 = 4000;
-
 /// See [`enough_to_clear`]: can be divided by the usual numbers of names.
 const INODE_PARTS: u64 = 720_720;
 
-/// Between two rests.
+/// Between two rests, at the most.
 const FILES_AT_A_TIME: u32 = 64;
+
+/// After so long a rest it is looked whether there is a hurry. A guess.
+const REST_MAX: Duration = Duration::from_millis(50);
 
 /// What has been moved aside, and is to be removed.
 #[derive(Debug, Default)]
@@ -249,14 +249,19 @@ impl Removal {
 
     /// Removes everything now.
     pub fn finish(self, calls: &Syscalls) -> Result<(), Error> {
-        self.remove(calls, &AtomicBool::new(true))
+        self.remove(calls, &AtomicBool::new(true), REMOVAL_FILES_PER_SECOND)
     }
 
-    /// Removes everything by a thread of its own, slowly at first.
-    pub fn start(self, calls: &Syscalls) -> Remover {
+    /// Removes everything by a thread of its own, slowly at first, and as urgent as unpacking is.
+    pub fn start(self, calls: &Syscalls, request: &Request) -> Remover {
         let hurry = Arc::new(AtomicBool::new(false));
         let (flag, calls) = (Arc::clone(&hurry), calls.clone());
-        let work = move || self.remove(&calls, &flag);
+        let (config, files_a_second) = (request.config.clone(), request.removal_files_per_second);
+        let work = move || {
+            // What is refused is told by unpacking.
+            config.settle_this_thread()?;
+            self.remove(&calls, &flag, files_a_second)
+        };
         let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
         if let Err(error) = &thread {
             tracing::warn!(%error, "what was moved aside is left to the next run");
@@ -264,15 +269,20 @@ impl Removal {
         Remover { hurry, thread: thread.ok() }
     }
 
-    fn remove(self, calls: &Syscalls, hurry: &AtomicBool) -> Result<(), Error> {
-        let mut pace = Pace { hurry, removed: 0, since: Instant::now() };
+    fn remove(
+        self,
+        calls: &Syscalls,
+        hurry: &AtomicBool,
+        files_a_second: NonZeroU32,
+    ) -> Result<(), Error> {
+        let mut rests = Rests { hurry, files_a_second, removed: 0, since: Instant::now() };
         let mut one = |path: &PathBuf| {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
                 return Ok(());
             };
             let holder = open_directory(calls, parent)?;
             let name = std::ffi::CString::new(name.as_encoded_bytes()).unwrap_or_default();
-            let removed = remove_tree(calls, &holder, &name, &mut pace, 0);
+            let removed = remove_tree(calls, &holder, &name, &mut rests, 0);
             removed.map_err(|errno| failed("remove", path, errno))
         };
         // Every one is tried, whatever becomes of the others.
@@ -308,21 +318,26 @@ impl Drop for Remover {
 }
 
 /// Rests between files.
-struct Pace<'a> {
+struct Rests<'a> {
     hurry: &'a AtomicBool,
+    files_a_second: NonZeroU32,
     removed: u32,
     since: Instant,
 }
 
-impl Pace<'_> {
+impl Rests<'_> {
     fn file_removed(&mut self) {
         self.removed += 1;
-        if self.removed < FILES_AT_A_TIME {
+        if self.removed < FILES_AT_A_TIME.min(self.files_a_second.get()) {
             return;
         }
-        let due = Duration::from_secs(1) * self.removed / FILES_A_SECOND;
-        let rest = due.saturating_sub(self.since.elapsed());
-        if !self.hurry.load(Ordering::Relaxed) {
+        let due = self.since + Duration::from_secs(1) * self.removed / self.files_a_second.get();
+        // Whoever hurries us does not wait until the end of a rest.
+        while !self.hurry.load(Ordering::Relaxed) {
+            let rest = due.saturating_duration_since(Instant::now()).min(REST_MAX);
+            if rest.is_zero() {
+                break;
+            }
             thread::sleep(rest);
         }
         (self.removed, self.since) = (0, Instant::now());
@@ -333,7 +348,7 @@ fn remove_tree(
     calls: &Syscalls,
     holder: &OwnedFd,
     name: &std::ffi::CStr,
-    pace: &mut Pace<'_>,
+    rests: &mut Rests<'_>,
     depth: u32,
 ) -> Result<(), Errno> {
     if depth > DEPTH_MAX {
@@ -351,11 +366,11 @@ fn remove_tree(
     };
     for (inner, kind) in calls.entries(&directory)? {
         if kind == FileType::Directory {
-            remove_tree(calls, &directory, &inner, pace, depth + 1)?;
+            remove_tree(calls, &directory, &inner, rests, depth + 1)?;
             continue;
         }
         calls.unlinkat(&directory, &*inner, AtFlags::empty())?;
-        pace.file_removed();
+        rests.file_removed();
     }
     calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
 }

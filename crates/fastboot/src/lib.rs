@@ -27,7 +27,7 @@ mod withdraw;
 
 pub use lock::LedgerLock;
 pub use places::Places;
-pub use prepare::{Outcome, Prepared, Request, SetAside, prepare};
+pub use prepare::{Outcome, Prepared, REMOVAL_FILES_PER_SECOND, Request, SetAside, prepare};
 pub use repair::{Repaired, repair};
 pub use survey::{Condition, StateSurvey, Survey};
 pub use withdraw::withdraw;

@@ -1,6 +1,9 @@
 //! The newest pair of archives becomes a state.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use unsnap_ring::Syscalls;
@@ -20,6 +23,10 @@ use crate::{
 /// validator passes such names over.
 const SET_ASIDE_SUFFIX: &str = ".unsnap-bad";
 
+/// Files that are removed in a second while something is being unpacked beside, when nobody says
+/// otherwise: so that unpacking keeps the journal of the file system to itself. A guess.
+pub const REMOVAL_FILES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4000).unwrap();
+
 /// What to prepare, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -33,6 +40,9 @@ pub struct Request {
     pub shadow: bool,
     /// Prepare the newest archives even if there is a state as new as they are.
     pub replace: bool,
+    /// Files of older states that are removed in a second while the new one is being unpacked; when it
+    /// is complete, the rest goes as fast as it can.
+    pub removal_files_per_second: NonZeroU32,
 }
 
 /// What there is for a validator now.
@@ -226,7 +236,7 @@ fn prepare_pair(
         }
         let removal = clear(calls, places)?;
         match room {
-            Room::Beside => remover = Some(removal.start(calls)),
+            Room::Beside => remover = Some(removal.start(calls, request)),
             // What is gone cannot be had back; but a validator would clear the same away.
             Room::WhenCleared(shortage) => {
                 tracing::warn!("what is old is removed first: {shortage}");

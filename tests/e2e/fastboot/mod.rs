@@ -11,7 +11,7 @@ mod spread;
 
 use std::path::{Path, PathBuf};
 
-use unsnap_fastboot::{Outcome, Places, Prepared, Request, prepare};
+use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
 use unsnap_unpack::{CancelToken, Error, FastbootFormat, IoEngine, Progress, Syscalls};
 
 use self::ground::Ledger;
@@ -28,7 +28,14 @@ pub fn request(ledger: &Ledger) -> Request {
     let mut config = small(Path::new(""), Path::new(""));
     config.memory_budget = None;
     config.io_engine = IoEngine::Threads;
-    Request { places, config, format: FastbootFormat::V3, shadow: true, replace: false }
+    Request {
+        places,
+        config,
+        format: FastbootFormat::V3,
+        shadow: true,
+        replace: false,
+        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
+    }
 }
 
 /// Prepares by the library, and panics if that hangs.
