@@ -12,7 +12,7 @@ use std::{
         mpsc::{RecvTimeoutError, channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -32,7 +32,11 @@ fn destination(path: &Path) -> Destination {
 
 /// Creates files in destinations, one after the other, and says when they are complete, and how long
 /// some had to wait.
-fn create(directories: &[&Path], pace: &Pace, of: &[usize]) -> impl FnOnce() -> u64 + use<> {
+fn create(
+    directories: &[&Path],
+    pace: &Pace,
+    of: &[usize],
+) -> (impl FnOnce() -> u64 + Send + use<>, Arc<CreateProgress>) {
     let mut arena = Arena::builder().bytes(1 << 20).populate(false).build().unwrap();
     let pool = arena.pool(1 << 20).unwrap();
     let destinations: Vec<_> = directories.iter().map(|path| destination(path)).collect();
@@ -63,11 +67,13 @@ fn create(directories: &[&Path], pace: &Pace, of: &[usize]) -> impl FnOnce() -> 
     assembler.end_segment(&view).unwrap();
     assembler.finish().unwrap();
     drop(view);
-    move || {
+    let told = Arc::clone(&progress);
+    let finish = move || {
         creators.finish().unwrap();
         drop(arena);
-        progress.held_back_ms.load(Ordering::Relaxed)
-    }
+        told.held_back_ms.load(Ordering::Relaxed)
+    };
+    (finish, progress)
 }
 
 /// What it gives, if it ends in time.
@@ -102,7 +108,7 @@ fn each_device_has_a_bucket_of_its_own() {
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));
     let directories = [here.path(), memory.path()];
-    let held_back = ends_within(HANG, create(&directories, &pace, &[0, 1]));
+    let held_back = ends_within(HANG, create(&directories, &pace, &[0, 1]).0);
     assert_eq!(held_back, Some(0), "the second device has paid for the first");
     directories.iter().for_each(|directory| assert_complete(directory, 1));
 }
@@ -114,7 +120,13 @@ fn destinations_on_one_device_share_a_bucket_until_the_limit_is_lifted() {
     paths.iter().for_each(|path| fs::create_dir(path).unwrap());
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));
-    let finish = create(&[&paths[0], &paths[1]], &pace, &[0, 1, 0]);
+    let (finish, progress) = create(&[&paths[0], &paths[1]], &pace, &[0, 1, 0]);
+    // It is told while it lasts.
+    let since = Instant::now();
+    while progress.held_back_ms.load(Ordering::Relaxed) == 0 {
+        assert!(since.elapsed() < HANG, "nobody is held back");
+        thread::sleep(Duration::from_millis(5));
+    }
     let lifting = pace.clone();
     let (done, result) = channel();
     thread::spawn(move || done.send(finish()));
@@ -131,7 +143,7 @@ fn creators_that_are_paused_do_nothing_and_then_everything() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let pace = Pace::new();
     pace.pause();
-    let finish = create(&[scratch.path()], &pace, &[0; 50]);
+    let (finish, _) = create(&[scratch.path()], &pace, &[0; 50]);
     let (done, result) = channel();
     thread::spawn(move || done.send(finish()));
     assert_eq!(result.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
@@ -146,7 +158,7 @@ fn a_pool_that_is_dropped_does_not_wait_for_the_end_of_a_pause() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let pace = Pace::new();
     pace.pause();
-    let finish = create(&[scratch.path()], &pace, &[0; 50]);
+    let (finish, _) = create(&[scratch.path()], &pace, &[0; 50]);
     let dropping = move || {
         drop(finish);
         0
