@@ -9,6 +9,7 @@
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`fastboot`] | a validator finds a state that is whole, or none; whatever was there, whatever fails |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`neighbour`] | a run leaves to others what it was told to, and stands still when it is paused |
 //! | [`nth`] | every system call fails in turn, and the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
 //! | [`space`] | what cannot fit is refused before anything is written, and a disk is not filled up |
@@ -31,6 +32,7 @@ mod faults;
 mod hostile;
 mod identity;
 mod memory;
+mod neighbour;
 mod nth;
 mod refusals;
 mod report;

@@ -80,7 +80,9 @@ fn the_json_report_has_every_field_with_a_sane_value() {
             assert!(report["fallbacks"].as_array().unwrap().iter().all(Value::is_string));
             assert_preflight(&report, file_bytes as u64, files.clone().count() + directories);
             let limited_by = report["limited_by"].as_str().unwrap();
-            assert!(["source", "decode", "walk", "create", "sync"].contains(&limited_by));
+            assert!(
+                ["source", "decode", "walk", "create", "sync", "rate limit"].contains(&limited_by)
+            );
             assert_threads_add_up(&report);
             let peak = number("peak_rss_bytes");
             assert!((1 << 20..1 << 30).contains(&peak), "{report:#}");

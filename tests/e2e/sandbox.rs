@@ -175,6 +175,7 @@ fn create_by_ring(directory: &Path) -> io::Result<()> {
         workers: 1,
         register: None,
         attach: None,
+        priority: None,
     };
     let mut engine = config.open().map_err(io::Error::other)?;
     let new = NewFile {

@@ -1,9 +1,13 @@
 //! Options that all programs take.
 
-use std::path::PathBuf;
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
+};
 
 use clap::{Args, ValueEnum};
-use unsnap_unpack::{FastbootFormat, Verify};
+use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
+use unsnap_unpack::{Config, CpuSet, FastbootFormat, IoPriority, Pace, Verify};
 
 /// How to read, decode and write.
 #[derive(Debug, Args)]
@@ -50,6 +54,56 @@ pub struct IoArgs {
     /// Limits on what an archive may claim, from a file like config/ledger-tool.toml
     #[arg(long, value_name = "FILE", env = "UNSNAP_CONFIG")]
     pub config: Option<PathBuf>,
+}
+
+/// How much of the machine to leave to others.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to leave to others")]
+pub struct NeighbourArgs {
+    /// Bytes written to each destination device in a second at most, such as 100MB; 0 for no limit
+    ///
+    /// How fast the archive is read follows from it, but for what fits into memory.
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_unpack::parse_size)]
+    pub rate_limit: Option<u64>,
+
+    /// How urgent reads and writes are: idle (only when nobody else wants the disk), best-effort or
+    /// best-effort:N, with N from 0 (most urgent) to 7
+    ///
+    /// To be seen where the disk's scheduler is bfq or mq-deadline, and not with none.
+    #[arg(long, value_name = "CLASS")]
+    pub io_class: Option<IoPriority>,
+
+    /// Niceness of all threads, from 0 to 19, or less with the privilege to
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-20..=19))]
+    pub nice: Option<i32>,
+
+    /// Processors to run on, such as 0-3,8
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuSet>,
+}
+
+impl NeighbourArgs {
+    /// Sets it in a `Config`, with a handle that nobody else has.
+    pub fn apply(&self, config: &mut Config) {
+        config.pace = self.rate_limit.and_then(NonZeroU64::new).map(|rate| {
+            let pace = Pace::new();
+            pace.set_rate(Some(rate));
+            pace
+        });
+        config.io_priority = self.io_class;
+        config.nice = self.nice;
+        config.cpus = self.cpus;
+    }
+}
+
+/// Files of older states that are removed in a second while a new one is unpacked.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to leave to others")]
+pub struct RemovalArgs {
+    /// Files of older states removed in a second while the new one is unpacked
+    #[arg(long, value_name = "N", default_value_t = REMOVAL_FILES_PER_SECOND)]
+    pub removal_files_per_second: NonZeroU32,
 }
 
 /// What to tell, and how.

@@ -1,6 +1,7 @@
 //! Progress of a run, for people: one line on a terminal, a line now and then in a log.
 
 use std::{
+    collections::VecDeque,
     fmt::Write,
     sync::{
         Arc,
@@ -62,7 +63,7 @@ fn draw(progress: &Progress, stop: &AtomicBool) {
     if let Ok(style) = indicatif::ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
-    let mut rate = Rate::default();
+    let mut rate = Rate::new();
     while !stop.load(Ordering::Relaxed) {
         let now = progress.snapshot();
         rate.add(now);
@@ -73,7 +74,7 @@ fn draw(progress: &Progress, stop: &AtomicBool) {
 }
 
 fn log(progress: &Progress, stop: &AtomicBool) {
-    let mut rate = Rate::default();
+    let mut rate = Rate::new();
     let mut last = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now = progress.snapshot();
@@ -87,17 +88,22 @@ fn log(progress: &Progress, stop: &AtomicBool) {
 }
 
 /// Bytes read over the last seconds.
-#[derive(Default)]
 struct Rate {
-    samples: std::collections::VecDeque<(Instant, Snapshot)>,
+    started: Instant,
+    samples: VecDeque<(Duration, Snapshot)>,
 }
 
 impl Rate {
+    fn new() -> Self {
+        Self { started: Instant::now(), samples: VecDeque::new() }
+    }
+
     fn add(&mut self, snapshot: Snapshot) {
-        let now = Instant::now();
+        // A clock that stands still in pauses.
+        let now = self.started.elapsed().saturating_sub(Duration::from_millis(snapshot.paused_ms));
         self.samples.push_back((now, snapshot));
         while self.samples.len() > 2
-            && self.samples.front().is_some_and(|(then, _)| now - *then > RATE_OVER)
+            && self.samples.front().is_some_and(|(then, _)| now.saturating_sub(*then) > RATE_OVER)
         {
             self.samples.pop_front();
         }
@@ -106,7 +112,7 @@ impl Rate {
     /// Per second: compressed bytes read, and decoded bytes.
     fn per_second(&self) -> Option<(f64, f64)> {
         let ((then, old), (now, new)) = (self.samples.front()?, self.samples.back()?);
-        let seconds = (*now - *then).as_secs_f64();
+        let seconds = now.saturating_sub(*then).as_secs_f64();
         if seconds < 0.05 {
             return None;
         }
@@ -120,6 +126,7 @@ impl Rate {
 fn line(now: &Snapshot, rate: &Rate) -> String {
     let doing = match now.phase {
         Phase::Preparing => return "preparing".to_owned(),
+        Phase::Unpacking if now.paused => "paused",
         Phase::Unpacking => "unpacking",
         Phase::Verifying => "verifying accounts",
         Phase::Syncing => "syncing to disk",

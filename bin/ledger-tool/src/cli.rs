@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
+pub use unsnap_cli::args::{
+    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, VerifyArg,
+};
 use unsnap_unpack::Digest;
 
 use crate::service::args::{SERVICE_EXAMPLES, ServiceArgs};
@@ -95,6 +97,10 @@ Examples:
   Only check that an archive is whole:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
 
+  Beside a validator, leaving the disk and the processors to it:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
+      --rate-limit 200MB --io-class idle --nice 10 --cpus 0-3
+
   Go on after an interruption:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked --resume
 
@@ -175,6 +181,9 @@ pub struct UnpackArgs {
 
     #[command(flatten)]
     pub io: IoArgs,
+
+    #[command(flatten)]
+    pub neighbour: NeighbourArgs,
 
     #[command(flatten)]
     pub output_control: OutputArgs,
@@ -332,6 +341,12 @@ pub struct PrepareArgs {
 
     #[command(flatten)]
     pub io: IoArgs,
+
+    #[command(flatten)]
+    pub neighbour: NeighbourArgs,
+
+    #[command(flatten)]
+    pub removal: RemovalArgs,
 
     #[command(flatten)]
     pub output_control: OutputArgs,

@@ -22,6 +22,7 @@ pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     // The archives are chosen later.
     let mut config = reading(Path::new(""), &args.io)?;
+    args.neighbour.apply(&mut config);
     config.dry_run = false;
     config.preflight = !args.no_preflight;
     config.digest = Some(DigestKind::Xxh3);
@@ -35,6 +36,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         replace: args.replace,
         pair: None,
         known_bad: Vec::new(),
+        removal_files_per_second: args.removal.removal_files_per_second,
     })
 }
 
@@ -61,6 +63,7 @@ pub fn places(args: &PlacesArgs) -> Places {
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
+    args.neighbour.apply(&mut config);
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = args.verify.verify();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Config, PreflightReport, Report, Resumed, Unpacker};
+use unsnap_unpack::{Config, LimitsReport, PreflightReport, Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs, VerifyArgs},
@@ -65,7 +65,8 @@ fn summary(report: &Report) -> String {
     if !report.dry_run {
         let _ = writeln!(text, "  durable: {} of that were spent syncing", seconds(report.sync_ms));
     }
-    let rate = report.bytes_decoded.saturating_mul(1000) / report.elapsed_ms.max(1);
+    let worked_ms = report.elapsed_ms.saturating_sub(report.paused_ms);
+    let rate = report.bytes_decoded.saturating_mul(1000) / worked_ms.max(1);
     let _ = writeln!(
         text,
         "  {}/s decoded; limited by: {}; peak memory {}",
@@ -73,6 +74,7 @@ fn summary(report: &Report) -> String {
         report.limited_by,
         BinaryBytes(report.peak_rss_bytes)
     );
+    text.push_str(&limits(report));
     let yes = |yes| if yes { "yes" } else { "no" };
     let _ = writeln!(
         text,
@@ -120,6 +122,23 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "  sandbox: {missing}");
     }
     text
+}
+
+/// What the run was asked to keep to, and what that did to it.
+fn limits(report: &Report) -> String {
+    let LimitsReport { rate_limit, io_priority, nice, cpus } = &report.limits;
+    let words = [
+        rate_limit.map(|rate| format!("{}/s to each device", BinaryBytes(rate))),
+        io_priority.as_ref().map(|priority| format!("I/O priority {priority}")),
+        nice.map(|nice| format!("niceness {nice}")),
+        cpus.as_ref().map(|cpus| format!("processors {cpus}")),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if words.is_empty() {
+        return String::new();
+    }
+    let held_back = seconds(report.held_back_ms);
+    format!("  limits: {}; held back for {held_back}\n", words.join(", "))
 }
 
 /// What was needed, and what there was.

@@ -3,7 +3,9 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
-use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
+use unsnap_cli::args::{
+    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, VerifyArg,
+};
 
 /// Prepares what a validator starts from, then becomes the validator
 ///
@@ -70,6 +72,12 @@ pub struct Cli {
 
     #[command(flatten)]
     pub io: IoArgs,
+
+    #[command(flatten)]
+    pub neighbour: NeighbourArgs,
+
+    #[command(flatten)]
+    pub removal: RemovalArgs,
 
     #[command(flatten)]
     pub output_control: OutputArgs,

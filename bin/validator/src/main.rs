@@ -174,6 +174,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     }
     // The archives are chosen later.
     let mut config = settings::reading(Path::new(""), &cli.io)?;
+    cli.neighbour.apply(&mut config);
     config.dry_run = false;
     config.preflight = !cli.no_preflight;
     config.verify = cli.verify.verify();
@@ -186,6 +187,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
         replace: cli.replace,
         pair: None,
         known_bad: Vec::new(),
+        removal_files_per_second: cli.removal.removal_files_per_second,
     })
 }
 

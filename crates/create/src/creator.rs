@@ -23,6 +23,9 @@ use crate::{
     shared::{Shared, in_blocks},
 };
 
+/// Who is held back says so again after this time, however long it will take. A guess.
+const HELD_BACK_TOLD: Duration = Duration::from_millis(250);
+
 /// Names a file of several writes.
 pub(crate) type FileId = u64;
 
@@ -405,7 +408,7 @@ impl Creator {
         }
         let idle = self.engine.in_flight() == 0;
         let limit = match self.held {
-            Some(Held::Back(time)) => Some(time),
+            Some(Held::Back(time)) => Some(time.min(HELD_BACK_TOLD)),
             Some(Held::Paused) | None => None,
         };
         let since = Instant::now();

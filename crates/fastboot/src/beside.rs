@@ -83,7 +83,7 @@ impl Ground for Beside<'_> {
     }
 
     fn remove(&self, removal: Removal) -> Remover {
-        removal.start(self.work.calls, Some(self.work.cancel))
+        removal.start(self.work.calls, self.work.request, Some(self.work.cancel))
     }
 }
 
@@ -116,9 +116,9 @@ impl Beside<'_> {
         };
         if is_prepared || is_of_use()? {
             Removal::default().staged(calls, &ready.places)?;
-            Removal::left_over(calls, &ready.places)?.finish_slowly(calls, cancel);
+            Removal::left_over(calls, &ready.places)?.finish_slowly(calls, request, cancel);
         } else {
-            ready.discard(calls)?.finish_slowly(calls, cancel);
+            ready.discard(calls)?.finish_slowly(calls, request, cancel);
         }
         Ok(())
     }

@@ -95,7 +95,7 @@ impl Ground for InPlace<'_> {
     }
 
     fn remove(&self, removal: Removal) -> Remover {
-        removal.start(self.work.calls, None)
+        removal.start(self.work.calls, self.work.request, None)
     }
 }
 

@@ -37,7 +37,7 @@ pub use beside::prepare_beside;
 pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use places::Places;
-pub use prepare::{KnownBad, Outcome, Prepared, Request, SetAside};
+pub use prepare::{KnownBad, Outcome, Prepared, REMOVAL_FILES_PER_SECOND, Request, SetAside};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use survey::{Condition, StateSurvey, Survey, marked_states};

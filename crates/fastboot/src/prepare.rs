@@ -1,6 +1,9 @@
 //! The newest pair of archives becomes a state.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use unsnap_ring::Syscalls;
@@ -20,6 +23,10 @@ use crate::{
 /// validator passes such names over.
 const SET_ASIDE_SUFFIX: &str = ".unsnap-bad";
 
+/// Files that are removed in a second while something is being unpacked beside, when nobody says
+/// otherwise: so that unpacking keeps the journal of the file system to itself. A guess.
+pub const REMOVAL_FILES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4000).unwrap();
+
 /// What to prepare, and how.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -37,6 +44,9 @@ pub struct Request {
     pub pair: Option<Pair>,
     /// Archives that have proved bad before, and are passed over.
     pub known_bad: Vec<KnownBad>,
+    /// Files of older states that are removed in a second while the new one is being unpacked; when it
+    /// is complete, the rest goes as fast as it can.
+    pub removal_files_per_second: NonZeroU32,
 }
 
 /// An archive that has proved bad.

@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, CString},
+    num::NonZeroU32,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::{
@@ -20,7 +21,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{CancelToken, Error, STAGED};
 
 use crate::{
-    Places,
+    Places, REMOVAL_FILES_PER_SECOND, Request,
     files::{failed, open_directory, rename_to_new},
 };
 
@@ -34,15 +35,14 @@ pub(crate) const REMOVED_MAX: u32 = 10_000;
 /// directory one, the places of a ready state two. A guess.
 pub(crate) const DEPTH_MAX: u32 = 64;
 
-/// Files that are removed in a second while something else goes on: so that it keeps the journal of
-/// the file system to itself. A guess.
-const FILES_A_SECOND: u32 = 4000;
-
-/// Between two rests.
+/// Between two rests, at the most.
 const FILES_AT_A_TIME: u32 = 64;
 
 /// Rests in a second where files are few, so that whoever asks to stop is heard soon. A guess.
 const RESTS_A_SECOND: u32 = 16;
+
+/// After so long a rest it is looked whether there is a hurry. A guess.
+const REST_MAX: Duration = Duration::from_millis(50);
 
 /// How long a validator that could start may be kept waiting for space to be given back. A guess.
 const LATE_AFTER: Duration = Duration::from_secs(10);
@@ -144,9 +144,10 @@ impl Removal {
 
     /// Removes everything, with rests as they are asked for.
     pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), Error> {
-        let hurry = Arc::new(AtomicBool::new(leisure.files_a_second == 0));
+        let files_a_second = NonZeroU32::new(leisure.files_a_second);
+        let hurry = Arc::new(AtomicBool::new(files_a_second.is_none()));
         let mut pace = Pace::new(hurry, Until::Cancelled(leisure.stop.clone()));
-        pace.files_a_second = leisure.files_a_second.max(1);
+        pace.files_a_second = files_a_second.unwrap_or(NonZeroU32::MAX);
         pace.removed_in_all = Arc::clone(&leisure.removed);
         self.remove(calls, &mut pace)
     }
@@ -164,21 +165,38 @@ impl Removal {
     }
 
     /// Removes everything slowly, unless it is cancelled.
-    pub(crate) fn finish_slowly(self, calls: &Syscalls, cancel: &CancelToken) {
+    pub(crate) fn finish_slowly(
+        self,
+        calls: &Syscalls,
+        request: &Request,
+        cancel: &CancelToken,
+    ) {
         let until = Until::Cancelled(cancel.clone());
         let mut pace = Pace::new(Arc::new(AtomicBool::new(false)), until);
+        pace.files_a_second = request.removal_files_per_second;
         if let Err(error) = self.remove(calls, &mut pace) {
             left_to_the_next(&error);
         }
     }
 
-    /// Removes everything by a thread of its own, slowly. `slowly_until`: it stays slow, and ends when
-    /// that is cancelled; without, it hurries when it is waited for.
-    pub(crate) fn start(self, calls: &Syscalls, slowly_until: Option<&CancelToken>) -> Remover {
+    /// Removes everything by a thread of its own, slowly, and as urgent as unpacking is. `slowly_until`:
+    /// it stays slow, and ends when that is cancelled; without, it hurries when it is waited for.
+    pub(crate) fn start(
+        self,
+        calls: &Syscalls,
+        request: &Request,
+        slowly_until: Option<&CancelToken>,
+    ) -> Remover {
         let hurry = Arc::new(AtomicBool::new(false));
         let until = slowly_until.map_or(Until::Done, |cancel| Until::Cancelled(cancel.clone()));
         let (mut pace, calls) = (Pace::new(Arc::clone(&hurry), until), calls.clone());
-        let work = move || self.remove(&calls, &mut pace);
+        pace.files_a_second = request.removal_files_per_second;
+        let config = request.config.clone();
+        let work = move || {
+            // What is refused is told by unpacking.
+            config.settle_this_thread()?;
+            self.remove(&calls, &mut pace)
+        };
         let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
         if let Err(error) = &thread {
             tracing::warn!(%error, "what was moved aside is left to the next run");
@@ -283,7 +301,7 @@ struct Pace {
     removed: u32,
     since: Instant,
     removed_in_all: Arc<AtomicU64>,
-    files_a_second: u32,
+    files_a_second: NonZeroU32,
 }
 
 impl Pace {
@@ -294,7 +312,7 @@ impl Pace {
             removed: 0,
             since: Instant::now(),
             removed_in_all: Arc::default(),
-            files_a_second: FILES_A_SECOND,
+            files_a_second: REMOVAL_FILES_PER_SECOND,
         }
     }
 
@@ -302,17 +320,22 @@ impl Pace {
     fn file_removed(&mut self) -> Result<(), Errno> {
         self.removed += 1;
         self.removed_in_all.fetch_add(1, Ordering::Relaxed);
-        if self.removed < (self.files_a_second / RESTS_A_SECOND).clamp(1, FILES_AT_A_TIME) {
+        let files_a_second = self.files_a_second.get();
+        if self.removed < (files_a_second / RESTS_A_SECOND).clamp(1, FILES_AT_A_TIME) {
             return Ok(());
         }
-        match &self.until {
-            Until::Cancelled(cancel) if cancel.is_cancelled() => return Err(Errno::CANCELED),
-            Until::Late(late) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
-            _ => {}
-        }
-        let due = Duration::from_secs(1) * self.removed / self.files_a_second;
-        let rest = due.saturating_sub(self.since.elapsed());
-        if !self.hurry.load(Ordering::Relaxed) {
+        let due = self.since + Duration::from_secs(1) * self.removed / files_a_second;
+        loop {
+            match &self.until {
+                Until::Cancelled(cancel) if cancel.is_cancelled() => return Err(Errno::CANCELED),
+                Until::Late(late) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
+                _ => {}
+            }
+            // Whoever hurries or stops us does not wait until the end of a rest.
+            let rest = due.saturating_duration_since(Instant::now()).min(REST_MAX);
+            if rest.is_zero() || self.hurry.load(Ordering::Relaxed) {
+                break;
+            }
             thread::sleep(rest);
         }
         (self.removed, self.since) = (0, Instant::now());

@@ -60,7 +60,13 @@ impl<'a> Again<'a> {
         let report = if let Some(Target { calls, directories, .. }) = target {
             let placements = verification.placements();
             let flat = config.state.is_some();
-            let mut look = look_into_files(calls, directories, placements, flat);
+            // Who is cancelled in a pause is told so when this has come to its end.
+            let pause = || {
+                if let Some(pace) = &config.pace {
+                    pace.wait_while_paused(|| cancel.is_cancelled());
+                }
+            };
+            let mut look = look_into_files(calls, directories, placements, flat, pause);
             verification.finish(&newest, walked, &mut look)
         } else {
             let mut archives = std::mem::take(&mut self.archives);

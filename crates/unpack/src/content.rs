@@ -195,8 +195,10 @@ pub(crate) fn look_into_files<'a>(
     directories: &'a [OwnedFd],
     placements: Placements,
     flat: bool,
+    mut before_each: impl FnMut() + 'a,
 ) -> FileLook<impl FnMut(&StorageId) -> std::io::Result<File> + 'a> {
     FileLook::new(move |storage: &StorageId| {
+        before_each();
         let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
         let Placed { destination, id } = placements.of(storage.slot).ok_or_else(missing)?;
         let directory = directories.get(destination).ok_or_else(missing)?;

@@ -130,14 +130,15 @@ impl Unpacker {
     /// Unpacks. Blocks until the result is durable, or until everything has been taken back.
     ///
     /// The work is done by a thread of its own, which confines itself and what it starts
-    /// ([`SandboxMode`]); the caller keeps its rights.
+    /// ([`SandboxMode`]); the caller keeps its rights, and its niceness, processors and I/O priority.
     pub fn run(self) -> Result<Report, Error> {
         on_a_thread_of_its_own(|| self.run_on_this_thread(|| Ok(())))
     }
 
     /// Unpacks like [`run`](Self::run), but confines the calling thread, for good: it and the
-    /// threads that it starts later can open nothing any more. For programs that do nothing else:
-    /// when all threads of a process are confined, the process is.
+    /// threads that it starts later can open nothing any more. It also keeps the niceness, the
+    /// processors and the I/O priority of the run. For programs that do nothing else: when all threads
+    /// of a process are confined, the process is.
     ///
     /// `confined` is called once that is done, before the archive is looked at. It is the place to
     /// start threads that shall be confined as well. An error of it (no thread could be started)

@@ -11,7 +11,7 @@ mod spread;
 
 use std::path::{Path, PathBuf};
 
-use unsnap_fastboot::{Outcome, Places, Prepared, Request, prepare};
+use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
 use unsnap_unpack::{CancelToken, Error, FastbootFormat, IoEngine, Progress, Syscalls};
 
 use self::ground::Ledger;
@@ -36,6 +36,7 @@ pub fn request(ledger: &Ledger) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }
 

@@ -1,7 +1,7 @@
 use std::{fs, path::Path};
 
 use tempfile::TempDir;
-use unsnap_fastboot::{Condition, Places, Survey};
+use unsnap_fastboot::{Condition, Places, REMOVAL_FILES_PER_SECOND, Survey};
 use unsnap_unpack::{Archive, Compromised, Config, FastbootFormat};
 
 use super::*;
@@ -28,6 +28,7 @@ fn request(ledger: &TempDir) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }
 
