@@ -58,7 +58,8 @@ impl Soak {
 
     /// One more archive comes.
     fn archive(&mut self) {
-        self.slot += 1 + self.random.below(50);
+        // A storage is of a slot of its own.
+        self.slot += 20 + self.random.below(50);
         let newest_full = self.standing.iter().rev().find(|one| one.base.is_none());
         let base = newest_full.map(|one| one.slot).filter(|base| *base < self.slot);
         let base = base.filter(|_| self.random.chance(60));
