@@ -86,6 +86,10 @@ fn jobs_are_submitted_cancelled_paused_and_resumed() {
     daemon.assert_tree("trees", "1000000", &one);
     daemon.assert_tree("trees", "1000100", &two);
 
+    let metrics = daemon.ask(&json!({"request": "metrics"})).unwrap();
+    let text = metrics["text"].as_str().unwrap();
+    assert!(text.contains("outcome=\"done\"") && text.contains("target=\"tree\""), "{text}");
+
     for (request, kind) in [
         (json!({"request": "submit", "archive": "relative"}), "bad-archive"),
         (json!({"request": "submit", "archive": daemon.path("stock/none")}), "bad-archive"),

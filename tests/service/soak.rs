@@ -58,7 +58,8 @@ impl Soak {
 
     /// One more archive comes.
     fn archive(&mut self) {
-        self.slot += 1 + self.random.below(50);
+        // A storage is of a slot of its own.
+        self.slot += 20 + self.random.below(50);
         let newest_full = self.standing.iter().rev().find(|one| one.base.is_none());
         let base = newest_full.map(|one| one.slot).filter(|base| *base < self.slot);
         let base = base.filter(|_| self.random.chance(60));
@@ -122,7 +123,20 @@ impl Soak {
             let archive = archive.unwrap_or_else(|| panic!("{name} is of no good archive"));
             self.daemon.assert_tree("trees", name, archive);
         }
-        self.sizes.push(self.daemon.size());
+        self.daemon.until("what is old has been removed", |daemon| {
+            let mut entries = fs::read_dir(daemon.path("trees")).unwrap();
+            !entries.any(|entry| {
+                entry.unwrap().file_name().display().to_string().starts_with(".unsnap-removed-")
+            })
+        });
+        // The remover's last directory, and the connection that asked last, are closed a moment later.
+        let sizes: Vec<_> = (0..5)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(10));
+                self.daemon.size()
+            })
+            .collect();
+        self.sizes.push(sizes.into_iter().min().unwrap());
         self.count("settled");
         // Copies that can be of no result any more.
         let old: Vec<String> =

@@ -15,15 +15,15 @@
 //! * `archives`, `watch`: which archives there are, and which of them are complete.
 //! * `target`, `worker`: what is made of them, and what is removed.
 //! * `state`, `memory`: how everything stands; what of it survives the process.
-//! * `desk`, `status`: what clients ask, and are told.
+//! * `desk`, `status`, `metrics`: what clients ask, and are told.
 //! * `health`: whether every stage moves, or is provably idle. [`Notify`]: who is told.
 
 mod archives;
 pub mod config;
 mod desk;
-mod figures;
 mod health;
 mod memory;
+mod metrics;
 mod notify;
 mod outcome;
 mod plan;

@@ -7,8 +7,8 @@ use unsnap_unpack::{Error, Family, Pair};
 
 use crate::{
     archives::Now,
-    figures::family_name,
     memory::Made,
+    plan::{Clock, Job},
     state::{Ending, Running, State},
     worker::{Ended, Trouble},
 };
@@ -60,9 +60,10 @@ fn file_of(error: &Error) -> Option<&Path> {
 
 impl State {
     /// Takes note of the end of a job.
-    pub fn ended(&mut self, index: usize, ended: Ended, now: Now) {
+    pub fn ended(&mut self, index: usize, ended: &Ended, now: Now) {
         let Some(running) = self.targets[index].running.take() else { return };
-        self.note_products(index, &ended, now);
+        self.targets[index].figures.held_back_ms += running.progress.snapshot().held_back_ms;
+        self.note_products(index, ended, now);
         let target = &mut self.targets[index];
         target.sweep_due = true;
         target.waits_for = None;
@@ -70,21 +71,21 @@ impl State {
         let log = (job.id, target.target.name.clone(), job.slot());
         let (outcome, message) = match &ended.result {
             Ok(()) => {
-                target.clock = Default::default();
+                target.clock = Clock::default();
                 target.checked = true;
                 target.last_error = None;
-                target.figures.last_success_unix_ms = now.unix_ms();
+                target.figures.last_success_unix_ms = Some(now.unix_ms());
                 target.figures.last_duration_ms =
-                    u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX);
+                    Some(u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX));
                 for archive in job.pair.archives() {
                     target.unreadable.remove(&archive.path);
                 }
                 (Outcome::Done, None)
             }
             Err(Trouble::Panic(text)) => {
-                *target.figures.errors.entry("panic").or_default() += 1;
+                target.figures.count_error(Family::Environment);
                 let text = format!("a defect of unpackd: {text}");
-                return self.try_again(index, job, Meaning::Failed, text, &ended, now);
+                return self.try_again(index, job, &Meaning::Failed, text, ended, now);
             }
             Err(Trouble::Error(error)) => {
                 let text = error
@@ -99,8 +100,7 @@ impl State {
                         (outcome, None)
                     }
                     (Meaning::Bad(path), _) => {
-                        let family = family_name(Family::BadArchive);
-                        *target.figures.errors.entry(family).or_default() += 1;
+                        target.figures.count_error(Family::BadArchive);
                         // As it was when it was chosen: what has changed since is another one.
                         if let Some((_, file)) = job.files.iter().find(|(known, _)| *known == path)
                         {
@@ -111,9 +111,8 @@ impl State {
                         (Outcome::BadArchive, Some(error.to_string()))
                     }
                     (meaning, _) => {
-                        let family = family_name(error.family());
-                        *target.figures.errors.entry(family).or_default() += 1;
-                        return self.try_again(index, job, meaning, text, &ended, now);
+                        target.figures.count_error(error.family());
+                        return self.try_again(index, job, &meaning, text, ended, now);
                     }
                 }
             }
@@ -149,8 +148,8 @@ impl State {
     fn try_again(
         &mut self,
         index: usize,
-        mut job: crate::plan::Job,
-        meaning: Meaning,
+        mut job: Job,
+        meaning: &Meaning,
         text: String,
         ended: &Ended,
         now: Now,
@@ -158,7 +157,7 @@ impl State {
         let backoff = self.backoff();
         let target = &mut self.targets[index];
         tracing::warn!(job = job.id, target = target.target.name, slot = job.slot(), error = text);
-        job.not_before = match &meaning {
+        job.not_before = match meaning {
             Meaning::InTheWay => {
                 // Nobody fails: a validator is at work with what it has.
                 target.waits_for = Some(text.clone());
@@ -175,7 +174,7 @@ impl State {
                 target.clock.until
             }
         };
-        if meaning != Meaning::InTheWay {
+        if *meaning != Meaning::InTheWay {
             job.attempt += 1;
             job.last_error = Some(text.clone());
             target.last_error = Some(text.clone());

@@ -13,8 +13,8 @@ use unsnap_unpack::{CancelToken, FileIdentity, Pace, Pair, Progress, Snapshot};
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
-    figures::Figures,
     memory::Memory,
+    metrics::Figures,
     plan::{Backoff, Clock, Job, View},
     target::Found,
 };
@@ -235,7 +235,7 @@ impl State {
         now: Instant,
     ) {
         let target = &mut self.targets[target];
-        *target.figures.ended.entry(outcome).or_default() += 1;
+        target.figures.count(outcome);
         let job = target.queued_status(job, now);
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         self.events.push(Event::JobEnded { job, outcome, message, elapsed_ms });

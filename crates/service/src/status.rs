@@ -58,6 +58,8 @@ impl State {
             (Stands::Failing, job.last_error.clone())
         } else if let Some(error) = &self.search_error {
             (Stands::Failing, Some(error.clone()))
+        } else if target.sweeping || target.sweep_due {
+            (Stands::Working, Some("tidying up".to_owned()))
         } else if !target.queue.is_empty() {
             let reason = if self.memory.paused { "paused" } else { "its turn" };
             (Stands::Waiting, Some(reason.to_owned()))

@@ -1,0 +1,99 @@
+//! Targets come and go with configurations.
+
+use std::{io, sync::Arc, time::Instant};
+
+use unsnap_control::{ScrapeListener, metrics::Textfile, protocol::Event};
+
+use super::{Message, Supervisor};
+use crate::{
+    config::Target,
+    reload,
+    state::{Ending, TargetState},
+    worker::Worker,
+};
+
+impl Supervisor {
+    /// Serves metrics where the configuration says.
+    pub(super) fn offer_metrics(&mut self) -> io::Result<()> {
+        let config = Arc::clone(&self.shared.state().config);
+        let metrics = &config.settings.metrics;
+        let other = |reason: String| io::Error::other(format!("metrics: {reason}"));
+        let listener = match &*metrics.listen {
+            "" => None,
+            address => {
+                let address = ScrapeListener::address(address).map_err(other)?;
+                Some(ScrapeListener::bind(address)?)
+            }
+        };
+        if let Some(server) = &self.server {
+            server.set_metrics_listener(listener);
+        }
+        let path = Some(&metrics.textfile).filter(|path| !path.as_os_str().is_empty());
+        let textfile = path.map(|path| Textfile::new(path, metrics.textfile_every.0));
+        self.textfile = textfile.transpose().map_err(other)?;
+        Ok(())
+    }
+
+    pub(super) fn add_target(&mut self, target: Target) -> io::Result<()> {
+        self.next_worker += 1;
+        let (id, tell) = (self.next_worker, self.sender.clone());
+        let worker = Worker::start(id, &target.name, move |said| {
+            let _ = tell.send(Message::Said(said));
+        })?;
+        self.workers.push(worker);
+        self.shared.state().targets.push(TargetState::new(target, id));
+        Ok(())
+    }
+
+    /// Puts a new configuration into force, if there is one.
+    pub(super) fn apply_config(&mut self) {
+        let (old, new) = {
+            let mut state = self.shared.state();
+            let Some(new) = state.next_config.take() else { return };
+            let new = Arc::new(new);
+            (std::mem::replace(&mut state.config, Arc::clone(&new)), new)
+        };
+        for key in reload::needs_restart(&old, &new) {
+            tracing::warn!(key, "its change takes effect when the service is started again");
+        }
+        if old.settings.metrics != new.settings.metrics
+            && let Err(error) = self.offer_metrics()
+        {
+            tracing::error!(%error, "the new configuration's metrics cannot be offered");
+        }
+        self.remover.set_pace(new.settings.neighbour.removal_files_per_second);
+        if let (Some(server), Ok(access)) = (&self.server, reload::access(&new)) {
+            server.set_access(access);
+        }
+        let mut before: Vec<(TargetState, Worker)> = {
+            let mut state = self.shared.state();
+            state.pace.set_rate(new.rate_limit());
+            std::mem::take(&mut state.targets).into_iter().zip(self.workers.drain(..)).collect()
+        };
+        for target in &new.targets {
+            match before.iter().position(|(old, _)| old.target == *target) {
+                Some(same) => {
+                    let (state, worker) = before.swap_remove(same);
+                    self.workers.push(worker);
+                    self.shared.state().targets.push(state);
+                }
+                None => {
+                    if let Err(error) = self.add_target(target.clone()) {
+                        tracing::error!(target = target.name, %error, "cannot be served");
+                    }
+                }
+            }
+        }
+        for (mut gone, mut worker) in before {
+            if let Some(running) = &mut gone.running {
+                running.end(Ending::Cancelled);
+            }
+            worker.retire();
+            self.retired.push(worker);
+        }
+        self.look_at = Instant::now();
+        let mut state = self.shared.state();
+        state.events.push(Event::Reloaded);
+        tracing::info!(targets = state.targets.len(), "a new configuration is in force");
+    }
+}
