@@ -105,7 +105,7 @@ impl Beside<'_> {
     /// Removes what is of no use: what others have left, a ready state that is not newer than the
     /// validator's, the places themselves if nothing is in them. What has just been prepared stays.
     fn tidy(self, is_prepared: bool) -> Result<(), Error> {
-        let Work { calls, cancel, .. } = self.work;
+        let Work { request, calls, cancel, .. } = self.work;
         let Self { places, ready, .. } = self;
         let is_of_use = || {
             let used = Survey::of_states(calls, places)?;

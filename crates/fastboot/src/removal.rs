@@ -384,7 +384,22 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use unsnap_unpack::{Archive, Config, FastbootFormat};
+
     use super::*;
+
+    fn request() -> Request {
+        Request {
+            places: Places::new("/nowhere"),
+            config: Config::new(Archive::Stdin, "/nowhere"),
+            format: FastbootFormat::V3,
+            shadow: false,
+            replace: false,
+            pair: None,
+            known_bad: Vec::new(),
+            removal_files_per_second: REMOVAL_FILES_PER_SECOND,
+        }
+    }
 
     /// A directory that has been moved aside, of more files than are removed at a time.
     fn moved_aside() -> (tempfile::TempDir, Removal) {
@@ -414,11 +429,11 @@ mod tests {
         let (scratch, removal) = moved_aside();
         let cancel = CancelToken::default();
         cancel.cancel();
-        removal.start(&Syscalls::default(), Some(&cancel)).finish();
+        removal.start(&Syscalls::default(), &request(), Some(&cancel)).finish();
         assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
         let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
         let removal = Removal { paths: vec![path.clone()] };
-        removal.finish_slowly(&Syscalls::default(), &CancelToken::default());
+        removal.finish_slowly(&Syscalls::default(), &request(), &CancelToken::default());
         assert!(!path.exists());
     }
 }

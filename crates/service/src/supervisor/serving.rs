@@ -1,6 +1,7 @@
 //! What is decided is done.
 
 use std::{
+    num::NonZeroU32,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -79,6 +80,7 @@ impl Supervisor {
         });
         let known_bad = known_bad.collect();
         let Ok(mut config) = state.config.unpacking() else { return };
+        let pace = state.config.settings.neighbour.removal_files_per_second;
         config.pace = Some(state.pace.clone());
         let target = &mut state.targets[index];
         let Some(job) = target.take(id) else { return };
@@ -88,6 +90,7 @@ impl Supervisor {
             pair: job.pair.clone(),
             config: Arc::new(config),
             known_bad,
+            removal_files_per_second: NonZeroU32::new(pace).unwrap_or(NonZeroU32::MAX),
             submitted: job.origin == Origin::Submitted,
             progress: progress.clone(),
             cancel: cancel.clone(),

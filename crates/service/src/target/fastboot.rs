@@ -15,6 +15,7 @@ pub fn request(work: &Work, places: &Places, format: FastbootFormat, shadow: boo
         replace: work.submitted,
         pair: Some(work.pair.clone()),
         known_bad: work.known_bad.clone(),
+        removal_files_per_second: work.removal_files_per_second,
     }
 }
 

@@ -10,7 +10,7 @@ pub use removing::Remover;
 pub use results::{Found, results};
 pub use tree::destination;
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, num::NonZeroU32, path::PathBuf, sync::Arc};
 
 use unsnap_fastboot::KnownBad;
 use unsnap_unpack::{CancelToken, Error, Pair, Progress, Report};
@@ -28,6 +28,8 @@ pub struct Work {
     pub config: Arc<unsnap_unpack::Config>,
     /// Archives that are no good.
     pub known_bad: Vec<KnownBad>,
+    /// Files of older states removed in a second meanwhile.
+    pub removal_files_per_second: NonZeroU32,
     /// Whether somebody wants exactly this, whatever newer there is.
     pub submitted: bool,
     /// To watch it by.
