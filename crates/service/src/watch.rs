@@ -198,7 +198,7 @@ mod tests {
     use std::{fs, sync::mpsc, time::Duration};
 
     const NAME: &str = "snapshot-5-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
-    const HANG: Duration = Duration::from_secs(60);
+    const HANG: Duration = Duration::from_mins(1);
 
     #[test]
     fn what_is_renamed_or_closed_is_complete_and_nothing_else_is() {

@@ -119,3 +119,16 @@ fn later_layers_go_over_earlier_ones() {
     sources.environment = vec![("UNPACKD_SERVICE_SUPERSEDE".to_owned(), "maybe".to_owned())];
     assert!(sources.load_text(&text).unwrap_err().0.contains("true or false"));
 }
+
+#[test]
+fn every_shipped_profile_is_right() {
+    let profiles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/profiles");
+    let mut count = 0;
+    for entry in std::fs::read_dir(profiles).unwrap() {
+        let path = entry.unwrap().path();
+        let config = load(&std::fs::read_to_string(&path).unwrap());
+        assert!(config.is_ok(), "{}: {config:?}", path.display());
+        count += 1;
+    }
+    assert_eq!(count, 3);
+}

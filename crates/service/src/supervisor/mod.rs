@@ -200,7 +200,8 @@ impl Supervisor {
             }
             Message::Noticed(Noticed::Changed) => self.look_at = Instant::now(),
             Message::Said(said) => self.hear_worker(said),
-            Message::Look => {}
+            // What it is about is done by whoever hears it.
+            Message::Look | Message::Stop => {}
             Message::Reload => {
                 self.notify.reloading();
                 match reload::load(&self.sources) {
@@ -212,7 +213,6 @@ impl Supervisor {
                 self.apply_config();
                 self.notify.ready();
             }
-            Message::Stop => {}
         }
     }
 
@@ -295,9 +295,8 @@ impl Supervisor {
         };
         while busy(&self) && Instant::now() < deadline {
             self.notify.extend(EXTENSION);
-            match self.messages.recv_timeout(GLANCE_EVERY) {
-                Ok(Message::Said(said)) => self.hear_worker(said),
-                Ok(_) | Err(_) => {}
+            if let Ok(Message::Said(said)) = self.messages.recv_timeout(GLANCE_EVERY) {
+                self.hear_worker(said);
             }
         }
         let unfinished = busy(&self);

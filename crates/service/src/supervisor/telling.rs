@@ -7,6 +7,9 @@ use unsnap_control::{Events, Server};
 use super::{GLANCE_EVERY, PROGRESS_EVERY, Supervisor};
 use crate::{archives::Now, health::Stages, status};
 
+/// When there is nobody to tell.
+const NOBODY_WAITS: Duration = Duration::from_hours(1);
+
 impl Supervisor {
     /// Saves what is to survive.
     pub(super) fn save(&self) {
@@ -41,7 +44,7 @@ impl Supervisor {
         let control = self.server.as_ref().map(Server::heartbeat);
         let stages =
             Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
-        let mut again = now.instant + Duration::from_secs(3600);
+        let mut again = now.instant + NOBODY_WAITS;
         let health = self.health.look(&mut self.shared.state(), &stages, now.instant);
         match health {
             Ok(()) => self.notify.watchdog(),

@@ -1,6 +1,7 @@
 //! A tree for each archive.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeSet,
     ffi::OsStr,
     path::{Path, PathBuf},
@@ -107,7 +108,7 @@ pub fn outdated(found: &[Found], keep: usize) -> Vec<PathBuf> {
             Some(base) => Some((one.slot, vec![full(base)?, one])),
         })
         .collect();
-    pairs.sort_by(|one, other| (other.0, other.1.len()).cmp(&(one.0, one.1.len())));
+    pairs.sort_by_key(|(slot, parts)| Reverse((*slot, parts.len())));
     pairs.truncate(keep);
     let oldest = pairs.last().map_or(0, |(slot, _)| *slot);
     let kept: BTreeSet<&Path> =
