@@ -45,7 +45,7 @@ fn what_is_no_answer_is_an_error() {
         |stream, _| {
             stream
                 .write_all(b"{\"id\":2,\"ok\":{\"answer\":\"paused\",\"was_paused\":true}}\n")
-                .unwrap()
+                .unwrap();
         },
         |stream, _| _ = stream.write_all(&vec![b' '; REPLY_BYTES_MAX + 1]),
     ];

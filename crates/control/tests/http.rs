@@ -44,7 +44,7 @@ fn a_scrape_is_answered_and_ended() {
     assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
     // A body that nobody reads does not cost the client its answer.
     let mut request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n".to_vec();
-    request.extend([b'a'; 100_000]);
+    request.extend(vec![b'a'; 100_000]);
     assert!(ask(address, &request).starts_with("HTTP/1.1 405 "));
     ground.is_well();
 }

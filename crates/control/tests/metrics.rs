@@ -41,8 +41,11 @@ fn stats() -> Stats {
     }
 }
 
+/// Labels and value of each series, by name.
+type Series = BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>;
+
 /// Series by name: their labels, those of each, and the values.
-fn series(text: &str) -> BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>> {
+fn series(text: &str) -> Series {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (series, value) = line.rsplit_once(' ').expect(line);
@@ -155,7 +158,7 @@ fn deploy(path: &str) -> String {
 }
 
 /// That an expression names only series and labels that there are, and at least one.
-fn check(expression: &str, known: &BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>) {
+fn check(expression: &str, known: &Series) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = 0;
     for (at, _) in expression.match_indices(|c: char| is_word(c)) {
