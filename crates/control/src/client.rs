@@ -15,7 +15,7 @@ use crate::protocol::{
 
 /// How long to wait for a reply. The service answers within milliseconds, a reload included, unless the
 /// machine is at its limits.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why nothing came of a call.
 #[derive(Debug, thiserror::Error)]

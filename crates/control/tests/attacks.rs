@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
 //! Clients that mean harm. All in one test, one after the other: descriptors are counted for the process
 //! as a whole, and its limit of them is changed.
 
@@ -86,7 +87,9 @@ fn half_lines(ground: &Ground) {
     // As slowly as can be, a connection each.
     let mut clients: Vec<Raw> = (0..8).map(|_| ground.connect()).collect();
     for byte in b"{\"request\":\"status\"}\n" {
-        clients.iter_mut().for_each(|client| client.say([*byte]));
+        for client in &mut clients {
+            client.say([*byte]);
+        }
         ground.is_well();
     }
     for mut client in clients {

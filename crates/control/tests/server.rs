@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
 //! The server, as a client sees it.
 
 mod ground;

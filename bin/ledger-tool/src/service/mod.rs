@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 use unsnap_control::{
-    Client,
-    protocol::{Answered, Request, SubmittedJob},
+    Client, ClientError,
+    protocol::{Answered, Refusal, Request, SubmittedJob},
 };
 
 use self::args::{AnswerFormat, AskArgs, ServiceAction, SubmitArgs};
@@ -29,7 +29,7 @@ pub fn run(action: &ServiceAction, printer: &Printer) -> anyhow::Result<()> {
         ServiceAction::Metrics(_) => Request::Metrics {},
     };
     let ask = action.ask();
-    let answered = Client::connect(&ask.socket)?.call(request)?;
+    let answered = Client::connect(&ask.socket)?.call(request).map_err(cleaned)?;
     show(ask, printer, &answered)
 }
 
@@ -80,6 +80,18 @@ fn told(answered: &Answered) -> String {
             let keys = text::clean(&needs_restart.join(", "));
             format!("reloaded, but this takes effect only after a restart: {keys}\n")
         }
+    }
+}
+
+/// An error whose words, which may quote anything, can be shown.
+fn cleaned(error: ClientError) -> ClientError {
+    match error {
+        ClientError::Refused(Refusal { kind, message, hint }) => {
+            let hint = hint.map(|hint| text::clean(&hint));
+            Refusal { kind, message: text::clean(&message), hint }.into()
+        }
+        ClientError::Nonsense(message) => ClientError::Nonsense(text::clean(&message)),
+        other => other,
     }
 }
 

@@ -14,7 +14,7 @@ use unsnap_control::{
 
 use super::{
     args::{AnswerFormat, AskArgs},
-    json, text,
+    cleaned, json, text,
     view::View,
 };
 use crate::{
@@ -27,7 +27,7 @@ const LOG_EVERY_MS: u64 = 10_000;
 
 pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
-    let (status, mut watching) = Client::connect(&ask.socket)?.watch()?;
+    let (status, mut watching) = Client::connect(&ask.socket)?.watch().map_err(cleaned)?;
     let end = watching.end().context("cannot watch for signals")?;
     signals.each(move || end.end()).context("cannot watch for signals")?;
     let mut screen = Screen::new(ask, printer, status)?;
@@ -43,7 +43,7 @@ pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
     if signals::received() {
         return Err(Interrupted.into());
     }
-    Ok(seen?)
+    Ok(seen.map_err(cleaned)?)
 }
 
 /// Where events are shown.

@@ -16,6 +16,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf
 }
 
 /// Paths that may be missing.
+#[allow(clippy::ref_option)] // as serde calls it
 pub mod option {
     use std::path::PathBuf;
 

@@ -167,3 +167,115 @@ impl fmt::Display for RefusalKind {
         self.serialize(formatter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::protocol::{Event, EventLine, Outcome, Status};
+
+    /// A status with something everywhere, as it goes over the socket.
+    fn status() -> serde_json::Value {
+        let job = json!({
+            "id": 12, "target": "validator", "slot": 47, "base_slot": 39,
+            "archives": ["/a/full", "/a/incremental"], "origin": "found", "state": "running",
+            "phase": "unpacking", "attempt": 1, "retry_in_ms": null, "started_unix_ms": 5,
+            "last_error": null,
+            "progress": {
+                "bytes_total": 100, "bytes_read": 61, "bytes_written": 300, "files": 9,
+                "rate_bytes_per_s": 7, "eta_ms": 8,
+            },
+        });
+        json!({
+            "answer": "status", "version": "0.1.0", "pid": 7, "started_unix_ms": 1, "paused": false,
+            "archives": {
+                "directories": ["/a"],
+                "newest": {"slot": 47, "base_slot": 39, "full": "/a/full", "incremental": "/a/i"},
+                "rescan_ms": 60000,
+            },
+            "targets": [{
+                "name": "validator", "kind": "fastboot", "state": "working", "detail": null,
+                "results": [{
+                    "slot": 39, "base_slot": null, "path": "/l/39", "finished_unix_ms": 3,
+                    "bytes": 4, "files": 5,
+                }],
+                "job": job, "queued": [job],
+            }],
+            "bad": [{"path": "/a/bad", "reason": "it is cut", "seen_unix_ms": 2}],
+        })
+    }
+
+    #[test]
+    fn replies_are_what_they_were_on_the_other_side() {
+        for ok in [
+            status(),
+            json!({"answer": "submitted", "jobs": [{"id": 3, "target": "tree"}]}),
+            json!({"answer": "cancelled", "job": 3, "was": "retrying"}),
+            json!({"answer": "paused", "was_paused": false}),
+            json!({"answer": "resumed", "was_paused": true}),
+            json!({"answer": "reloaded", "needs_restart": ["control.socket"]}),
+            json!({"answer": "metrics", "text": "a 1\n"}),
+        ] {
+            let reply = json!({"id": 7, "ok": ok});
+            let read: Reply = serde_json::from_value(reply.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), reply);
+            let line = read.to_line();
+            assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
+            assert_eq!(serde_json::from_slice::<Reply>(&line).unwrap(), read);
+        }
+        let refused = json!({"error": {"kind": "queue-full", "message": "m", "hint": "h"}});
+        let read: Reply = serde_json::from_value(refused.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), refused);
+    }
+
+    #[test]
+    fn events_are_what_they_were_on_the_other_side() {
+        let job = status()["targets"][0]["job"].clone();
+        for event in [
+            json!({"event": "job-queued", "job": job}),
+            json!({"event": "job-started", "job": job}),
+            json!({
+                "event": "progress", "job": 12, "target": "validator", "phase": null,
+                "progress": job["progress"],
+            }),
+            json!({
+                "event": "job-ended", "job": job, "outcome": "bad-archive", "message": "it is cut",
+                "elapsed_ms": 1500,
+            }),
+            json!({"event": "paused"}),
+            json!({"event": "results-removed", "target": "tree", "paths": ["/t/1"]}),
+            json!({"event": "missed", "events": 3}),
+        ] {
+            let mut line = event.clone();
+            line["unix_ms"] = 9.into();
+            let read: EventLine = serde_json::from_value(line.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), line);
+        }
+        let later = json!({"unix_ms": 1, "event": "tired", "how": "very"});
+        let read: EventLine = serde_json::from_value(later).unwrap();
+        assert_eq!(read.event, Event::Unknown);
+        assert_eq!(serde_json::to_value(Outcome::Superseded).unwrap(), "superseded");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_does_not_spoil_a_status() {
+        use std::os::unix::ffi::OsStringExt;
+        let mut status: Status = serde_json::from_value(status()).unwrap();
+        status.bad[0].path = std::ffi::OsString::from_vec(b"/a/\xff".to_vec()).into();
+        status.archives.directories.push(status.bad[0].path.clone());
+        status.archives.newest.as_mut().unwrap().incremental = Some(status.bad[0].path.clone());
+        let line = Reply::new(None, Ok(Answered::Status(Box::new(status)))).to_line();
+        let read: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(read["ok"]["bad"][0]["path"], "/a/\u{fffd}");
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_becomes_a_refusal() {
+        let text = "a".repeat(REPLY_BYTES_MAX);
+        let line = Reply::new(Some(3), Ok(Answered::Metrics { text })).to_line();
+        let reply: Reply = serde_json::from_slice(&line).unwrap();
+        let ReplyResult::Error(refusal) = reply.result else { panic!("{line:?}") };
+        assert_eq!((reply.id, refusal.kind), (Some(3), RefusalKind::Internal));
+    }
+}

@@ -20,7 +20,7 @@ use super::{
     accepting::Accepting,
     client::{Asked, Client, Fate, denied},
     http::Exchange,
-    inbox::{Inbox, Mail},
+    inbox::{Inbox, Mail, Scrapes},
 };
 use crate::{
     Access, Listener, ScrapeListener,
@@ -137,10 +137,11 @@ impl EventLoop {
     }
 
     fn read_mail(&mut self, mail: Mail) -> io::Result<()> {
-        if let Some(listener) = mail.metrics_listener {
-            // The old one leaves epoll by being closed.
-            self.scrapes = None;
-            if let Some(listener) = listener {
+        // The old listener leaves epoll by being closed.
+        match mail.scrapes {
+            None => {}
+            Some(Scrapes::Refused) => self.scrapes = None,
+            Some(Scrapes::Served(listener)) => {
                 epoll::add(&self.epoll, &listener, EventData::new_u64(SCRAPES), EventFlags::IN)?;
                 self.scrapes = Some(Accepting::new(listener));
             }
@@ -179,7 +180,9 @@ impl EventLoop {
                 over.push(*key);
             }
         }
-        over.into_iter().for_each(|key| self.end(key));
+        for key in over {
+            self.end(key);
+        }
     }
 
     fn end(&mut self, key: u64) {

@@ -39,8 +39,15 @@ pub struct Mail {
     /// Events for which there was no room.
     pub missed: u64,
     pub access: Option<Access>,
-    pub metrics_listener: Option<Option<ScrapeListener>>,
+    pub scrapes: Option<Scrapes>,
     pub stop: bool,
+}
+
+/// What is to be done about scrapes from now on.
+#[derive(Debug)]
+pub enum Scrapes {
+    Served(ScrapeListener),
+    Refused,
 }
 
 impl Inbox {
@@ -54,7 +61,8 @@ impl Inbox {
     }
 
     pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
-        self.post(|mail| mail.metrics_listener = Some(listener));
+        let scrapes = listener.map_or(Scrapes::Refused, Scrapes::Served);
+        self.post(|mail| mail.scrapes = Some(scrapes));
     }
 
     pub fn stop(&self) {

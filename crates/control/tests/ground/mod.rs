@@ -23,7 +23,7 @@ use unsnap_control::{
 };
 
 /// Longer than anything takes on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub struct Ground {
     pub server: Server,
