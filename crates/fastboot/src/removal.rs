@@ -165,12 +165,7 @@ impl Removal {
     }
 
     /// Removes everything slowly, unless it is cancelled.
-    pub(crate) fn finish_slowly(
-        self,
-        calls: &Syscalls,
-        request: &Request,
-        cancel: &CancelToken,
-    ) {
+    pub(crate) fn finish_slowly(self, calls: &Syscalls, request: &Request, cancel: &CancelToken) {
         let until = Until::Cancelled(cancel.clone());
         let mut pace = Pace::new(Arc::new(AtomicBool::new(false)), until);
         pace.files_a_second = request.removal_files_per_second;

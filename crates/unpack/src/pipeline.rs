@@ -30,6 +30,7 @@ use crate::{
     times::Times,
     walk::{bad_layout, bad_tar},
     walks::Walks,
+    watch::Watch,
     writeback::{Writeback, WritebackTimes, WrittenBack},
 };
 
@@ -108,15 +109,7 @@ pub(crate) fn stage(
     // Creators may stand still, since they are paused, or wait long for who takes files as they
     // become complete, or for a limit. That must not hold up an end.
     let creators = creation.as_ref().ok().and_then(Option::as_ref);
-    let stop: Arc<dyn Fn() + Send + Sync> = {
-        let (close, stop_creating) = (memory.closer(), creators.map(Creation::stopper));
-        Arc::new(move || {
-            close();
-            if let Some(stop_creating) = &stop_creating {
-                stop_creating();
-            }
-        })
-    };
+    let stop = stopper(&memory, creators);
     let stop_all = Arc::clone(&stop);
     let _rouse = cancel.rouse_by(move || stop_all());
 
@@ -126,13 +119,7 @@ pub(crate) fn stage(
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
     let watch = preflight.watch(memory.segments_bytes());
     // While the run is paused, somebody else looks after the space.
-    let paused_watch = match (&config.pace, &watch, creators) {
-        (Some(pace), Some(watch), Some(creation)) => {
-            let (written, stop) = (creation.creators.written(), Arc::clone(&stop));
-            Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
-        }
-        _ => None,
-    };
+    let paused_watch = watch_paused(config, watch.as_ref(), creators, &stop);
     let walked = creation.and_then(|mut creation| {
         let check = verification.as_ref();
         let manifest = manifest.as_mut();
@@ -143,11 +130,7 @@ pub(crate) fn stage(
         let created = creation.map(finish).transpose()?;
         Ok((walked, created))
     });
-
-    let walked = match paused_watch.and_then(PausedWatch::finish) {
-        Some(error) => Err(error),
-        None => walked,
-    };
+    let walked = paused_watch.and_then(PausedWatch::finish).map_or(walked, Err);
 
     // Whatever happened: nobody waits for memory any more, and the decoding threads end.
     memory.close();
@@ -204,6 +187,29 @@ pub(crate) fn stage(
         paused: Duration::ZERO,
     };
     Ok(Staged { target, manifest, account, started })
+}
+
+/// Ends everybody's waiting: for memory, and in creators.
+fn stopper(memory: &Memory, creators: Option<&Creation>) -> Arc<dyn Fn() + Send + Sync> {
+    let (close, stop_creating) = (memory.closer(), creators.map(Creation::stopper));
+    Arc::new(move || {
+        close();
+        if let Some(stop_creating) = &stop_creating {
+            stop_creating();
+        }
+    })
+}
+
+/// What looks after the space while the run is paused, if it can be, and there is space to look after.
+fn watch_paused(
+    config: &Config,
+    watch: Option<&Arc<Watch>>,
+    creators: Option<&Creation>,
+    stop: &Arc<dyn Fn() + Send + Sync>,
+) -> Option<PausedWatch> {
+    let (pace, watch, creation) = (config.pace.as_ref()?, watch?, creators?);
+    let (written, stop) = (creation.creators.written(), Arc::clone(stop));
+    Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
 }
 
 /// What is complete and durable, but has no names yet. Dropped, it takes everything back.

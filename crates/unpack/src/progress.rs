@@ -121,8 +121,9 @@ impl Progress {
     /// How long the run has been paused so far.
     pub(crate) fn paused(&self) -> Duration {
         let pace = self.pace();
-        let since =
-            |PaceSince { pace, paused_before }: &PaceSince| pace.paused_for() - *paused_before;
+        let since = |PaceSince { pace, paused_before }: &PaceSince| {
+            pace.paused_for().saturating_sub(*paused_before)
+        };
         pace.as_ref().map_or(Duration::ZERO, since)
     }
 
