@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use unsnap_service::config::{Override, Sources};
 
+use crate::log::LogFormat;
+
 /// Below systemd's configuration directory, or /etc/unsnap.
 const FILE_NAME: &str = "unpackd.toml";
 
@@ -47,6 +49,10 @@ pub struct Cli {
     /// The Unix socket [control.socket]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
+
+    /// Where the log goes
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
 
     /// Log in more detail; given twice, in most
     #[arg(long, short, action = clap::ArgAction::Count)]

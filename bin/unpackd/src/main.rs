@@ -2,6 +2,12 @@
 //! `unpackd`: the service that keeps the newest snapshot unpacked.
 
 mod cli;
+mod journal;
+mod log;
+#[allow(dead_code)] // until there is a supervisor
+mod notify;
+#[allow(dead_code)]
+mod words;
 
 use std::process::ExitCode;
 
@@ -27,5 +33,6 @@ fn main() -> ExitCode {
         let text = if cli.print_config { config.print() } else { String::new() };
         return data(&text).map_or(ExitCode::from(3), |()| ExitCode::SUCCESS);
     }
+    log::start(cli.log_format, cli.verbose);
     ExitCode::SUCCESS
 }
