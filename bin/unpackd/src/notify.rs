@@ -13,11 +13,18 @@ const STATUS_BYTES_MAX: usize = 500;
 /// Tells systemd.
 #[derive(Debug, Default)]
 pub struct Notifier {
+    /// Whether somebody listens.
+    listened_to: bool,
     /// What was told last, not to say the same twice.
     status: String,
 }
 
 impl Notifier {
+    /// Tells whoever has started this process, if it wants to know.
+    pub fn from_environment() -> Self {
+        Self { listened_to: std::env::var_os("NOTIFY_SOCKET").is_some(), ..Self::default() }
+    }
+
     /// How often [`alive`](Self::alive) must be said, if a watchdog waits for it: twice in its time, as
     /// sd_watchdog_enabled(3) recommends.
     pub fn watchdog_period() -> Option<Duration> {
@@ -37,10 +44,10 @@ impl Notifier {
     }
 
     /// The configuration is read again, until [`ready`](Self::ready) is said; also if the old one stays.
-    pub fn reloading(&mut self) {
+    pub fn reloading(&self) {
         // systemd takes the reload that it asked for to be this one only if the time is later.
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => send(&[NotifyState::Reloading, now]),
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
             Err(error) => tracing::warn!(%error, "systemd is not told of the reload"),
         }
     }
@@ -53,18 +60,28 @@ impl Notifier {
     /// Starting or stopping takes so much longer from now on, beyond `TimeoutStopSec=` if need be.
     pub fn extend(&self, by: Duration) {
         let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-        send(&[NotifyState::ExtendTimeoutUsec(micros)]);
+        self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
     /// All that should move moves.
     pub fn alive(&self) {
-        send(&[NotifyState::Watchdog]);
+        self.send(&[NotifyState::Watchdog]);
+    }
+
+    fn send(&self, states: &[NotifyState]) {
+        if !self.listened_to {
+            return;
+        }
+        if let Err(error) = sd_notify::notify(states) {
+            // Below the level that is logged by default: it would be said twice in a watchdog's time.
+            tracing::debug!(%error, "systemd cannot be told");
+        }
     }
 
     fn tell(&mut self, states: &[NotifyState], status: &str) {
         status.clone_into(&mut self.status);
         self.status.truncate(cut(status).len());
-        send(&[states, &[NotifyState::Status(cut(&self.status))]].concat());
+        self.send(&[states, &[NotifyState::Status(cut(&self.status))]].concat());
     }
 }
 
@@ -72,13 +89,6 @@ impl Notifier {
 fn cut(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     &line[..line.floor_char_boundary(STATUS_BYTES_MAX)]
-}
-
-fn send(states: &[NotifyState]) {
-    if let Err(error) = sd_notify::notify(states) {
-        // Below the level that is logged by default: it would be said twice in a watchdog's time.
-        tracing::debug!(%error, "systemd cannot be told");
-    }
 }
 
 #[cfg(test)]
@@ -97,7 +107,7 @@ mod tests {
     #[test]
     fn without_a_socket_nothing_happens() {
         assert_eq!(std::env::var_os("NOTIFY_SOCKET"), None, "run it outside of a service");
-        let mut notifier = Notifier::default();
+        let mut notifier = Notifier::from_environment();
         notifier.ready("idle");
         notifier.status("working");
         notifier.reloading();

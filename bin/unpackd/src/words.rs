@@ -97,8 +97,8 @@ mod tests {
             "origin": "found", "state": state, "phase": null, "attempt": 1, "retry_in_ms": 30000,
             "started_unix_ms": null, "last_error": "disk full",
             "progress": {
-                "bytes_total": 4 << 30, "bytes_read": 1 << 30, "bytes_written": 0, "files": 0,
-                "rate_bytes_per_s": 1 << 30, "eta_ms": 180_000,
+                "bytes_total": 4_u64 << 30, "bytes_read": 1_u64 << 30, "bytes_written": 0, "files": 0,
+                "rate_bytes_per_s": 1_u64 << 30, "eta_ms": 180_000,
             },
         })
     }
