@@ -1,8 +1,12 @@
 //! What can be typed.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
 
 use clap::Parser;
+use tracing_subscriber::EnvFilter;
 use unsnap_service::config::{Override, Sources};
 
 /// Below systemd's configuration directory, or /etc/unsnap.
@@ -75,5 +79,24 @@ impl Cli {
             directory.map_or_else(|| PathBuf::from("/etc/unsnap"), PathBuf::from).join(FILE_NAME)
         });
         Sources { file, environment, flags: flags.collect() }
+    }
+}
+
+impl Cli {
+    /// Sends the log to standard error. `RUST_LOG` has the last word.
+    pub fn start_log(&self) {
+        let level = match self.verbose {
+            0 => "info",
+            1 => "debug",
+            _ => "trace",
+        };
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr)
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false)
+            .log_internal_errors(false)
+            .init();
     }
 }
