@@ -33,6 +33,8 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         format: args.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
+        pair: None,
+        known_bad: Vec::new(),
     })
 }
 

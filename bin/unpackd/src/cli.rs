@@ -1,6 +1,9 @@
 //! What can be typed.
 
-use std::path::PathBuf;
+use std::{
+    io::{self, IsTerminal},
+    path::PathBuf,
+};
 
 use clap::Parser;
 use unsnap_service::config::{Override, Sources};

@@ -4,25 +4,35 @@
 mod cli;
 mod journal;
 mod log;
-#[allow(dead_code)] // until there is a supervisor
 mod notify;
-#[allow(dead_code)]
-mod words;
+mod signals;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 use unsnap_cli::printer::{data, log_line};
+use unsnap_control::Listener;
+use unsnap_service::{
+    Stopped, Supervisor,
+    config::{Config, Sources},
+};
 
 use crate::cli::Cli;
 
 /// `EX_CONFIG` of sysexits.h: systemd can be told not to restart after it.
 const EXIT_CONFIG: u8 = 78;
 
+/// The machine cannot do it.
+const EXIT_ENVIRONMENT: u8 = 3;
+
+/// Whoever can reach the socket may connect; who may ask for what is decided by credentials.
+const SOCKET_MODE: u32 = 0o666;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let sources = cli.sources();
-    let config = match sources.load() {
+    let config = match unsnap_service::load(&sources) {
         Ok(config) => config,
         Err(error) => {
             log_line(&format!("error: {error}"));
@@ -31,8 +41,35 @@ fn main() -> ExitCode {
     };
     if cli.check_config || cli.print_config {
         let text = if cli.print_config { config.print() } else { String::new() };
-        return data(&text).map_or(ExitCode::from(3), |()| ExitCode::SUCCESS);
+        return data(&text).map_or(ExitCode::from(EXIT_ENVIRONMENT), |()| ExitCode::SUCCESS);
     }
     log::start(cli.log_format, cli.verbose);
-    ExitCode::SUCCESS
+    match serve(config, sources) {
+        Ok(Stopped::Clean) => ExitCode::SUCCESS,
+        Ok(Stopped::Unfinished) => {
+            tracing::warn!("a job did not end in time; what it has done is gone on with next time");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log_line(&format!("error: {error:#}"));
+            ExitCode::from(EXIT_ENVIRONMENT)
+        }
+    }
+}
+
+fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
+    let signals = signals::catch().context("cannot watch for signals")?;
+    let listener = match Listener::from_environment().context("cannot use systemd's socket")? {
+        Some(listener) => listener,
+        None => {
+            let path = &config.settings.control.socket;
+            Listener::bind(path, SOCKET_MODE)
+                .with_context(|| format!("cannot listen on {}", path.display()))?
+        }
+    };
+    let supervisor =
+        Supervisor::new(config, sources, listener, Box::new(notify::Systemd::from_environment()))
+            .context("cannot start")?;
+    signals::tell(signals, supervisor.handle()).context("cannot watch for signals")?;
+    Ok(supervisor.run())
 }

@@ -184,6 +184,8 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
         format: cli.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,
+        pair: None,
+        known_bad: Vec::new(),
     })
 }
 

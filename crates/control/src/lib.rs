@@ -6,12 +6,14 @@
 //!   does not know itself it asks an [`Answer`]; who may ask for what is in [`Access`]; what happens
 //!   goes out to watchers through [`Events`].
 //! * [`Listener`]: the socket, inherited from systemd or made here.
+//! * [`metrics`]: its numbers, as Prometheus reads them.
 
 mod access;
 mod listener;
+pub mod metrics;
 pub mod protocol;
 mod server;
 
-pub use access::{Access, UnknownName};
-pub use listener::Listener;
+pub use access::{Access, AccessError};
+pub use listener::{Listener, ScrapeListener};
 pub use server::{Answer, Events, Heartbeat, Limits, Server};

@@ -1,16 +1,6 @@
 //! Clearing the way for a new state: what is old is moved aside at once, and removed at leisure.
 
-use std::{
-    ffi::OsStr,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::path::{Path, PathBuf};
 
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags},
@@ -22,35 +12,13 @@ use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, STAGED, Sh
 use crate::{
     Places,
     files::{failed, open_directory},
+    remove::{REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
     survey::state_directories,
     withdraw::unmark,
 };
 
-/// Names of what has been moved aside begin so. No validator looks at them.
-const REMOVED_PREFIX: &str = ".unsnap-removed-";
-
-/// Things moved aside at a time at most. A guess.
-const REMOVED_MAX: u32 = 10_000;
-
-/// Directories below one another that are gone into: a state has none, an interrupted one's staging
-/// directory one. A guess.
-const DEPTH_MAX: u32 = 64;
-
-/// Files that are removed in a second while something is being unpacked beside: so that unpacking
-/// keeps the journal of the file system to itself. A guess.
-const FILES_A_SECOND: u32 = 4000;
-
 /// See [`enough_to_clear`]: can be divided by the usual numbers of names.
 const INODE_PARTS: u64 = 720_720;
-
-/// Between two rests.
-const FILES_AT_A_TIME: u32 = 64;
-
-/// What has been moved aside, and is to be removed.
-#[derive(Debug, Default)]
-pub(crate) struct Removal {
-    paths: Vec<PathBuf>,
-}
 
 /// Removes the marks of all states, and moves all that a validator would load, or mix with what is to
 /// come, out of its sight: states, storages and their shadows. Each step is durable before the next.
@@ -84,7 +52,9 @@ pub(crate) fn enough_to_clear(
     let storages = places.accounts.iter();
     let storages =
         storages.flat_map(|path| [path.join(RUN_DIRECTORY), path.join(SHADOW_DIRECTORY)]);
-    for path in states.chain(storages).chain(Removal::left_over(calls, places)?.paths) {
+    for path in
+        states.chain(storages).chain(Removal::left_over(calls, places)?.paths().iter().cloned())
+    {
         let directory = match open_directory(calls, &path) {
             Ok(directory) => directory,
             Err(error) if error.errno() == Some(Errno::NOENT) => continue,
@@ -114,52 +84,6 @@ pub(crate) fn enough_to_clear(
         return Err(Error::NoSpace(Box::new(shortage.clone())));
     }
     Ok(())
-}
-
-/// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
-/// durably. Gives its new path; `None` if there is no such directory.
-pub(crate) fn move_aside(
-    calls: &Syscalls,
-    path: &Path,
-    holder: &Path,
-) -> Result<Option<PathBuf>, Error> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
-    let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
-    for number in 0..REMOVED_MAX {
-        let new_name = format!("{REMOVED_PREFIX}{number}");
-        match rename_to_new(calls, &from, name, &to, &new_name) {
-            Ok(()) => {
-                let synced = calls.fsync(&from).and_then(|()| calls.fsync(&to));
-                synced.map_err(|errno| failed("sync the directory of", path, errno))?;
-                return Ok(Some(holder.join(new_name)));
-            }
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::EXIST) => {}
-            // The directory of states may be a link to another file system, or a mount point.
-            Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
-            Err(errno) => return Err(failed("move aside", path, errno)),
-        }
-    }
-    Err(failed("move aside", path, Errno::EXIST))
-}
-
-/// Renames to a name that must be new; where the file system knows no such rename, after looking.
-/// Nobody else has names like ours.
-fn rename_to_new(
-    calls: &Syscalls,
-    from: &OwnedFd,
-    name: &OsStr,
-    to: &OwnedFd,
-    new_name: &str,
-) -> Result<(), Errno> {
-    match calls.renameat_to_new(from, name, to, new_name) {
-        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
-            Err(errno) => Err(errno),
-        },
-        result => result,
-    }
 }
 
 /// Puts an empty directory in the place of `run`, at once: Agave 4.2 removes an accounts path that
@@ -211,7 +135,7 @@ impl Removal {
             let entries = entries.map_err(|errno| failed("read", holder, errno))?;
             for name in entries.iter().filter_map(|(name, _)| name.to_str().ok()) {
                 if name.starts_with(REMOVED_PREFIX) {
-                    left.paths.push(holder.join(name));
+                    left.extend(Some(holder.join(name)));
                 }
             }
         }
@@ -242,120 +166,4 @@ impl Removal {
             tracing::warn!(%error, "what an earlier run has left is left to the next one");
         }
     }
-
-    pub fn extend(&mut self, path: Option<PathBuf>) {
-        self.paths.extend(path);
-    }
-
-    /// Removes everything now.
-    pub fn finish(self, calls: &Syscalls) -> Result<(), Error> {
-        self.remove(calls, &AtomicBool::new(true))
-    }
-
-    /// Removes everything by a thread of its own, slowly at first.
-    pub fn start(self, calls: &Syscalls) -> Remover {
-        let hurry = Arc::new(AtomicBool::new(false));
-        let (flag, calls) = (Arc::clone(&hurry), calls.clone());
-        let work = move || self.remove(&calls, &flag);
-        let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
-        if let Err(error) = &thread {
-            tracing::warn!(%error, "what was moved aside is left to the next run");
-        }
-        Remover { hurry, thread: thread.ok() }
-    }
-
-    fn remove(self, calls: &Syscalls, hurry: &AtomicBool) -> Result<(), Error> {
-        let mut pace = Pace { hurry, removed: 0, since: Instant::now() };
-        let mut one = |path: &PathBuf| {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return Ok(());
-            };
-            let holder = open_directory(calls, parent)?;
-            let name = std::ffi::CString::new(name.as_encoded_bytes()).unwrap_or_default();
-            let removed = remove_tree(calls, &holder, &name, &mut pace, 0);
-            removed.map_err(|errno| failed("remove", path, errno))
-        };
-        // Every one is tried, whatever becomes of the others.
-        self.paths.iter().map(&mut one).fold(Ok(()), Result::and)
-    }
-}
-
-/// Removes what has been moved aside, while something else goes on.
-pub(crate) struct Remover {
-    hurry: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
-}
-
-impl Remover {
-    /// Waits until everything is gone, as fast as it can. What cannot be removed is only warned of:
-    /// it is in nobody's way but that it takes space.
-    pub fn finish(mut self) {
-        self.join();
-    }
-
-    fn join(&mut self) {
-        self.hurry.store(true, Ordering::Relaxed);
-        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
-            tracing::warn!(%error, "what was moved aside is left to the next run");
-        }
-    }
-}
-
-impl Drop for Remover {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
-
-/// Rests between files.
-struct Pace<'a> {
-    hurry: &'a AtomicBool,
-    removed: u32,
-    since: Instant,
-}
-
-impl Pace<'_> {
-    fn file_removed(&mut self) {
-        self.removed += 1;
-        if self.removed < FILES_AT_A_TIME {
-            return;
-        }
-        let due = Duration::from_secs(1) * self.removed / FILES_A_SECOND;
-        let rest = due.saturating_sub(self.since.elapsed());
-        if !self.hurry.load(Ordering::Relaxed) {
-            thread::sleep(rest);
-        }
-        (self.removed, self.since) = (0, Instant::now());
-    }
-}
-
-fn remove_tree(
-    calls: &Syscalls,
-    holder: &OwnedFd,
-    name: &std::ffi::CStr,
-    pace: &mut Pace<'_>,
-    depth: u32,
-) -> Result<(), Errno> {
-    if depth > DEPTH_MAX {
-        return Err(Errno::NAMETOOLONG);
-    }
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = match calls.openat(holder, name, flags, Mode::empty()) {
-        Ok(directory) => directory,
-        Err(Errno::NOENT) => return Ok(()),
-        // The directory of a state may have been a link, which goes, and what it leads to stays.
-        Err(Errno::NOTDIR | Errno::LOOP) => {
-            return calls.unlinkat(holder, name, AtFlags::empty());
-        }
-        Err(errno) => return Err(errno),
-    };
-    for (inner, kind) in calls.entries(&directory)? {
-        if kind == FileType::Directory {
-            remove_tree(calls, &directory, &inner, pace, depth + 1)?;
-            continue;
-        }
-        calls.unlinkat(&directory, &*inner, AtFlags::empty())?;
-        pace.file_removed();
-    }
-    calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
 }

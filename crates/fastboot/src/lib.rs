@@ -21,13 +21,15 @@ mod files;
 mod lock;
 mod places;
 mod prepare;
+mod remove;
 mod repair;
 mod survey;
 mod withdraw;
 
 pub use lock::LedgerLock;
 pub use places::Places;
-pub use prepare::{Outcome, Prepared, Request, SetAside, prepare};
+pub use prepare::{KnownBad, Outcome, Prepared, Request, SetAside, prepare};
+pub use remove::{Leisure, REMOVED_PREFIX, Removal, Remover, move_aside};
 pub use repair::{Repaired, repair};
-pub use survey::{Condition, StateSurvey, Survey};
+pub use survey::{Condition, StateSurvey, Survey, marked_states};
 pub use withdraw::withdraw;

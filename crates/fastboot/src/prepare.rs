@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use unsnap_ring::Syscalls;
 use unsnap_unpack::{
-    Archive, CancelToken, Candidate, Candidates, Config, Error, Family, FastbootFormat, Pair,
+    Archive, CancelToken, Candidates, Config, Error, Family, FastbootFormat, FileIdentity, Pair,
     Progress, Report, Room, State, Unpacker, Verify,
 };
 
 use crate::{
     LedgerLock, Places, Repaired, Survey,
-    clear::{Removal, Remover, clear, enough_to_clear},
+    clear::{clear, enough_to_clear},
     files::{failed, open_directory},
+    remove::{Removal, Remover},
     repair::repair_locked,
 };
 
@@ -33,6 +34,21 @@ pub struct Request {
     pub shadow: bool,
     /// Prepare the newest archives even if there is a state as new as they are.
     pub replace: bool,
+    /// Prepare these, and nothing else if they prove bad; `None` for the newest that are any good.
+    pub pair: Option<Pair>,
+    /// Archives that have proved bad before, and are passed over.
+    pub known_bad: Vec<KnownBad>,
+}
+
+/// An archive that has proved bad.
+#[derive(Clone, Debug)]
+pub struct KnownBad {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file it was then: if another has its name now, that is not known to be bad.
+    pub file: FileIdentity,
+    /// Why.
+    pub reason: String,
 }
 
 /// What there is for a validator now.
@@ -95,9 +111,17 @@ pub fn prepare(
     let places = request.places.settle()?;
     places.refuse_links()?;
     let _lock = LedgerLock::take(&places.ledger)?;
-    let mut candidates = Candidates::find(&places.search_dirs())?;
+    let mut candidates = match &request.pair {
+        Some(pair) => Candidates::only(pair.clone()),
+        None => Candidates::find(&places.search_dirs())?,
+    };
     let mut survey = Survey::of(calls, &places)?;
-    let mut bad = Bad::default();
+    let mut bad = Bad { archives: request.known_bad.clone(), first: None };
+    for KnownBad { path, file, .. } in &bad.archives {
+        if file.is_that_of(path) {
+            candidates.set_aside(path);
+        }
+    }
     while let Some(pair) = candidates.best() {
         let is_new_enough = |survey: &Survey| {
             let newest = survey.newest().filter(|state| state.condition.is_loadable());
@@ -113,46 +137,53 @@ pub fn prepare(
             }
             tracing::warn!(slot, "the state cannot be made whole, and is withdrawn");
         }
+        let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
         let proven = prove(request, &pair, progress, cancel);
         let prepared = proven.and_then(|()| {
             prepare_pair(request, calls, &places, &pair, progress, cancel, &mut bad)
         });
         match prepared {
             Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
-            Err(error) if error.family() == Family::BadArchive => {
-                let archive = blamed(&pair, &error).path.clone();
+            Err(error) if error.family() == Family::BadArchive && request.pair.is_none() => {
+                let archive = pair.blamed(&error).path.clone();
                 tracing::warn!(archive = %archive.display(), %error, "set aside");
                 candidates.set_aside(&archive);
-                bad.archives.push((archive, error));
+                bad.add(archive, &files, error);
                 // If it proved bad only after the way had been cleared, there is none any more.
                 survey = Survey::of(calls, &places)?;
             }
             Err(error) => return Err(error),
         }
     }
-    Err(bad.archives.into_iter().next().map_or_else(
-        || Error::NoArchive {
-            full: places.full_archives.clone(),
-            incremental: places.incremental_archives.clone(),
-        },
-        |(_, error)| error,
-    ))
+    Err(bad.first.unwrap_or_else(|| Error::NoArchive {
+        full: places.full_archives.clone(),
+        incremental: places.incremental_archives.clone(),
+    }))
 }
 
 /// Archives that proved bad.
-#[derive(Default)]
 struct Bad {
-    archives: Vec<(PathBuf, Error)>,
+    archives: Vec<KnownBad>,
+    /// What was wrong with the first of them in this run.
+    first: Option<Error>,
 }
 
 impl Bad {
-    /// Gives them names that a validator passes over.
+    /// `files`: what the archives were before they were looked at.
+    fn add(&mut self, path: PathBuf, files: &[(PathBuf, FileIdentity)], error: Error) {
+        if let Some((_, file)) = files.iter().find(|(known, _)| *known == path) {
+            self.archives.push(KnownBad { path, file: *file, reason: error.to_string() });
+        }
+        self.first.get_or_insert(error);
+    }
+
+    /// Gives them names that a validator passes over, unless others are there under their names now.
     fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, Error> {
-        self.archives
-            .drain(..)
-            .map(|(path, error)| {
+        let archives = self.archives.drain(..).filter(|bad| bad.file.is_that_of(&bad.path));
+        archives
+            .map(|KnownBad { path, reason, .. }| {
                 let now = set_aside(calls, &path)?;
-                Ok(SetAside { path, now, reason: error.to_string() })
+                Ok(SetAside { path, now, reason })
             })
             .collect()
     }
@@ -170,14 +201,6 @@ fn set_aside(calls: &Syscalls, path: &Path) -> Result<PathBuf, Error> {
         .and_then(|()| calls.fsync(&holder))
         .map_err(|errno| failed("set aside", path, errno))?;
     Ok(parent.join(new_name))
-}
-
-/// The archive of a pair that an error speaks of.
-fn blamed<'p>(pair: &'p Pair, error: &Error) -> &'p Candidate {
-    let is_it = |candidate: &Candidate| {
-        error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
-    };
-    pair.incremental.as_ref().filter(|incremental| is_it(incremental)).unwrap_or(&pair.full)
 }
 
 /// Holds the bank files of a pair to the names of its archives.

@@ -121,6 +121,14 @@ impl Survey {
     }
 }
 
+/// The states that have the mark of one that can be loaded, the newest first. Whether they are whole is
+/// not looked at, and so this is quick: see [`Survey`] for that.
+pub fn marked_states(calls: &Syscalls, places: &Places) -> Result<Vec<(u64, PathBuf)>, Error> {
+    let mut states = state_directories(calls, places)?;
+    states.retain(|(_, path)| path.join(FASTBOOT_VERSION).is_file());
+    Ok(states)
+}
+
 /// Directories with a slot's name, the newest first.
 pub(crate) fn state_directories(
     calls: &Syscalls,

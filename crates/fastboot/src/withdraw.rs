@@ -9,8 +9,8 @@ use unsnap_unpack::{Error, SHADOW_DIRECTORY};
 
 use crate::{
     LedgerLock, Places,
-    clear::{Removal, move_aside},
     files::{failed, open_directory, remove_durably},
+    remove::{Removal, move_aside},
     survey::state_directories,
 };
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -97,6 +98,48 @@ impl Pair {
     pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(&self.full).chain(&self.incremental)
     }
+
+    /// The archive that an error about what is in an archive speaks of.
+    pub fn blamed(&self, error: &Error) -> &Candidate {
+        let is_it = |candidate: &&Candidate| {
+            error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
+        };
+        self.incremental.as_ref().filter(is_it).unwrap_or(&self.full)
+    }
+}
+
+/// Which file it is, and as of when: one that is replaced, or written to, has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Time of the last change of its content: nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Number on its file system.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// Of what is there now; links are followed.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let (seconds, ns) = (i128::from(metadata.mtime()), i128::from(metadata.mtime_nsec()));
+        Ok(Self {
+            bytes: metadata.len(),
+            modified_ns: seconds * 1_000_000_000 + ns,
+            inode: metadata.ino(),
+        })
+    }
+
+    /// Of all of these that are there.
+    pub fn of_all<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<(PathBuf, Self)> {
+        paths.filter_map(|path| Some((path.to_owned(), Self::of(path).ok()?))).collect()
+    }
+
+    /// Whether that file is there, and as it was.
+    pub fn is_that_of(&self, path: &Path) -> bool {
+        Self::of(path).is_ok_and(|now| now == *self)
+    }
 }
 
 impl Candidates {
@@ -124,6 +167,16 @@ impl Candidates {
             }
         }
         Ok(found)
+    }
+
+    /// These and no others.
+    pub fn only(pair: Pair) -> Self {
+        Self { full: vec![pair.full], incremental: pair.incremental.into_iter().collect() }
+    }
+
+    /// Every archive, the full ones first.
+    pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
+        self.full.iter().chain(&self.incremental)
     }
 
     /// What a validator would unpack; `None` if there is no full archive.
@@ -222,6 +275,19 @@ impl Candidates {
 }
 
 impl Candidate {
+    /// An archive that somebody names: a file with an archive's name.
+    pub fn named(path: &Path) -> Result<Self, Error> {
+        let file_name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let name = ArchiveName::parse(&file_name)
+            .map_err(|error| Error::Request { reason: error.to_string(), hint: None })?;
+        let metadata = fs::metadata(path).map_err(|error| refused(path, &error))?;
+        if !metadata.is_file() {
+            let reason = format!("{} is not a file", path.display());
+            return Err(Error::Request { reason, hint: None });
+        }
+        Ok(Self { path: path.to_owned(), name, bytes: metadata.len(), remote: false })
+    }
+
     /// Smallest for the best.
     fn rank(&self) -> (Reverse<u64>, bool, PathBuf) {
         (Reverse(self.name.slot()), self.remote, self.path.clone())

@@ -67,7 +67,7 @@ mod writeback;
 
 use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 
-pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
+pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
     FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State,
@@ -86,6 +86,7 @@ pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_layout::BankFacts;
 pub use unsnap_ring::Syscalls;
+pub use unsnap_source::SourceError;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
 /// Unpacks one archive.

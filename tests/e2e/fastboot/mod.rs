@@ -28,7 +28,15 @@ pub fn request(ledger: &Ledger) -> Request {
     let mut config = small(Path::new(""), Path::new(""));
     config.memory_budget = None;
     config.io_engine = IoEngine::Threads;
-    Request { places, config, format: FastbootFormat::V3, shadow: true, replace: false }
+    Request {
+        places,
+        config,
+        format: FastbootFormat::V3,
+        shadow: true,
+        replace: false,
+        pair: None,
+        known_bad: Vec::new(),
+    }
 }
 
 /// Prepares by the library, and panics if that hangs.

@@ -26,6 +26,8 @@ fn request(ledger: &TempDir) -> Request {
         format: FastbootFormat::V3,
         shadow: true,
         replace: false,
+        pair: None,
+        known_bad: Vec::new(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What watchers are told.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +17,21 @@ pub struct EventLine {
     /// What happened.
     #[serde(flatten)]
     pub event: Event,
+}
+
+impl EventLine {
+    /// As of now.
+    pub fn now(event: Event) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX), event }
+    }
+
+    /// The line, with its end.
+    pub fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        Ok(line)
+    }
 }
 
 /// What happens.

@@ -15,6 +15,26 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf
     String::deserialize(deserializer).map(PathBuf::from)
 }
 
+/// Paths that may be missing.
+pub mod option {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
+        Option::<PathBuf>::deserialize(deserializer)
+    }
+}
+
 /// Lists of paths.
 pub mod list {
     use std::path::PathBuf;

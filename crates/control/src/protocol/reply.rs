@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, Status};
+use super::{JobState, REPLY_BYTES_MAX, Status};
 
 /// A reply's line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,30 @@ pub struct Reply {
     /// `ok` or `error`.
     #[serde(flatten)]
     pub result: ReplyResult,
+}
+
+impl Reply {
+    /// What became of the call with this `id`.
+    pub fn new(id: Option<u64>, result: Result<Answered, Refusal>) -> Self {
+        let result = match result {
+            Ok(answered) => ReplyResult::Ok(answered),
+            Err(refusal) => ReplyResult::Error(refusal),
+        };
+        Self { id, result }
+    }
+
+    /// The line, with its end: at most [`REPLY_BYTES_MAX`]. An answer that is longer becomes a refusal.
+    pub fn to_line(&self) -> Vec<u8> {
+        let why = match serde_json::to_vec(self) {
+            Ok(mut line) if line.len() < REPLY_BYTES_MAX => {
+                line.push(b'\n');
+                return line;
+            }
+            Ok(line) => format!("the answer is {} bytes long, more than may be sent", line.len()),
+            Err(error) => format!("the answer cannot be said: {error}"),
+        };
+        Self::new(self.id, Err(Refusal::new(RefusalKind::Internal, why))).to_line()
+    }
 }
 
 /// What became of a call.

@@ -46,6 +46,7 @@ pub struct PairName {
     #[serde(with = "super::path")]
     pub full: PathBuf,
     /// The incremental one.
+    #[serde(default, with = "super::path::option")]
     pub incremental: Option<PathBuf>,
 }
 

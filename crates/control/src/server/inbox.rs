@@ -3,19 +3,17 @@
 use std::{
     collections::VecDeque,
     io,
-    net::TcpListener,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    Access,
+    Access, ScrapeListener,
     protocol::{Event, EventLine},
 };
 
@@ -41,7 +39,7 @@ pub struct Mail {
     /// Events for which there was no room.
     pub missed: u64,
     pub access: Option<Access>,
-    pub metrics_listener: Option<Option<TcpListener>>,
+    pub metrics_listener: Option<Option<ScrapeListener>>,
     pub stop: bool,
 }
 
@@ -55,7 +53,7 @@ impl Inbox {
         self.post(|mail| mail.access = Some(access));
     }
 
-    pub fn set_metrics_listener(&self, listener: Option<TcpListener>) {
+    pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
         self.post(|mail| mail.metrics_listener = Some(listener));
     }
 
@@ -108,11 +106,7 @@ impl Events {
         if !self.watched() {
             return;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let line = EventLine { unix_ms, event: event.clone() };
-        let Ok(mut line) = serde_json::to_vec(&line) else { return };
-        line.push(b'\n');
+        let Ok(line) = EventLine::now(event.clone()).to_line() else { return };
         self.inbox.post(|mail| {
             if mail.event_bytes + line.len() > EVENT_BYTES_MAX {
                 mail.missed += 1;

@@ -1,22 +1,28 @@
 //! The service's side: one thread, one event loop, for all connections.
 
+mod accepting;
+mod client;
+mod event_loop;
+mod http;
 mod inbox;
+mod lines;
+mod outbox;
 
 use std::{
     io,
-    net::TcpListener,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
 };
 
+use event_loop::EventLoop;
 pub use inbox::Events;
 use inbox::Inbox;
 
 use crate::{
-    Access, Listener,
+    Access, Listener, ScrapeListener,
     protocol::{Answered, Refusal, Request},
 };
 
@@ -67,6 +73,21 @@ impl Heartbeat {
     pub fn idle_at(beats: u64) -> bool {
         beats.is_multiple_of(2)
     }
+
+    fn sleeps(&self) {
+        self.step(0);
+    }
+
+    fn works(&self) {
+        self.step(1);
+    }
+
+    /// To the next number that leaves `remainder` when it is halved. Only the loop calls this.
+    fn step(&self, remainder: u64) {
+        let beats = self.beats.load(Ordering::Relaxed);
+        let step = if beats % 2 == remainder { 2 } else { 1 };
+        self.beats.store(beats + step, Ordering::Release);
+    }
 }
 
 impl Server {
@@ -77,8 +98,24 @@ impl Server {
         limits: Limits,
         answer: Arc<dyn Answer>,
     ) -> io::Result<Self> {
-        let _ = (listener, access, limits, answer);
-        Err(io::ErrorKind::Unsupported.into())
+        let inbox = Arc::new(Inbox::new()?);
+        let heartbeat = Heartbeat::default();
+        let event_loop = EventLoop::new(
+            Arc::clone(&inbox),
+            heartbeat.clone(),
+            listener,
+            access,
+            limits,
+            answer,
+        )?;
+        // The loop fails only by a fault of its own. It leaves the heartbeat at work: a watchdog sees it.
+        let run = || {
+            if let Err(error) = event_loop.run() {
+                tracing::error!(%error, "the control socket is no longer served");
+            }
+        };
+        let thread = thread::Builder::new().name("unpackd-control".to_owned()).spawn(run)?;
+        Ok(Self { inbox, heartbeat, thread: Some(thread) })
     }
 
     /// Where to tell what happens.
@@ -99,7 +136,7 @@ impl Server {
 
     /// Serves metrics by HTTP on this address as well, or no longer. Connections that are there end
     /// as they would.
-    pub fn set_metrics_listener(&self, listener: Option<TcpListener>) {
+    pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
         self.inbox.set_metrics_listener(listener);
     }
 }

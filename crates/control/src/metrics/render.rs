@@ -1,0 +1,251 @@
+//! The text.
+
+use std::fmt;
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, text},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
+};
+
+use super::{ErrorCounts, JobCounts, OutcomeCounts, Stats, TargetStats};
+use crate::protocol::TargetState;
+
+/// All metrics in the text format of OpenMetrics 1.0.
+pub fn render(stats: &Stats) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(stats.clone()));
+    let mut text = String::new();
+    // Writing to a string does not fail, and nothing else can.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+impl Collector for Stats {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let to = &mut encoder;
+        of_the_service(self, to)?;
+        of_jobs(&self.targets, to)?;
+        of_results(&self.targets, to)?;
+        of_the_process(self, to)
+    }
+}
+
+fn of_the_service(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Version of the service; always 1";
+    let metric = ConstGauge::new(1_u64);
+    let mut family = to.encode_descriptor("unsnap_build_info", help, None, metric.metric_type())?;
+    metric.encode(family.encode_family(&[("version", stats.version.as_str())])?)?;
+    gauge(
+        to,
+        "unsnap_paused",
+        "Whether somebody has paused the service",
+        None,
+        stats.paused.into(),
+    )?;
+    if let Some(slot) = stats.newest_archive_slot {
+        let help = "Slot of the newest archives that are there";
+        gauge(to, "unsnap_newest_archive_slot", help, None, slot)?;
+    }
+    let help = "Archives that are passed over until they change, since they are bad";
+    gauge(to, "unsnap_bad_archives", help, None, stats.bad_archives)
+}
+
+fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Which state a target is in: 1 for that one, 0 for the others";
+    gauges(to, "unsnap_target_state", help, "state", targets, |target| {
+        TARGET_STATES.map(|(state, name)| (name, u64::from(target.state == state)))
+    })?;
+    gauges(to, "unsnap_jobs", "Jobs by their state", "state", targets, |target| {
+        let JobCounts { queued, running, paused, retrying } = target.jobs;
+        [("queued", queued), ("running", running), ("paused", paused), ("retrying", retrying)]
+    })?;
+    let help = "Attempts at jobs that are over, by how they ended";
+    counters(to, "unsnap_jobs_ended", help, "outcome", targets, |target| {
+        let OutcomeCounts { done, failed, cancelled, superseded, bad_archive } = target.ended;
+        [
+            ("done", done),
+            ("failed", failed),
+            ("cancelled", cancelled),
+            ("superseded", superseded),
+            ("bad-archive", bad_archive),
+        ]
+    })?;
+    let help = "Errors of jobs, by their family";
+    counters(to, "unsnap_errors", help, "family", targets, |target| {
+        let ErrorCounts { bad_archive, request, environment, not_clean } = target.errors;
+        [
+            ("bad-archive", bad_archive),
+            ("request", request),
+            ("environment", environment),
+            ("not-clean", not_clean),
+        ]
+    })?;
+    let bytes = Some(&Unit::Bytes);
+    let help = "Compressed bytes of archives that have been decoded";
+    counter(to, "unsnap_read", help, bytes, targets, |target| target.bytes_read)?;
+    let help = "Bytes that came out of decoding";
+    counter(to, "unsnap_decoded", help, bytes, targets, |target| target.bytes_decoded)?;
+    let help = "Bytes written to files";
+    counter(to, "unsnap_written", help, bytes, targets, |target| target.bytes_written)?;
+    let help = "Files that have been completed";
+    counter(to, "unsnap_files_created", help, None, targets, |target| target.files)?;
+    let help = "Time for which jobs were held back by the rate limit";
+    let held_back = |target: &TargetStats| seconds(target.held_back_ms);
+    counter(to, "unsnap_held_back", help, Some(&Unit::Seconds), targets, held_back)?;
+    let help = "Times that a job went another way than the best, such as without direct I/O";
+    counter(to, "unsnap_fallbacks", help, None, targets, |target| target.fallbacks)?;
+    let help = "How far the running job is, from 0 to 1; missing while none runs";
+    maybe(to, "unsnap_job_progress_ratio", help, None, targets, |target| target.progress)
+}
+
+fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let unit = Some(&Unit::Seconds);
+    let help = "When a job was done last, since 1970, UTC; missing if none ever was";
+    maybe(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
+        target.last_success_unix_ms.map(seconds)
+    })?;
+    let help = "How long the last job that was done took";
+    maybe(to, "unsnap_last_duration", help, unit, targets, |target| {
+        target.last_duration_ms.map(seconds)
+    })?;
+    let help = "Slot of the newest result";
+    maybe(to, "unsnap_newest_result_slot", help, None, targets, |target| {
+        target.newest_result_slot
+    })?;
+    let help = "Results that are there";
+    maybe(to, "unsnap_results", help, None, targets, |target| Some(target.results))?;
+    let help = "Results that have been removed";
+    counter(to, "unsnap_results_removed", help, None, targets, |target| target.results_removed)
+}
+
+fn of_the_process(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let (process, bytes) = (stats.process, Some(&Unit::Bytes));
+    let name = "process_cpu";
+    let metric = ConstCounter::new(process.cpu_seconds);
+    let help = "Processor time of all threads";
+    let encoder = to.encode_descriptor(name, help, Some(&Unit::Seconds), metric.metric_type())?;
+    metric.encode(encoder)?;
+    gauge(to, "process_resident_memory", "Memory that is held", bytes, process.resident_bytes)?;
+    gauge(to, "process_virtual_memory", "Addresses reserved", bytes, process.virtual_bytes)?;
+    gauge(to, "process_open_fds", "Descriptors that are open", None, process.open_fds)?;
+    if let Some(most) = process.max_fds {
+        gauge(to, "process_max_fds", "Descriptors that may be open", None, most)?;
+    }
+    gauge(to, "process_threads", "Threads", None, process.threads)?;
+    let metric = ConstGauge::new(seconds(stats.started_unix_ms));
+    let help = "When the service was started, since 1970, UTC";
+    let unit = Some(&Unit::Seconds);
+    let encoder = to.encode_descriptor("process_start_time", help, unit, metric.metric_type())?;
+    metric.encode(encoder)
+}
+
+const TARGET_STATES: [(TargetState, &str); 4] = [
+    (TargetState::Idle, "idle"),
+    (TargetState::Working, "working"),
+    (TargetState::Waiting, "waiting"),
+    (TargetState::Failing, "failing"),
+];
+
+/// A number that goes up and down, of the service as a whole.
+fn gauge(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    value: u64,
+) -> fmt::Result {
+    let metric = ConstGauge::new(value);
+    metric.encode(to.encode_descriptor(name, help, unit, metric.metric_type())?)
+}
+
+/// A number that goes up and down, for each target that has it.
+fn maybe<N>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    targets: &[TargetStats],
+    value: impl Fn(&TargetStats) -> Option<N>,
+) -> fmt::Result
+where
+    ConstGauge<N>: EncodeMetric,
+{
+    // A family's head is written even if no target has the number: then the name is known, at least.
+    let kind = ConstGauge::new(0_u64).metric_type();
+    let mut family = to.encode_descriptor(name, help, unit, kind)?;
+    for target in targets {
+        if let Some(value) = value(target) {
+            let labels = [("target", target.name.as_str())];
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// A number that only grows, for each target.
+fn counter<N>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    unit: Option<&Unit>,
+    targets: &[TargetStats],
+    value: impl Fn(&TargetStats) -> N,
+) -> fmt::Result
+where
+    ConstCounter<N>: EncodeMetric,
+{
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut family = to.encode_descriptor(name, help, unit, kind)?;
+    for target in targets {
+        let labels = [("target", target.name.as_str())];
+        ConstCounter::new(value(target)).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
+/// Numbers that go up and down, for each target and each value of another label.
+fn gauges<const N: usize>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    targets: &[TargetStats],
+    values: impl Fn(&TargetStats) -> [(&'static str, u64); N],
+) -> fmt::Result {
+    let kind = ConstGauge::new(0_u64).metric_type();
+    let mut family = to.encode_descriptor(name, help, None, kind)?;
+    for target in targets {
+        for (which, value) in values(target) {
+            let labels = [("target", target.name.as_str()), (label, which)];
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers that only grow, for each target and each value of another label.
+fn counters<const N: usize>(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &str,
+    targets: &[TargetStats],
+    values: impl Fn(&TargetStats) -> [(&'static str, u64); N],
+) -> fmt::Result {
+    let kind = ConstCounter::new(0_u64).metric_type();
+    let mut family = to.encode_descriptor(name, help, None, kind)?;
+    for target in targets {
+        for (which, value) in values(target) {
+            let labels = [("target", target.name.as_str()), (label, which)];
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss)] // exact for 2^53 milliseconds: 280,000 years
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}

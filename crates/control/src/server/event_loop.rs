@@ -1,0 +1,319 @@
+//! The loop: waits for all sockets at once, and gives each its turn.
+
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    buffer::spare_capacity,
+    event::epoll::{self, EventData, EventFlags},
+    io::{self, Errno},
+    net::{SendFlags, send},
+    time::Timespec,
+};
+
+use super::{
+    Answer, Heartbeat, Limits,
+    accepting::Accepting,
+    client::{Asked, Client, Fate, denied},
+    http::Exchange,
+    inbox::{Inbox, Mail},
+};
+use crate::{
+    Access, Listener, ScrapeListener,
+    access::Peer,
+    protocol::{Level, Refusal, RefusalKind, Reply},
+};
+
+/// Scrapes at a time. Prometheus makes one; anybody on this machine can connect, though. A guess.
+const SCRAPES_MAX: usize = 16;
+
+/// Sockets that are ready and looked at in a turn.
+const READY_MAX: usize = 64;
+
+/// What epoll calls the sockets that are always there. Connections count from [`FIRST`] on, and no
+/// number comes twice.
+const WAKE: u64 = 0;
+const CLIENTS: u64 = 1;
+const SCRAPES: u64 = 2;
+const FIRST: u64 = 3;
+
+/// Everything that the thread has.
+pub struct EventLoop {
+    epoll: OwnedFd,
+    inbox: Arc<Inbox>,
+    heartbeat: Heartbeat,
+    access: Access,
+    limits: Limits,
+    answer: Arc<dyn Answer>,
+    clients: Accepting<Listener>,
+    scrapes: Option<Accepting<ScrapeListener>>,
+    connections: BTreeMap<u64, Held>,
+    next: u64,
+}
+
+/// A connection, and what epoll waits for on it.
+struct Held {
+    connection: Connection,
+    interest: EventFlags,
+}
+
+enum Connection {
+    Client(Client),
+    Scrape(Exchange),
+}
+
+impl EventLoop {
+    pub fn new(
+        inbox: Arc<Inbox>,
+        heartbeat: Heartbeat,
+        listener: Listener,
+        access: Access,
+        limits: Limits,
+        answer: Arc<dyn Answer>,
+    ) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, inbox.wake(), EventData::new_u64(WAKE), EventFlags::IN)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(CLIENTS), EventFlags::IN)?;
+        let clients = Accepting::new(listener);
+        let (scrapes, connections) = (None, BTreeMap::new());
+        Ok(Self {
+            epoll,
+            inbox,
+            heartbeat,
+            access,
+            limits,
+            answer,
+            clients,
+            scrapes,
+            connections,
+            next: FIRST,
+        })
+    }
+
+    /// Serves until it is told to stop.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut ready = Vec::with_capacity(READY_MAX);
+        loop {
+            let timeout = self.next_deadline().map(until);
+            self.heartbeat.sleeps();
+            let waited = epoll::wait(&self.epoll, spare_capacity(&mut ready), timeout.as_ref());
+            self.heartbeat.works();
+            match waited {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+            let now = Instant::now();
+            for event in ready.drain(..) {
+                match event.data.u64() {
+                    WAKE => {
+                        let mail = self.inbox.take();
+                        if mail.stop {
+                            return Ok(());
+                        }
+                        self.read_mail(mail)?;
+                    }
+                    CLIENTS => self.accept_clients(now)?,
+                    SCRAPES => self.accept_scrapes(now)?,
+                    key => self.turn(key, event.flags),
+                }
+            }
+            self.end_what_is_over(now)?;
+        }
+    }
+
+    /// When to wake up even if nothing happens: `None` unless there is a scrape or a listener that is
+    /// left alone for a while.
+    fn next_deadline(&self) -> Option<Instant> {
+        let scrapes = self.connections.values().filter_map(|held| match &held.connection {
+            Connection::Client(_) => None,
+            Connection::Scrape(scrape) => Some(scrape.deadline()),
+        });
+        let paused = self.scrapes.as_ref().and_then(|scrapes| scrapes.paused_until);
+        scrapes.chain(paused).chain(self.clients.paused_until).min()
+    }
+
+    fn read_mail(&mut self, mail: Mail) -> io::Result<()> {
+        if let Some(listener) = mail.metrics_listener {
+            // The old one leaves epoll by being closed.
+            self.scrapes = None;
+            if let Some(listener) = listener {
+                epoll::add(&self.epoll, &listener, EventData::new_u64(SCRAPES), EventFlags::IN)?;
+                self.scrapes = Some(Accepting::new(listener));
+            }
+        }
+        let access = mail.access.inspect(|access| self.access = access.clone());
+        self.for_clients(|client| {
+            if let Some(access) = &access {
+                client.judge(access);
+            }
+            mail.events.iter().for_each(|line| client.tell(line));
+            client.miss(mail.missed);
+            client.flush()
+        });
+        Ok(())
+    }
+
+    /// Gives a connection its turn.
+    fn turn(&mut self, key: u64, ready: EventFlags) {
+        let asked = Asked { answer: &*self.answer, inbox: &self.inbox };
+        // It may have ended in this turn of the loop.
+        let Some(held) = self.connections.get_mut(&key) else { return };
+        let fate = match &mut held.connection {
+            Connection::Client(client) => client.turn(ready, &asked),
+            Connection::Scrape(scrape) => scrape.turn(ready, asked.answer),
+        };
+        if fate == Fate::Ends || held.wait(&self.epoll, key).is_err() {
+            self.end(key);
+        }
+    }
+
+    fn for_clients(&mut self, mut each: impl FnMut(&mut Client) -> Fate) {
+        let mut over = Vec::new();
+        for (key, held) in &mut self.connections {
+            let Connection::Client(client) = &mut held.connection else { continue };
+            if each(client) == Fate::Ends || held.wait(&self.epoll, *key).is_err() {
+                over.push(*key);
+            }
+        }
+        over.into_iter().for_each(|key| self.end(key));
+    }
+
+    fn end(&mut self, key: u64) {
+        // Closing a socket takes it out of epoll: nobody else has a descriptor of it.
+        if let Some(Held { connection: Connection::Client(client), .. }) =
+            self.connections.remove(&key)
+        {
+            client.leave(&self.inbox);
+        }
+    }
+
+    fn accept_clients(&mut self, now: Instant) -> io::Result<()> {
+        let mut sockets = Vec::new();
+        self.clients.accept(now, |socket| sockets.push(socket));
+        for socket in sockets {
+            let Ok(peer) = Peer::of(&socket) else { continue };
+            match self.admit(peer) {
+                Ok(level) => self.hold(Connection::Client(Client::new(socket, peer, level))),
+                Err(refusal) => {
+                    let line = Reply::new(None, Err(refusal)).to_line();
+                    // A new socket has room for a line. If not, there is nobody to tell.
+                    let _ = send(&socket, &line, SendFlags::NOSIGNAL);
+                }
+            }
+        }
+        wait_for_connections(&self.epoll, &self.clients, CLIENTS)
+    }
+
+    /// The rights of somebody who connects, if there is room.
+    fn admit(&self, peer: Peer) -> Result<Level, Refusal> {
+        let level = self.access.of(peer).ok_or_else(|| denied("may not ask anything here"))?;
+        let kept = (self.limits.connections_max / 8).max(1);
+        let most = match level {
+            Level::Operate => self.limits.connections_max,
+            Level::Observe => self.limits.connections_max.saturating_sub(kept),
+        };
+        if self.count(|connection| matches!(connection, Connection::Client(_))) < most {
+            return Ok(level);
+        }
+        let message = format!("there are {most} connections, as many as there may be");
+        Err(Refusal::new(RefusalKind::TooManyConnections, message))
+    }
+
+    fn accept_scrapes(&mut self, now: Instant) -> io::Result<()> {
+        let Some(scrapes) = &mut self.scrapes else { return Ok(()) };
+        let mut sockets = Vec::new();
+        scrapes.accept(now, |socket| sockets.push(socket));
+        wait_for_connections(&self.epoll, scrapes, SCRAPES)?;
+        for socket in sockets {
+            if self.count(|connection| matches!(connection, Connection::Scrape(_))) < SCRAPES_MAX {
+                self.hold(Connection::Scrape(Exchange::new(socket, now)));
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, which: impl Fn(&Connection) -> bool) -> usize {
+        self.connections.values().filter(|held| which(&held.connection)).count()
+    }
+
+    fn hold(&mut self, connection: Connection) {
+        let key = self.next;
+        self.next += 1;
+        let held = Held { interest: connection.interest(), connection };
+        let data = EventData::new_u64(key);
+        match epoll::add(&self.epoll, held.connection.socket(), data, held.interest) {
+            Ok(()) => _ = self.connections.insert(key, held),
+            Err(error) => tracing::warn!(%error, "cannot watch a connection; it is closed"),
+        }
+    }
+
+    /// Ends scrapes whose time is up, and goes back to listeners that were left alone.
+    fn end_what_is_over(&mut self, now: Instant) -> io::Result<()> {
+        self.connections.retain(|_, held| match &held.connection {
+            Connection::Client(_) => true,
+            Connection::Scrape(scrape) => scrape.deadline() > now,
+        });
+        let over = |until: &mut Instant| *until <= now;
+        if self.clients.paused_until.take_if(over).is_some() {
+            wait_for_connections(&self.epoll, &self.clients, CLIENTS)?;
+        }
+        if let Some(scrapes) = &mut self.scrapes
+            && scrapes.paused_until.take_if(over).is_some()
+        {
+            wait_for_connections(&self.epoll, scrapes, SCRAPES)?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for connections, unless the listener is to be left alone.
+fn wait_for_connections<L: AsFd>(
+    epoll: &OwnedFd,
+    accepting: &Accepting<L>,
+    key: u64,
+) -> io::Result<()> {
+    let interest = match accepting.paused_until {
+        None => EventFlags::IN,
+        Some(_) => EventFlags::empty(),
+    };
+    epoll::modify(epoll, &accepting.listener, EventData::new_u64(key), interest)
+}
+
+fn until(deadline: Instant) -> Timespec {
+    // A millisecond more, so that the deadline is over when the kernel, which may round, wakes us.
+    let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+    // Deadlines are seconds away, so this does not fail; if it did, they would be looked at at once.
+    Timespec::try_from(left).unwrap_or_default()
+}
+
+impl Held {
+    /// Has epoll wait for what the connection wants by now.
+    fn wait(&mut self, epoll: &OwnedFd, key: u64) -> io::Result<()> {
+        let interest = self.connection.interest();
+        if interest != self.interest {
+            self.interest = interest;
+            epoll::modify(epoll, self.connection.socket(), EventData::new_u64(key), interest)?;
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn interest(&self) -> EventFlags {
+        match self {
+            Self::Client(client) => client.interest(),
+            Self::Scrape(scrape) => scrape.interest(),
+        }
+    }
+
+    fn socket(&self) -> &OwnedFd {
+        match self {
+            Self::Client(client) => client.socket(),
+            Self::Scrape(scrape) => scrape.socket(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! A scrape: one HTTP/1.1 request for `/metrics`, its response, and the end of the connection.
+
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::epoll::EventFlags,
+    io::Errno,
+    net::{Shutdown, shutdown},
+};
+
+use super::{Answer, client::Fate, outbox::Outbox};
+use crate::protocol::{Answered, Request};
+
+/// From a connection's beginning to its end, whatever the client does: Prometheus itself gives up
+/// after 10 seconds (`scrape_timeout`) unless told otherwise.
+const EXCHANGE: Duration = Duration::from_secs(10);
+
+/// Bytes of a request's line and headers. What nginx and Apache take by default.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+
+/// Headers of a request. Prometheus sends six.
+const HEADERS_MAX: usize = 64;
+
+/// What the text is (OpenMetrics 1.0).
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A connection.
+#[derive(Debug)]
+pub struct Exchange {
+    socket: OwnedFd,
+    deadline: Instant,
+    stage: Stage,
+    outbox: Outbox,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Reading(Vec<u8>),
+    Writing,
+    /// Everything is sent. What the client still says is read away: a connection closed upon unread
+    /// bytes is reset, and the response perhaps lost.
+    Parting,
+}
+
+impl Exchange {
+    pub fn new(socket: OwnedFd, now: Instant) -> Self {
+        let stage = Stage::Reading(Vec::new());
+        Self { socket, deadline: now + EXCHANGE, stage, outbox: Outbox::default() }
+    }
+
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// When it is over at the latest.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    pub fn interest(&self) -> EventFlags {
+        match self.stage {
+            Stage::Reading(_) | Stage::Parting => EventFlags::IN,
+            Stage::Writing => EventFlags::OUT,
+        }
+    }
+
+    pub fn turn(&mut self, ready: EventFlags, answer: &dyn Answer) -> Fate {
+        if ready.intersects(EventFlags::ERR | EventFlags::HUP) {
+            return Fate::Ends;
+        }
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        match &mut self.stage {
+            Stage::Reading(head) => {
+                match rustix::io::read(&self.socket, &mut bytes) {
+                    Ok(0) => return Fate::Ends,
+                    Ok(length) => head.extend_from_slice(&bytes[..length]),
+                    Err(Errno::AGAIN | Errno::INTR) => return Fate::Stays,
+                    Err(_) => return Fate::Ends,
+                }
+                let Some(response) = respond(head, answer) else { return Fate::Stays };
+                self.outbox.push(&response);
+                self.stage = Stage::Writing;
+                self.write()
+            }
+            Stage::Writing => self.write(),
+            Stage::Parting => match rustix::io::read(&self.socket, &mut bytes) {
+                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => Fate::Stays,
+                Ok(0) | Err(_) => Fate::Ends,
+            },
+        }
+    }
+
+    fn write(&mut self) -> Fate {
+        if self.outbox.flush(&self.socket).is_err() {
+            return Fate::Ends;
+        }
+        if self.outbox.is_empty() {
+            if shutdown(&self.socket, Shutdown::Write).is_err() {
+                return Fate::Ends;
+            }
+            self.stage = Stage::Parting;
+        }
+        Fate::Stays
+    }
+}
+
+/// The response to what has been read of a request; `None` if more must be read.
+fn respond(head: &[u8], answer: &dyn Answer) -> Option<Vec<u8>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let (method, path) = match request.parse(&head[..head.len().min(HEAD_BYTES_MAX)]) {
+        Ok(httparse::Status::Complete(_)) => (request.method, request.path),
+        Ok(httparse::Status::Partial) if head.len() < HEAD_BYTES_MAX => return None,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Some(refusal("431 Request Header Fields Too Large", ""));
+        }
+        Err(_) => return Some(refusal("400 Bad Request", "")),
+    };
+    let (method, path) = (method.unwrap_or_default(), path.unwrap_or_default());
+    let body = method != "HEAD";
+    if !matches!(method, "GET" | "HEAD") {
+        return Some(refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n"));
+    }
+    if path.split('?').next() != Some("/metrics") {
+        return Some(response("404 Not Found", "text/plain", "", "try /metrics\n", body));
+    }
+    Some(match answer.answer(Request::Metrics {}) {
+        Ok(Answered::Metrics { text }) => response("200 OK", CONTENT_TYPE, "", &text, body),
+        Ok(_) | Err(_) => refusal("503 Service Unavailable", ""),
+    })
+}
+
+fn refusal(status: &str, headers: &str) -> Vec<u8> {
+    response(status, "text/plain", headers, &format!("{status}\n"), true)
+}
+
+fn response(status: &str, kind: &str, headers: &str, text: &str, body: bool) -> Vec<u8> {
+    let length = text.len();
+    let text = if body { text } else { "" };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n{text}"
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Refusal, RefusalKind};
+
+    struct Metrics;
+
+    impl Answer for Metrics {
+        fn answer(&self, request: Request) -> Result<Answered, Refusal> {
+            match request {
+                Request::Metrics {} => Ok(Answered::Metrics { text: "a 1\n".to_owned() }),
+                _ => Err(Refusal::new(RefusalKind::Internal, "only metrics are asked for")),
+            }
+        }
+    }
+
+    fn said(request: &str) -> Option<String> {
+        let response = respond(request.as_bytes(), &Metrics)?;
+        let response = String::from_utf8(response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("\r\nConnection: close"), "{head}");
+        let status = head.split("\r\n").next().unwrap();
+        Some(format!("{}|{body}", status.strip_prefix("HTTP/1.1 ").unwrap()))
+    }
+
+    #[test]
+    fn get_and_head_of_metrics_are_answered_and_everything_else_is_refused() {
+        for (request, expected) in [
+            ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK|a 1\n"),
+            ("GET /metrics?name[]=a HTTP/1.0\r\n\r\n", "200 OK|a 1\n"),
+            ("HEAD /metrics HTTP/1.1\r\n\r\n", "200 OK|"),
+            ("GET / HTTP/1.1\r\n\r\n", "404 Not Found|try /metrics\n"),
+            ("HEAD /x HTTP/1.1\r\n\r\n", "404 Not Found|"),
+            ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found|try /metrics\n"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed|405 Method Not Allowed\n"),
+            ("GET /metrics\r\n\r\n", "400 Bad Request|400 Bad Request\n"),
+            ("{\"request\":\"status\"}\n", "400 Bad Request|400 Bad Request\n"),
+            ("\u{0}", "400 Bad Request|400 Bad Request\n"),
+        ] {
+            assert_eq!(said(request).as_deref(), Some(expected), "{request}");
+        }
+    }
+
+    #[test]
+    fn the_length_is_that_of_the_body_also_where_there_is_none() {
+        for method in ["GET", "HEAD"] {
+            let request = format!("{method} /metrics HTTP/1.1\r\n\r\n");
+            let response = respond(request.as_bytes(), &Metrics).unwrap();
+            let response = String::from_utf8(response).unwrap();
+            assert!(response.contains("\r\nContent-Length: 4\r\n"), "{response}");
+            assert!(
+                response.contains("\r\nContent-Type: application/openmetrics-text; version=1.0.0")
+            );
+        }
+    }
+
+    #[test]
+    fn more_is_read_until_the_head_is_whole_or_too_long() {
+        let whole = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+        for length in 0..whole.len() {
+            assert_eq!(said(&whole[..length]), None, "{length}");
+        }
+        let long = format!("GET /metrics HTTP/1.1\r\nA: {}", "a".repeat(HEAD_BYTES_MAX));
+        assert!(said(&long).unwrap().starts_with("431 "));
+        let many = format!("GET /metrics HTTP/1.1\r\n{}\r\n", "A: a\r\n".repeat(HEADERS_MAX + 1));
+        assert!(said(&many).unwrap().starts_with("431 "));
+    }
+}

@@ -1,0 +1,202 @@
+//! What archives there are, and which of them are complete.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use unsnap_unpack::{Candidates, Error, FileIdentity, Pair, SearchDirs};
+
+/// Pairs that are looked at, at most, the best ones. A guess: hundreds of bad archives would have to
+/// come before a good one.
+const PAIRS_MAX: usize = 1000;
+
+/// Archives, as of the last look.
+#[derive(Debug, Default)]
+pub struct Archives {
+    found: Option<Candidates>,
+    seen: BTreeMap<PathBuf, Seen>,
+    /// Somebody said that these are complete; looked at next.
+    told: BTreeSet<PathBuf>,
+}
+
+/// An archive, as it was at the last look.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    file: FileIdentity,
+    /// When it was first seen as it is.
+    since: Instant,
+    /// It was renamed into place, or closed by its writer, or had not been changed for long.
+    complete: bool,
+}
+
+/// Times of one look. The clock for intervals does not jump; files only know the other one.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Of this process.
+    pub instant: Instant,
+    /// Nanoseconds since 1970.
+    pub unix_ns: i128,
+}
+
+impl Now {
+    /// Now.
+    pub fn get() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let unix_ns = since.map_or(0, |since| i128::try_from(since.as_nanos()).unwrap_or(0));
+        Self { instant: Instant::now(), unix_ns }
+    }
+
+    /// Milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
+        u64::try_from(self.unix_ns / 1_000_000).unwrap_or(0)
+    }
+}
+
+/// The archives that may be unpacked now.
+#[derive(Debug, Default)]
+pub struct Usable {
+    /// The best first.
+    pub pairs: Vec<Pair>,
+    /// When the next archive counts that does not yet.
+    pub next: Option<Instant>,
+}
+
+impl Archives {
+    /// Somebody said that the file is complete: it was renamed into place, or closed by its writer.
+    pub fn complete(&mut self, path: PathBuf) {
+        self.told.insert(path);
+    }
+
+    /// Looks at the directories. On an error what was known stays.
+    pub fn look(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), Error> {
+        let found = Candidates::find(dirs)?;
+        let files = FileIdentity::of_all(found.archives().map(|archive| &*archive.path));
+        self.note(&files, settle, now);
+        self.found = Some(found);
+        self.told.clear();
+        Ok(())
+    }
+
+    /// Whether they have been looked at.
+    pub fn known(&self) -> bool {
+        self.found.is_some()
+    }
+
+    fn note(&mut self, files: &[(PathBuf, FileIdentity)], settle: Duration, now: Now) {
+        let settle_ns = i128::try_from(settle.as_nanos()).unwrap_or(i128::MAX);
+        let note = |(path, file): &(PathBuf, FileIdentity)| {
+            let before = self.seen.get(path).filter(|before| before.file == *file).copied();
+            let mut seen =
+                before.unwrap_or(Seen { file: *file, since: now.instant, complete: false });
+            // A time of change in the future says nothing: then only our own clock counts.
+            seen.complete |= self.told.contains(path)
+                || file.modified_ns.saturating_add(settle_ns) <= now.unix_ns;
+            (path.clone(), seen)
+        };
+        self.seen = files.iter().map(note).collect();
+    }
+
+    /// The file that was there at the last look.
+    pub fn file(&self, path: &Path) -> Option<FileIdentity> {
+        self.seen.get(path).map(|seen| seen.file)
+    }
+
+    /// What may be unpacked: what is complete, and not bad.
+    pub fn usable(
+        &self,
+        settle: Duration,
+        now: Instant,
+        is_bad: impl Fn(&Path, FileIdentity) -> bool,
+    ) -> Usable {
+        let Some(found) = &self.found else { return Usable::default() };
+        let mut good = found.clone();
+        let mut next: Option<Instant> = None;
+        for archive in found.archives() {
+            let path = &archive.path;
+            let Some(seen) = self.seen.get(path) else {
+                // Gone between the two looks at it.
+                good.set_aside(path);
+                continue;
+            };
+            let counts_at = seen.since + settle;
+            let counts = seen.complete || counts_at <= now;
+            if !counts {
+                next = Some(next.map_or(counts_at, |next| next.min(counts_at)));
+            }
+            if !counts || is_bad(path, seen.file) {
+                good.set_aside(path);
+            }
+        }
+        Usable { pairs: good.pairs().take(PAIRS_MAX).collect(), next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    const SETTLE: Duration = Duration::from_secs(10);
+
+    fn name(slot: u64) -> String {
+        format!("snapshot-{slot}-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst")
+    }
+
+    #[test]
+    fn an_archive_counts_when_it_is_complete_or_has_settled() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dirs = SearchDirs::new(scratch.path());
+        let path = scratch.path().join(name(5));
+        fs::write(&path, "some").unwrap();
+        let mut archives = Archives::default();
+        let now = Now::get();
+        archives.look(&dirs, SETTLE, now).unwrap();
+        let slots = |archives: &Archives, at| {
+            let usable = archives.usable(SETTLE, at, |_, _| false);
+            (usable.pairs.iter().map(Pair::slot).collect::<Vec<_>>(), usable.next)
+        };
+        assert_eq!(slots(&archives, now.instant), (vec![], Some(now.instant + SETTLE)));
+        assert_eq!(slots(&archives, now.instant + SETTLE), (vec![5], None));
+
+        // It goes on: the time begins anew.
+        fs::write(&path, "some more").unwrap();
+        let later = Now { instant: now.instant + SETTLE, ..now };
+        archives.look(&dirs, SETTLE, later).unwrap();
+        assert_eq!(slots(&archives, later.instant).0, [] as [u64; 0]);
+        archives.complete(path.clone());
+        archives.look(&dirs, SETTLE, later).unwrap();
+        assert_eq!(slots(&archives, later.instant), (vec![5], None));
+
+        // An old file is complete.
+        let mut fresh = Archives::default();
+        let much_later = Now { unix_ns: now.unix_ns + 20_000_000_000, ..now };
+        fresh.look(&dirs, SETTLE, much_later).unwrap();
+        assert_eq!(slots(&fresh, now.instant), (vec![5], None));
+    }
+
+    #[test]
+    fn a_bad_archive_is_passed_over_until_it_changes() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dirs = SearchDirs::new(scratch.path());
+        let path = scratch.path().join(name(6));
+        fs::write(scratch.path().join(name(5)), "good").unwrap();
+        fs::write(&path, "bad").unwrap();
+        let mut archives = Archives::default();
+        let now = Now { unix_ns: i128::MAX, ..Now::get() };
+        archives.look(&dirs, SETTLE, now).unwrap();
+        let bad = archives.file(&path).unwrap();
+        let best = |archives: &Archives| {
+            let is_bad = |at: &Path, file| at == path && file == bad;
+            archives.usable(SETTLE, now.instant, is_bad).pairs[0].slot()
+        };
+        assert_eq!(best(&archives), 5);
+        fs::write(&path, "grown").unwrap();
+        archives.look(&dirs, SETTLE, now).unwrap();
+        assert_eq!(best(&archives), 6);
+        fs::remove_dir_all(scratch.path()).unwrap();
+        assert!(archives.look(&dirs, SETTLE, now).is_err());
+        assert!(archives.known());
+    }
+}

@@ -1,0 +1,210 @@
+//! How everything stands, as it is told.
+
+use std::time::Instant;
+
+use unsnap_control::protocol::{
+    ArchivesStatus, BadArchive, Event, JobProgress, JobState, JobStatus, PairName, ResultStatus,
+    Status, TargetKind, TargetState as Stands, TargetStatus,
+};
+use unsnap_unpack::{Pair, Phase, Snapshot};
+
+use crate::{
+    config,
+    plan::Job,
+    state::{Running, State, TargetState},
+    target::Found,
+};
+
+impl State {
+    /// For `status`.
+    pub fn status(&self, now: Instant) -> Status {
+        let archives = &self.config.archives;
+        let mut directories = vec![archives.full.clone()];
+        if archives.incremental != archives.full {
+            directories.push(archives.incremental.clone());
+        }
+        let rescan = self.config.settings.archives.rescan.0.as_millis();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_ms: self.started_unix_ms,
+            paused: self.memory.paused,
+            archives: ArchivesStatus {
+                directories,
+                newest: self.pairs.first().map(name),
+                rescan_ms: u64::try_from(rescan).unwrap_or(u64::MAX),
+            },
+            targets: self.targets.iter().map(|target| self.target_status(target, now)).collect(),
+            bad: self
+                .memory
+                .bad
+                .iter()
+                .map(|bad| BadArchive {
+                    path: bad.path.clone(),
+                    reason: bad.reason.clone(),
+                    seen_unix_ms: bad.seen_unix_ms,
+                })
+                .collect(),
+        }
+    }
+
+    fn target_status(&self, target: &TargetState, now: Instant) -> TargetStatus {
+        let failing = target.queue.iter().find(|job| job.last_error.is_some());
+        let (state, detail) = if target.running.is_some() {
+            (Stands::Working, None)
+        } else if let Some(reason) = &target.waits_for {
+            (Stands::Waiting, Some(reason.clone()))
+        } else if let Some(job) = failing {
+            (Stands::Failing, job.last_error.clone())
+        } else if let Some(error) = &self.search_error {
+            (Stands::Failing, Some(error.clone()))
+        } else if !target.queue.is_empty() {
+            let reason = if self.memory.paused { "paused" } else { "its turn" };
+            (Stands::Waiting, Some(reason.to_owned()))
+        } else {
+            (Stands::Idle, target.last_error.clone())
+        };
+        TargetStatus {
+            name: target.target.name.clone(),
+            kind: match target.target.kind {
+                config::TargetKind::Tree { .. } => TargetKind::Tree,
+                config::TargetKind::Fastboot { .. } => TargetKind::Fastboot,
+            },
+            state,
+            detail,
+            results: target.results.iter().map(|found| self.result_status(found)).collect(),
+            job: target.running.as_ref().map(|running| target.running_status(running, now)),
+            queued: target.queue.iter().map(|job| target.queued_status(job, now)).collect(),
+        }
+    }
+
+    fn result_status(&self, found: &Found) -> ResultStatus {
+        let made = self.memory.made(&found.path);
+        ResultStatus {
+            slot: found.slot,
+            base_slot: found.base_slot,
+            path: found.path.clone(),
+            finished_unix_ms: made.map_or(found.changed_unix_ms, |made| made.finished_unix_ms),
+            bytes: made.map_or(0, |made| made.bytes),
+            files: made.map_or(0, |made| made.files),
+        }
+    }
+}
+
+impl TargetState {
+    /// Of a job that waits, or has ended.
+    pub fn queued_status(&self, job: &Job, now: Instant) -> JobStatus {
+        let wait = job.not_before.and_then(|until| until.checked_duration_since(now));
+        JobStatus {
+            id: job.id,
+            target: self.target.name.clone(),
+            slot: job.slot(),
+            base_slot: job.pair.incremental.as_ref().and_then(|one| one.name.base_slot()),
+            archives: job.pair.archives().map(|archive| archive.path.clone()).collect(),
+            origin: job.origin,
+            state: if job.attempt > 1 { JobState::Retrying } else { JobState::Queued },
+            phase: None,
+            attempt: job.attempt,
+            retry_in_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            started_unix_ms: None,
+            last_error: job.last_error.clone(),
+            progress: None,
+        }
+    }
+
+    /// Of the job that runs.
+    pub fn running_status(&self, running: &Running, now: Instant) -> JobStatus {
+        let snapshot = running.progress.snapshot();
+        JobStatus {
+            state: JobState::Running,
+            phase: Some(phase(snapshot.phase).to_owned()),
+            retry_in_ms: None,
+            started_unix_ms: Some(running.started_unix_ms),
+            progress: Some(progress(&snapshot, running.since, now)),
+            ..self.queued_status(&running.job, now)
+        }
+    }
+}
+
+/// What a phase is, in words.
+pub fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Preparing => "preparing",
+        Phase::Unpacking => "unpacking",
+        Phase::Verifying => "verifying",
+        Phase::Syncing => "syncing",
+        Phase::Publishing => "publishing",
+        Phase::CleaningUp => "cleaning up",
+        Phase::Done => "done",
+    }
+}
+
+/// How far a job is. Rate and time are those of the whole attempt.
+pub fn progress(snapshot: &Snapshot, since: Instant, now: Instant) -> JobProgress {
+    let elapsed = now.saturating_duration_since(since).as_millis();
+    let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
+    let (read, written) = (u128::from(snapshot.bytes_read), u128::from(snapshot.bytes_written));
+    let left = snapshot.bytes_total.map(|total| u128::from(total).saturating_sub(read));
+    JobProgress {
+        bytes_total: snapshot.bytes_total,
+        bytes_read: snapshot.bytes_read,
+        bytes_written: snapshot.bytes_written,
+        files: snapshot.files,
+        rate_bytes_per_s: (elapsed > 0).then(|| whole(written * 1000 / elapsed.max(1))),
+        eta_ms: left.filter(|_| read > 0).map(|left| whole(left * elapsed / read)),
+    }
+}
+
+fn name(pair: &Pair) -> PairName {
+    PairName {
+        slot: pair.slot(),
+        base_slot: pair.incremental.as_ref().and_then(|one| one.name.base_slot()),
+        full: pair.full.path.clone(),
+        incremental: pair.incremental.as_ref().map(|one| one.path.clone()),
+    }
+}
+
+/// How it stands, in words, for the service manager.
+pub fn words(state: &State) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for target in &state.targets {
+        let name = &target.target.name;
+        let newest = target.results.first().map(|result| format!("slot {}", result.slot));
+        let newest = newest.unwrap_or_else(|| "nothing yet".to_owned());
+        words.push(match &target.running {
+            Some(running) => {
+                let snapshot = running.progress.snapshot();
+                let percent = snapshot.bytes_total.map_or_else(String::new, |total| {
+                    format!(" {} %", snapshot.bytes_read.min(total) * 100 / total.max(1))
+                });
+                let phase = phase(snapshot.phase);
+                format!("{name}: slot {}, {phase}{percent}", running.job.slot())
+            }
+            None if target.waits_for.is_some() => format!("{name}: {newest}, waiting"),
+            None if target.queue.iter().any(|job| job.last_error.is_some()) => {
+                format!("{name}: {newest}, failing")
+            }
+            None => format!("{name}: {newest}"),
+        });
+    }
+    let paused = if state.memory.paused { "paused; " } else { "" };
+    format!("{paused}{}", words.join("; "))
+}
+
+impl State {
+    /// How far all jobs are.
+    pub fn progress_events(&self, now: Instant) -> Vec<Event> {
+        let running =
+            self.targets.iter().filter_map(|target| Some((target, target.running.as_ref()?)));
+        let event = |(target, running): (&TargetState, &Running)| {
+            let snapshot = running.progress.snapshot();
+            Event::Progress {
+                job: running.job.id,
+                target: target.target.name.clone(),
+                phase: Some(phase(snapshot.phase).to_owned()),
+                progress: progress(&snapshot, running.since, now),
+            }
+        };
+        running.map(event).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! Old results are removed by one thread, slowly, while others work.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use unsnap_fastboot::{Leisure, Removal};
+use unsnap_ring::Syscalls;
+use unsnap_unpack::CancelToken;
+
+/// The thread that removes. Dropped, it ends soon; what is left is found at the next start.
+#[derive(Debug)]
+pub struct Remover {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    removed: Arc<AtomicU64>,
+    stop: CancelToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// To be removed; each is named once.
+    queue: BTreeSet<PathBuf>,
+    busy: bool,
+    files_a_second: u32,
+}
+
+impl Remover {
+    /// Starts the thread, which sleeps until there is something to remove.
+    pub fn start(files_a_second: u32) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        shared.state().files_a_second = files_a_second;
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("unpackd-remove".to_owned());
+        let thread = thread.spawn(move || theirs.work())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// For what is removed from now on.
+    pub fn set_pace(&self, files_a_second: u32) {
+        self.shared.state().files_a_second = files_a_second;
+    }
+
+    /// Removes these when their turn comes. They have been moved aside.
+    pub fn remove(&self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.shared.state().queue.extend(paths);
+        self.shared.changed.notify_one();
+    }
+
+    /// Whether it is at work, and how many files it has removed.
+    pub fn progress(&self) -> (bool, u64) {
+        let state = self.shared.state();
+        (state.busy, self.shared.removed.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        {
+            let _state = self.shared.state();
+            self.shared.stop.cancel();
+        }
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some((path, files_a_second)) = self.next() {
+            let mut removal = Removal::default();
+            removal.extend(Some(path));
+            let removed = Arc::clone(&self.removed);
+            let leisure = Leisure { files_a_second, removed, stop: self.stop.clone() };
+            match removal.at_leisure(&Syscalls::default(), &leisure) {
+                Err(error) if !self.stop.is_cancelled() => {
+                    tracing::warn!(%error, "what was moved aside is left to the next sweep");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for something to remove; `None` when it is time to end.
+    fn next(&self) -> Option<(PathBuf, u32)> {
+        let mut state = self.state();
+        state.busy = false;
+        loop {
+            if self.stop.is_cancelled() {
+                return None;
+            }
+            if let Some(path) = state.queue.pop_first() {
+                state.busy = true;
+                return Some((path, state.files_a_second));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn everything_is_removed_and_dropping_does_not_wait_for_the_rest() {
+        let scratch = tempfile::tempdir().unwrap();
+        let make = |name: &str, files: u32| {
+            let path = scratch.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            (0..files).for_each(|file| std::fs::write(path.join(file.to_string()), "").unwrap());
+            path
+        };
+        let remover = Remover::start(0).unwrap();
+        let (one, two) = (make("one", 100), make("two", 5));
+        remover.remove([one.clone(), two.clone()]);
+        let since = Instant::now();
+        while one.exists() || two.exists() {
+            assert!(since.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(5));
+        }
+        // At one file a second this would take a quarter of an hour.
+        remover.set_pace(1);
+        let slow = make("slow", 900);
+        remover.remove([slow.clone()]);
+        drop(remover);
+        assert!(slow.is_dir());
+    }
+}

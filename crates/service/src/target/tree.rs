@@ -1,0 +1,175 @@
+//! A tree for each archive.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+use unsnap_fastboot::{REMOVED_PREFIX, move_aside};
+use unsnap_layout::ArchiveName;
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{Archive, Error, Unpacker, Verify};
+
+use super::{Product, Work, results::Found};
+
+/// The staging directory of `<name>` is `.<name>.unsnap-staging` (crate unpack, `staging`).
+const STAGING_SUFFIX: &str = ".unsnap-staging";
+
+/// The name of an archive's tree.
+pub fn destination(name: &ArchiveName) -> String {
+    match name.base_slot() {
+        None => name.slot().to_string(),
+        Some(base) => format!("{base}-{}", name.slot()),
+    }
+}
+
+/// Unpacks what is not there yet of a pair, the full archive first.
+pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Result<(), Error> {
+    for archive in work.pair.archives() {
+        let path = directory.join(destination(&archive.name));
+        // Published as a whole or not at all; an empty directory of that name is replaced.
+        if path.join("version").is_file() {
+            products.push(Product { path, report: None });
+            continue;
+        }
+        let mut config = (*work.config).clone();
+        config.archive = Archive::File(archive.path.clone());
+        config.output.clone_from(&path);
+        if archive.name.base_slot().is_some() && config.verify == Verify::Accounts {
+            // The accounts of an incremental archive alone add up to nothing.
+            config.verify = Verify::Structure;
+        }
+        config.resume = config.verify != Verify::Accounts;
+        let run = |config: unsnap_unpack::Config| {
+            let unpacker = Unpacker::new(config);
+            unpacker.with_handles(work.progress.clone(), work.cancel.clone()).run()
+        };
+        let report = match run(config.clone()) {
+            // Left by the attempt at another archive of that slot.
+            Err(Error::NotResumable { .. }) => {
+                config.resume = false;
+                run(config)?
+            }
+            result => result?,
+        };
+        products.push(Product { path, report: Some(Box::new(report)) });
+    }
+    Ok(())
+}
+
+/// Moves aside what is of no use in a directory of trees, and gives all that is to be removed: what
+/// interrupted runs have left, but for `spare`, the names of trees to be gone on with; results that are
+/// not to stay; and what was moved aside before.
+pub fn sweep(
+    directory: &Path,
+    spare: &BTreeSet<String>,
+    outdated: &[PathBuf],
+) -> Result<Vec<PathBuf>, Error> {
+    let calls = Syscalls::default();
+    let mut moved = Vec::new();
+    for path in outdated {
+        moved.extend(move_aside(&calls, path, directory)?);
+    }
+    let at = |errno| Error::Search { path: directory.to_owned(), errno };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let opened = calls.open(directory, flags).map_err(at)?;
+    for (name, _) in calls.entries(&opened).map_err(at)? {
+        let Ok(name) = name.to_str() else { continue };
+        let path = directory.join(name);
+        let staged = name.strip_prefix('.').and_then(|name| name.strip_suffix(STAGING_SUFFIX));
+        if staged.is_some_and(|staged| !spare.contains(staged)) {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            // Whoever is at work there holds its lock. Ours is kept until it has another name.
+            let Ok(staging) = calls.open(&path, flags) else { continue };
+            if calls.lock(&staging).is_ok() {
+                moved.extend(move_aside(&calls, &path, directory)?);
+            }
+        } else if OsStr::new(name).as_encoded_bytes().starts_with(REMOVED_PREFIX.as_bytes())
+            && !moved.contains(&path)
+        {
+            moved.push(path);
+        }
+    }
+    Ok(moved)
+}
+
+/// The results that are not to stay: all that are in none of the newest `keep` pairs. A pair is an
+/// incremental tree and its full one, or a full one alone; what is newer than the oldest pair that
+/// stays is left alone.
+pub fn outdated(found: &[Found], keep: usize) -> Vec<PathBuf> {
+    let full = |slot| found.iter().find(|one| one.base_slot.is_none() && one.slot == slot);
+    let mut pairs: Vec<(u64, Vec<&Found>)> = found
+        .iter()
+        .filter_map(|one| match one.base_slot {
+            None => Some((one.slot, vec![one])),
+            Some(base) => Some((one.slot, vec![full(base)?, one])),
+        })
+        .collect();
+    pairs.sort_by(|one, other| (other.0, other.1.len()).cmp(&(one.0, one.1.len())));
+    pairs.truncate(keep);
+    let oldest = pairs.last().map_or(0, |(slot, _)| *slot);
+    let kept: BTreeSet<&Path> =
+        pairs.iter().flat_map(|(_, parts)| parts.iter().map(|part| &*part.path)).collect();
+    let goes = |one: &&Found| one.slot <= oldest && !kept.contains(&*one.path);
+    found.iter().filter(goes).map(|one| one.path.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn going(names: &[&str], keep: usize) -> Vec<String> {
+        let found: Vec<Found> = names
+            .iter()
+            .map(|name| {
+                let (base_slot, slot) = match name.split_once('-') {
+                    Some((base, slot)) => (base.parse().ok(), slot),
+                    None => (None, *name),
+                };
+                let slot = slot.parse().unwrap();
+                Found { slot, base_slot, path: name.into(), changed_unix_ms: 0 }
+            })
+            .collect();
+        let go = outdated(&found, keep);
+        go.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn the_newest_pairs_stay() {
+        assert_eq!(going(&[], 1), [""; 0]);
+        assert_eq!(going(&["100"], 1), [""; 0]);
+        assert_eq!(going(&["100", "200"], 1), ["100"]);
+        assert_eq!(going(&["100", "200"], 2), [""; 0]);
+        assert_eq!(going(&["100", "100-150", "100-180"], 1), ["100-150"]);
+        assert_eq!(going(&["100", "100-150", "100-180"], 2), [""; 0]);
+        assert_eq!(going(&["100", "100-150", "200"], 1), ["100", "100-150"]);
+        assert_eq!(going(&["100", "100-150", "200", "200-210"], 2), ["100", "100-150"]);
+        // A full tree stays as long as anything upon it does.
+        assert_eq!(going(&["100", "100-300", "200"], 1), ["200"]);
+        // Without its base a tree is no pair; a new one is left alone, an old one is not.
+        assert_eq!(going(&["100", "90-300"], 1), [""; 0]);
+        assert_eq!(going(&["100", "90-95"], 1), ["90-95"]);
+    }
+
+    #[test]
+    fn what_is_of_no_use_is_swept_aside() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path();
+        for name in [".5.unsnap-staging", ".6.unsnap-staging", "4", ".unsnap-removed-0", "other"] {
+            std::fs::create_dir(directory.join(name)).unwrap();
+        }
+        let spare = BTreeSet::from(["6".to_owned()]);
+        let removed = sweep(directory, &spare, &[directory.join("4")]).unwrap();
+        assert_eq!(removed.len(), 3);
+        for path in removed {
+            assert!(path.is_dir(), "{}", path.display());
+            std::fs::remove_dir(path).unwrap();
+        }
+        let mut left: Vec<_> =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [".6.unsnap-staging", "other"]);
+    }
+}

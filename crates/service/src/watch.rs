@@ -1,0 +1,238 @@
+//! Directories are watched by inotify, which says when an archive is complete.
+//!
+//! What inotify misses (a queue that overflowed, a directory that was replaced, a file system that does
+//! not notify) is found by the supervisor's rescan, which also renews the watches.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    io,
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    fs::inotify,
+    io::Errno,
+};
+use unsnap_layout::ArchiveName;
+
+/// What has been downloaded (as `Candidates` in the crate unpack has it).
+const REMOTE: &str = "remote";
+
+/// Room for events: at least one with the longest name (16 + 256 bytes), and many usual ones.
+const BUFFER_BYTES: usize = 16 << 10;
+
+/// What is of interest. Not writes: there would be an event for each.
+const EVENTS: inotify::WatchFlags = inotify::WatchFlags::CLOSE_WRITE
+    .union(inotify::WatchFlags::MOVED_TO)
+    .union(inotify::WatchFlags::MOVED_FROM)
+    .union(inotify::WatchFlags::DELETE)
+    .union(inotify::WatchFlags::CREATE)
+    .union(inotify::WatchFlags::DELETE_SELF)
+    .union(inotify::WatchFlags::MOVE_SELF)
+    .union(inotify::WatchFlags::ONLYDIR);
+
+/// What was noticed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noticed {
+    /// An archive was renamed into place, or closed by its writer.
+    Complete(PathBuf),
+    /// Something else has changed: look.
+    Changed,
+}
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    inotify: OwnedFd,
+    stop: OwnedFd,
+    directories: Mutex<BTreeMap<i32, PathBuf>>,
+    /// When the thread began with what it is doing; `None` while it sleeps in the kernel.
+    busy_since: Mutex<Option<Instant>>,
+}
+
+impl Watch {
+    /// Starts the thread. `tell` is called on it, and must not block.
+    pub fn start(tell: impl Fn(Noticed) + Send + 'static) -> io::Result<Self> {
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let shared = Arc::new(Shared {
+            inotify: inotify::init(flags)?,
+            stop: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            directories: Mutex::default(),
+            busy_since: Mutex::default(),
+        });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("unpackd-watch".to_owned());
+        let thread = thread.spawn(move || {
+            if let Err(errno) = theirs.work(&tell) {
+                tracing::error!(%errno, "directories are no longer watched, only looked at");
+            }
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Watches these directories and their `remote`, and no others. What is watched already goes on;
+    /// what has been replaced is watched anew. One that is not there is left to the next call.
+    pub fn renew<'p>(&self, directories: impl IntoIterator<Item = &'p Path>) {
+        let paths: BTreeSet<PathBuf> = directories
+            .into_iter()
+            .flat_map(|directory| [directory.to_owned(), directory.join(REMOTE)])
+            .collect();
+        let mut watched = self.shared.directories();
+        let mut renewed = BTreeMap::new();
+        for path in paths {
+            match inotify::add_watch(&self.shared.inotify, &path, EVENTS) {
+                Ok(number) => {
+                    renewed.insert(number, path);
+                }
+                Err(Errno::NOENT) => {}
+                Err(errno) => {
+                    tracing::warn!(path = %path.display(), %errno, "cannot be watched, only looked at");
+                }
+            }
+        }
+        for number in watched.keys().filter(|number| !renewed.contains_key(number)) {
+            // Gone with its directory, or no longer wanted.
+            let _ = inotify::remove_watch(&self.shared.inotify, *number);
+        }
+        *watched = renewed;
+    }
+
+    /// Since when the thread has been at one thing; `None` if it sleeps, or has ended, which was told.
+    pub fn busy_since(&self) -> Option<Instant> {
+        *self.shared.busy_since()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.shared.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn directories(&self) -> MutexGuard<'_, BTreeMap<i32, PathBuf>> {
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn busy_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.busy_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, tell: &impl Fn(Noticed)) -> Result<(), Errno> {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
+        loop {
+            *self.busy_since() = None;
+            let mut waiting =
+                [PollFd::new(&self.inotify, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+            match poll(&mut waiting, None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(errno),
+            }
+            *self.busy_since() = Some(Instant::now());
+            if !waiting[1].revents().is_empty() {
+                return Ok(());
+            }
+            loop {
+                match reader.next() {
+                    Ok(event) => self.notice(&event, tell),
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+    }
+
+    fn notice(&self, event: &inotify::Event<'_>, tell: &impl Fn(Noticed)) {
+        use inotify::ReadFlags as Flags;
+        let flags = event.events();
+        let lost = Flags::QUEUE_OVERFLOW
+            | Flags::DELETE_SELF
+            | Flags::MOVE_SELF
+            | Flags::UNMOUNT
+            | Flags::IGNORED;
+        if flags.intersects(lost) {
+            return tell(Noticed::Changed);
+        }
+        let name = event.file_name().map_or(&[][..], |name| name.to_bytes());
+        if name == REMOTE.as_bytes() {
+            return tell(Noticed::Changed);
+        }
+        let is_archive =
+            std::str::from_utf8(name).is_ok_and(|name| ArchiveName::parse(name).is_ok());
+        // Creating is not completing, and a close follows.
+        if !is_archive || flags.contains(Flags::CREATE) {
+            return;
+        }
+        let directory = self.directories().get(&event.wd()).cloned();
+        match directory {
+            Some(directory) if flags.intersects(Flags::CLOSE_WRITE | Flags::MOVED_TO) => {
+                tell(Noticed::Complete(directory.join(OsStr::from_bytes(name))));
+            }
+            _ => tell(Noticed::Changed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, sync::mpsc, time::Duration};
+
+    const NAME: &str = "snapshot-5-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
+    const HANG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_is_renamed_or_closed_is_complete_and_nothing_else_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("archives");
+        fs::create_dir(&directory).unwrap();
+        let (sender, told) = mpsc::channel();
+        let watch = Watch::start(move |noticed| sender.send(noticed).unwrap()).unwrap();
+        watch.renew([&*directory]);
+        let next = || told.recv_timeout(HANG).unwrap();
+
+        fs::write(directory.join("tmp-other"), "x").unwrap();
+        fs::write(directory.join(NAME), "x").unwrap();
+        assert_eq!(next(), Noticed::Complete(directory.join(NAME)));
+        fs::rename(directory.join(NAME), scratch.path().join("away")).unwrap();
+        assert_eq!(next(), Noticed::Changed);
+        fs::rename(scratch.path().join("away"), directory.join(NAME)).unwrap();
+        assert_eq!(next(), Noticed::Complete(directory.join(NAME)));
+        fs::remove_file(directory.join(NAME)).unwrap();
+        assert_eq!(next(), Noticed::Changed);
+
+        fs::create_dir(directory.join(REMOTE)).unwrap();
+        assert_eq!(next(), Noticed::Changed);
+        watch.renew([&*directory]);
+        fs::write(directory.join(REMOTE).join(NAME), "x").unwrap();
+        assert_eq!(next(), Noticed::Complete(directory.join(REMOTE).join(NAME)));
+
+        // Replaced by another directory of that name: noticed, and watched again when asked for.
+        fs::rename(&directory, scratch.path().join("old")).unwrap();
+        assert_eq!(next(), Noticed::Changed);
+        fs::create_dir(&directory).unwrap();
+        watch.renew([&*directory]);
+        fs::write(directory.join(NAME), "x").unwrap();
+        while next() != Noticed::Complete(directory.join(NAME)) {}
+        drop(watch);
+    }
+}

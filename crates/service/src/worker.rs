@@ -1,0 +1,133 @@
+//! A thread for each target, which does one job at a time and sleeps between them.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::mpsc::{Sender, channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use unsnap_unpack::Error;
+
+use crate::target::{Product, Sweep, Work, carry_out};
+
+/// What a worker has done.
+#[derive(Debug)]
+pub enum Said {
+    /// A job is over.
+    Ended(Ended),
+    /// A target was swept.
+    Swept {
+        /// The worker.
+        worker: u64,
+        /// What is to be removed.
+        moved: Result<Vec<PathBuf>, Error>,
+    },
+}
+
+#[derive(Debug)]
+enum Order {
+    Job(u64, Box<Work>),
+    Sweep(Sweep),
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub struct Ended {
+    /// The worker, see [`Worker::id`].
+    pub worker: u64,
+    /// The job's number.
+    pub job: u64,
+    /// What is there now of what it was to make, whatever became of the rest.
+    pub products: Vec<Product>,
+    /// Whether all of it is.
+    pub result: Result<(), Trouble>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Why a job has failed.
+#[derive(Debug)]
+pub enum Trouble {
+    /// An error of the library.
+    Error(Error),
+    /// A defect: it panicked.
+    Panic(String),
+}
+
+/// A worker. Dropped, its thread ends after the job at hand, for which is waited.
+#[derive(Debug)]
+pub struct Worker {
+    /// No other worker of this process has had it.
+    pub id: u64,
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts the thread. `say` is called on it after each job.
+    pub fn start(id: u64, name: &str, say: impl Fn(Said) + Send + 'static) -> io::Result<Self> {
+        // One at a time: nothing is sent before the one before has ended.
+        let (orders, received) = channel();
+        let work = move || {
+            for order in received {
+                say(match order {
+                    Order::Job(job, work) => Said::Ended(attempt(id, job, &work)),
+                    Order::Sweep(sweep) => Said::Swept { worker: id, moved: sweep.carry_out() },
+                });
+            }
+        };
+        // The kernel keeps 15 bytes of it.
+        let thread = thread::Builder::new().name(format!("unpackd-{name}")).spawn(work)?;
+        Ok(Self { id, orders: Some(orders), thread: Some(thread) })
+    }
+
+    /// Begins with a job. Whether there is a thread to do it.
+    pub fn begin(&self, job: u64, work: Work) -> bool {
+        self.order(Order::Job(job, Box::new(work)))
+    }
+
+    /// Sweeps its target. Whether there is a thread to do it.
+    pub fn sweep(&self, sweep: Sweep) -> bool {
+        self.order(Order::Sweep(sweep))
+    }
+
+    fn order(&self, order: Order) -> bool {
+        self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
+    }
+
+    /// Lets it end after the job at hand, without waiting for that.
+    pub fn retire(&mut self) {
+        self.orders = None;
+    }
+
+    /// Whether its thread has ended, which it does only if something is wrong.
+    pub fn is_dead(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn attempt(worker: u64, job: u64, work: &Work) -> Ended {
+    let (mut products, since) = (Vec::new(), Instant::now());
+    let result = catch_unwind(AssertUnwindSafe(|| carry_out(work, &mut products)));
+    let result = match result {
+        Ok(result) => result.map_err(Trouble::Error),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(Trouble::Panic(text.unwrap_or("no message").to_owned()))
+        }
+    };
+    Ended { worker, job, products, result, elapsed: since.elapsed() }
+}
