@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use unsnap_control::{ClientError, protocol::RefusalKind};
 use unsnap_unpack::Family;
 
 use crate::{settings::RequestError, signals};
@@ -26,6 +27,18 @@ impl fmt::Display for StateDamaged {
 }
 
 impl Error for StateDamaged {}
+
+/// Somebody has seen enough, and said so by a signal. There is nothing to tell about it.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("interrupted")
+    }
+}
+
+impl Error for Interrupted {}
 
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +69,12 @@ impl Exit {
                 Family::Cancelled => Self::Signal,
             };
         }
+        if let Some(error) = error.downcast_ref::<ClientError>() {
+            return Self::of_client(error);
+        }
+        if error.is::<Interrupted>() {
+            return Self::Signal;
+        }
         if error.is::<StateDamaged>() {
             return Self::BadArchive;
         }
@@ -66,6 +85,25 @@ impl Exit {
             .downcast_ref::<std::io::Error>()
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
+    }
+
+    /// What it means that the service does not do it.
+    fn of_client(error: &ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) => match refusal.kind {
+                RefusalKind::BadArchive => Self::BadArchive,
+                RefusalKind::Busy | RefusalKind::QueueFull => Self::NotClean,
+                RefusalKind::UnknownRequest
+                | RefusalKind::BadRequest
+                | RefusalKind::TooLarge
+                | RefusalKind::NoSuchJob
+                | RefusalKind::NoSuchTarget
+                | RefusalKind::BadConfig => Self::Usage,
+                _ => Self::Environment,
+            },
+            ClientError::Unspeakable(_) => Self::Usage,
+            _ => Self::Environment,
+        }
     }
 
     /// What `main` returns, if it does.

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
+use unsnap_control::ClientError;
 
 use crate::args::{Color, OutputArgs};
 
@@ -41,9 +42,10 @@ impl Printer {
     /// What went wrong, with its causes, and the remedy if there is one.
     pub fn error(&self, error: &anyhow::Error) {
         log_line(&format!("{}: {}", self.paint("error", "31;1"), message(error)));
-        let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
-            Some(error) => error.hint(),
-            None => error
+        let hint = match (error.downcast_ref(), error.downcast_ref::<ClientError>()) {
+            (Some(error), _) => unsnap_unpack::Error::hint(error),
+            (None, Some(error)) => error.hint().map(str::to_owned),
+            (None, None) => error
                 .chain()
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
                 .and_then(unsnap_unpack::io_hint)

@@ -52,9 +52,14 @@ impl Signals {
     }
 
     /// Has a thread cancel the run when one of them comes, or at once if one has come.
-    pub fn cancel(mut self, token: CancelToken) -> io::Result<Watch> {
+    pub fn cancel(self, token: CancelToken) -> io::Result<Watch> {
+        self.each(move || token.cancel())
+    }
+
+    /// Has a thread do this when one of them comes, or at once if one has come.
+    pub fn each(mut self, mut act: impl FnMut() + Send + 'static) -> io::Result<Watch> {
         let (handle, again) = (self.caught.handle(), self.again);
-        let watch = move || self.caught.forever().for_each(|_| token.cancel());
+        let watch = move || self.caught.forever().for_each(|_| act());
         let thread = thread::Builder::new().name("unsnap-signals".to_owned()).spawn(watch)?;
         Ok(Watch { handle, again, thread })
     }
@@ -77,6 +82,11 @@ impl Watch {
         let _ = self.thread.join();
         received || RECEIVED.load(Ordering::SeqCst) != 0
     }
+}
+
+/// Whether one has come.
+pub fn received() -> bool {
+    RECEIVED.load(Ordering::SeqCst) != 0
 }
 
 /// Signals that this process ignores, as a set of bits, the first for the signal 1.

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 use unsnap_unpack::Digest;
 
+use crate::service::args::{SERVICE_EXAMPLES, ServiceArgs};
+
 /// Unpacks and examines a validator's snapshot archives
 ///
 /// Exit codes: 0 done; 1 bad archive; 2 usage; 3 environment (disk full, I/O error, a limit);
@@ -46,6 +48,12 @@ pub enum Command {
     /// validator is running on the ledger; to be run as its user.
     #[command(after_long_help = FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
+    /// Ask the service unpackd how it stands, or tell it what to do
+    ///
+    /// Exit codes: 1 the archive is bad; 2 there is no such job or target, or the new configuration is
+    /// bad; 3 the service cannot be reached, or refuses; 4 it is busy.
+    #[command(after_long_help = SERVICE_EXAMPLES)]
+    Service(ServiceArgs),
 }
 
 const VERIFY_EXAMPLES: &str = "\
@@ -364,6 +372,7 @@ impl Command {
         match self {
             Self::Verify(args) => &args.output_control,
             Self::Fastboot(args) => args.output_control(),
+            Self::Service(args) => args.action.output_control(),
             Self::Unpack(args) => &args.output_control,
             Self::List(args) => &args.output_control,
         }

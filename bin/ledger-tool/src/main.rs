@@ -7,6 +7,7 @@
 mod cli;
 mod fastboot;
 mod list;
+mod service;
 mod settings;
 mod unpack;
 
@@ -30,12 +31,13 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(args),
         Command::Verify(args) => unpack::run_verify(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
+        Command::Service(args) => service::run(&args.action, &printer),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let exit = Exit::of(&error);
-            if exit != Exit::BrokenPipe {
+            if exit != Exit::BrokenPipe && !error.is::<exit::Interrupted>() {
                 printer.error(&error);
             }
             exit.leave()

@@ -1,9 +1,6 @@
 //! What can be typed.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::Parser;
 use unsnap_service::config::{Override, Sources};

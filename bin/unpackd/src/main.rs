@@ -7,7 +7,7 @@ mod log;
 mod notify;
 mod signals;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
@@ -61,15 +61,16 @@ fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let signals = signals::catch().context("cannot watch for signals")?;
     let listener = match Listener::from_environment().context("cannot use systemd's socket")? {
         Some(listener) => listener,
-        None => {
-            let path = &config.settings.control.socket;
-            Listener::bind(path, SOCKET_MODE)
-                .with_context(|| format!("cannot listen on {}", path.display()))?
-        }
+        None => listen(&config.settings.control.socket)?,
     };
     let supervisor =
         Supervisor::new(config, sources, listener, Box::new(notify::Systemd::from_environment()))
             .context("cannot start")?;
     signals::tell(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
+}
+
+fn listen(path: &Path) -> anyhow::Result<Listener> {
+    let made = Listener::bind(path, SOCKET_MODE);
+    made.with_context(|| format!("cannot listen on {}", path.display()))
 }

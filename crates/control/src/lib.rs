@@ -7,13 +7,16 @@
 //!   goes out to watchers through [`Events`].
 //! * [`Listener`]: the socket, inherited from systemd or made here.
 //! * [`metrics`]: its numbers, as Prometheus reads them.
+//! * [`Client`]: the other side.
 
 mod access;
+mod client;
 mod listener;
 pub mod metrics;
 pub mod protocol;
 mod server;
 
 pub use access::{Access, AccessError};
+pub use client::{Client, ClientError, WatchEnd, Watching};
 pub use listener::{Listener, ScrapeListener};
 pub use server::{Answer, Events, Heartbeat, Limits, Server};

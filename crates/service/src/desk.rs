@@ -132,6 +132,11 @@ impl Desk {
     fn pause(&self, pause: bool) -> bool {
         let mut state = self.shared.state();
         let was_paused = std::mem::replace(&mut state.memory.paused, pause);
+        if pause {
+            state.pace.pause();
+        } else {
+            state.pace.resume();
+        }
         if was_paused != pause {
             state.unsaved = true;
             state.events.push(if pause { Event::Paused } else { Event::Resumed });

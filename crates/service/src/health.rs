@@ -83,20 +83,18 @@ impl Health {
         } else {
             self.removed.since = now;
         }
-        let paused = state.memory.paused;
         for target in &mut state.targets {
             let Some(running) = &mut target.running else { continue };
             let still = stands_still(running, now);
-            // One that rests because somebody wants it to is not stuck.
-            if !paused {
-                stuck(&format!("job {} of {}", running.job.id, target.target.name), still)?;
-            }
+            stuck(&format!("job {} of {}", running.job.id, target.target.name), still)?;
         }
         Ok(())
     }
 }
 
-/// For how long a job's counters and phase have been the same.
+/// For how long a job's counters and phase have been the same. The time for which it was paused, or
+/// held back by the rate limit, is one of the counters: one that rests because somebody wants it to is
+/// not stuck.
 fn stands_still(running: &mut Running, now: Instant) -> Duration {
     let snapshot = running.progress.snapshot();
     if snapshot != running.stands.0 {

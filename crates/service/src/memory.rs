@@ -147,10 +147,10 @@ impl Memory {
         self.bad.drain(..excess);
     }
 
-    /// Forgets bad archives that are gone: of their names there can be others.
-    pub fn forget_gone(&mut self, is_there: impl Fn(&Path) -> bool) -> bool {
+    /// Forgets bad archives that are gone, or have become others.
+    pub fn forget_gone(&mut self, is_there: impl Fn(&Path, FileIdentity) -> bool) -> bool {
         let before = self.bad.len();
-        self.bad.retain(|bad| is_there(&bad.path));
+        self.bad.retain(|bad| is_there(&bad.path, bad.file()));
         self.bad.len() < before
     }
 
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(memory.bad.len(), BAD_MAX);
         assert!(!memory.is_bad(Path::new("/0"), FILE), "the oldest goes first");
         assert!(memory.bad[0].reason.len() <= REASON_BYTES_MAX);
-        assert!(memory.forget_gone(|path| path == Path::new("/7")));
+        assert!(memory.forget_gone(|path, _| path == Path::new("/7")));
         assert_eq!(memory.bad.len(), 1);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use unsnap_control::protocol::{Event, Origin, Outcome};
-use unsnap_unpack::{CancelToken, FileIdentity, Pair, Progress, Snapshot};
+use unsnap_unpack::{CancelToken, FileIdentity, Pace, Pair, Progress, Snapshot};
 
 use crate::{
     archives::Now,
@@ -36,6 +36,8 @@ pub struct State {
     pub pairs: Vec<Pair>,
     /// Why the directories could not be looked at.
     pub search_error: Option<String>,
+    /// Limits and pauses all jobs.
+    pub pace: Pace,
     /// When the process began: milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Whether it is ending.
@@ -173,6 +175,11 @@ impl TargetState {
 impl State {
     /// As configured and remembered, with no targets yet.
     pub fn new(config: Arc<Config>, memory: Memory, now: Now) -> Self {
+        let pace = Pace::new();
+        pace.set_rate(config.rate_limit());
+        if memory.paused {
+            pace.pause();
+        }
         Self {
             config,
             next_config: None,
@@ -181,6 +188,7 @@ impl State {
             targets: Vec::new(),
             pairs: Vec::new(),
             search_error: None,
+            pace,
             started_unix_ms: now.unix_ms(),
             stopping: false,
             events: Vec::new(),

@@ -116,7 +116,7 @@ impl TargetState {
     pub fn running_status(&self, running: &Running, now: Instant) -> JobStatus {
         let snapshot = running.progress.snapshot();
         JobStatus {
-            state: JobState::Running,
+            state: if snapshot.paused { JobState::Paused } else { JobState::Running },
             phase: Some(phase(snapshot.phase).to_owned()),
             retry_in_ms: None,
             started_unix_ms: Some(running.started_unix_ms),

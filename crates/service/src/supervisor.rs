@@ -15,7 +15,7 @@ use unsnap_unpack::{CancelToken, Progress};
 
 use crate::{
     archives::{Archives, Now, Usable},
-    config::{Config, Sources, Target},
+    config::{Config, Sources, Target, TargetKind},
     desk::{Desk, Shared},
     health::{Health, Stages},
     memory::Memory,
@@ -24,7 +24,7 @@ use crate::{
     reload,
     state::{Ending, Running, State, TargetState},
     status,
-    target::{Remover, Sweep, Work, results},
+    target::{Remover, Sweep, Work, is_adoptable, results},
     watch::{Noticed, Watch},
     worker::{Said, Worker},
 };
@@ -279,18 +279,31 @@ impl Supervisor {
         self.watch.renew([&*archives.full, &*archives.incremental]);
         let settings = &config.settings.archives;
         let error = self.archives.look(archives, settings.settle.0, now).err();
-        let found: Vec<_> = config.targets.iter().map(results).collect();
+        let targets: Vec<Target> =
+            self.shared.state().targets.iter().map(|target| target.target.clone()).collect();
+        let found: Vec<_> = targets.iter().map(results).collect();
+        let adoptable = |target: &Target| match &target.kind {
+            TargetKind::Fastboot { places, .. } => is_adoptable(places),
+            TargetKind::Tree { .. } => false,
+        };
+        let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
         let mut state = self.shared.state();
         state.search_error = error.map(|error| {
             tracing::warn!(%error);
             error.to_string()
         });
         if state.search_error.is_none()
-            && state.memory.forget_gone(|path| self.archives.file(path).is_some() || path.exists())
+            && state.memory.forget_gone(|path, file| match self.archives.file(path) {
+                Some(now) => now == file,
+                // Submitted from elsewhere.
+                None => file.is_that_of(path),
+            })
         {
             state.unsaved = true;
         }
-        for (target, found) in state.targets.iter_mut().zip(found) {
+        for ((target, found), adoptable) in state.targets.iter_mut().zip(found).zip(adoptable) {
+            // The next job puts it in its place.
+            target.checked &= !adoptable;
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {
@@ -381,7 +394,8 @@ impl Supervisor {
             reason: bad.reason.clone(),
         });
         let known_bad = known_bad.collect();
-        let Ok(config) = state.config.unpacking() else { return };
+        let Ok(mut config) = state.config.unpacking() else { return };
+        config.pace = Some(state.pace.clone());
         let target = &mut state.targets[index];
         let Some(job) = target.take(id) else { return };
         let (progress, cancel) = (Progress::default(), CancelToken::default());
@@ -398,7 +412,7 @@ impl Supervisor {
             job = id, target = target.target.name, slot = job.slot(), attempt = job.attempt,
             archive = %job.pair.full.path.display(), "started"
         );
-        if !self.workers[index].begin(id, work) {
+        if !self.workers[index].begin(work) {
             tracing::error!(target = target.target.name, "its worker is gone");
             target.queue.push(job);
             return;
@@ -445,6 +459,7 @@ impl Supervisor {
         }
         let mut before: Vec<(TargetState, Worker)> = {
             let mut state = self.shared.state();
+            state.pace.set_rate(new.rate_limit());
             std::mem::take(&mut state.targets).into_iter().zip(self.workers.drain(..)).collect()
         };
         for target in &new.targets {
@@ -503,13 +518,12 @@ impl Supervisor {
             progress.iter().for_each(|event| publisher.publish(event));
         }
         self.notify.status(&text);
-        let stages = Stages {
-            watch: &self.watch,
-            control: self.server.as_ref().map(Server::heartbeat).as_ref(),
-            remover: &self.remover,
-        };
+        let control = self.server.as_ref().map(Server::heartbeat);
+        let stages =
+            Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
         let mut again = now.instant + Duration::from_secs(3600);
-        match self.health.look(&mut self.shared.state(), &stages, now.instant) {
+        let health = self.health.look(&mut self.shared.state(), &stages, now.instant);
+        match health {
             Ok(()) => self.notify.watchdog(),
             Err(reason) => tracing::error!(reason, "stuck: the watchdog is not fed"),
         }

@@ -29,17 +29,15 @@ pub enum Said {
 
 #[derive(Debug)]
 enum Order {
-    Job(u64, Box<Work>),
+    Job(Box<Work>),
     Sweep(Sweep),
 }
 
 /// What became of a job.
 #[derive(Debug)]
 pub struct Ended {
-    /// The worker, see [`Worker::id`].
+    /// The number that the worker was started with.
     pub worker: u64,
-    /// The job's number.
-    pub job: u64,
     /// What is there now of what it was to make, whatever became of the rest.
     pub products: Vec<Product>,
     /// Whether all of it is.
@@ -60,33 +58,31 @@ pub enum Trouble {
 /// A worker. Dropped, its thread ends after the job at hand, for which is waited.
 #[derive(Debug)]
 pub struct Worker {
-    /// No other worker of this process has had it.
-    pub id: u64,
     orders: Option<Sender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    /// Starts the thread. `say` is called on it after each job.
+    /// Starts the thread. `say` is called on it after each order; `id` tells workers apart.
     pub fn start(id: u64, name: &str, say: impl Fn(Said) + Send + 'static) -> io::Result<Self> {
         // One at a time: nothing is sent before the one before has ended.
         let (orders, received) = channel();
         let work = move || {
             for order in received {
                 say(match order {
-                    Order::Job(job, work) => Said::Ended(attempt(id, job, &work)),
+                    Order::Job(work) => Said::Ended(attempt(id, &work)),
                     Order::Sweep(sweep) => Said::Swept { worker: id, moved: sweep.carry_out() },
                 });
             }
         };
         // The kernel keeps 15 bytes of it.
         let thread = thread::Builder::new().name(format!("unpackd-{name}")).spawn(work)?;
-        Ok(Self { id, orders: Some(orders), thread: Some(thread) })
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 
     /// Begins with a job. Whether there is a thread to do it.
-    pub fn begin(&self, job: u64, work: Work) -> bool {
-        self.order(Order::Job(job, Box::new(work)))
+    pub fn begin(&self, work: Work) -> bool {
+        self.order(Order::Job(Box::new(work)))
     }
 
     /// Sweeps its target. Whether there is a thread to do it.
@@ -118,7 +114,7 @@ impl Drop for Worker {
     }
 }
 
-fn attempt(worker: u64, job: u64, work: &Work) -> Ended {
+fn attempt(worker: u64, work: &Work) -> Ended {
     let (mut products, since) = (Vec::new(), Instant::now());
     let result = catch_unwind(AssertUnwindSafe(|| carry_out(work, &mut products)));
     let result = match result {
@@ -129,5 +125,5 @@ fn attempt(worker: u64, job: u64, work: &Work) -> Ended {
             Err(Trouble::Panic(text.unwrap_or("no message").to_owned()))
         }
     };
-    Ended { worker, job, products, result, elapsed: since.elapsed() }
+    Ended { worker, products, result, elapsed: since.elapsed() }
 }

@@ -15,11 +15,13 @@
 //! | [`decode_zstd`] | libzstd, and the engines with each other |
 //! | [`decode_lz4`] | `lz4_flex` on whole frames, told apart by a walk of their blocks |
 //! | [`archive_name`] | a second reading of the grammar |
+//! | [`control_request`] | a second reading of requests, and what is written read back |
 //! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
 //! | [`report`] | escapes and JSON read back |
 
 mod archive_name;
 mod blocks;
+mod control_request;
 mod decode_lz4;
 mod decode_zstd;
 mod engines;
@@ -37,6 +39,7 @@ mod walk;
 mod zstd_scan;
 
 pub use archive_name::archive_name;
+pub use control_request::control_request;
 pub use decode_lz4::decode_lz4;
 pub use decode_zstd::decode_zstd;
 pub use layout::{layout_any, layout_snapshot};
@@ -59,8 +62,9 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     target("archive_name", archive_name, 20_000),
+    target("control_request", control_request, 20_000),
     target("decode_lz4", decode_lz4, 400),
     target("decode_zstd", decode_zstd, 300),
     target("layout_any", layout_any, 4_000),

@@ -26,6 +26,7 @@ pub fn folder(target: &str) -> PathBuf {
 pub fn of(target: &str) -> Seeds {
     match target {
         "archive_name" => numbered(NAMES.iter().map(|name| name.as_bytes().to_vec())),
+        "control_request" => numbered(REQUESTS.iter().map(|line| line.as_bytes().to_vec())),
         "decode_lz4" => lz4(),
         "decode_zstd" => named(zstd()).chain(genuine_zstd()).collect(),
         "layout_any" => numbered(ANY.iter().map(|list| list.as_bytes().to_vec())),
@@ -68,6 +69,18 @@ const NAMES: [&str; 8] = [
     "tmp-snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst",
     "qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU",
     "snapshot-1-\u{1b}[2J.tar.zst",
+];
+
+/// Lines of the control socket, and some that are none.
+const REQUESTS: [&str; 8] = [
+    r#"{"request":"status"}"#,
+    r#"{"id":18446744073709551615,"request":"cancel","job":7}"#,
+    r#"{"id":1,"request":"submit","target":"validator","archive":"/a/snapshot-39.tar.zst","incremental":null}"#,
+    r#"{"request":"submit","archive":"/\u00e9\"\n","incremental":"/b"}"#,
+    r#"{"request":"watch","id":null}"#,
+    r#"{"request":"metrics","id":-1}"#,
+    r#"{"request":"reload","request":"pause","unknown":[]}"#,
+    r#"[{"request":"resume"}]"#,
 ];
 
 const SNAPSHOT: [&str; 6] = [

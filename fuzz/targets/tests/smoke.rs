@@ -33,8 +33,8 @@ macro_rules! smoke {
 }
 
 smoke! {
-    archive_name decode_lz4 decode_zstd layout_any layout_snapshot report tar_differential
-    tar_header tar_pax tar_walk zstd_scan
+    archive_name control_request decode_lz4 decode_zstd layout_any layout_snapshot report
+    tar_differential tar_header tar_pax tar_walk zstd_scan
 }
 
 fn smoke(name: &str) {

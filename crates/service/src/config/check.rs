@@ -3,12 +3,14 @@
 use std::{
     collections::HashSet,
     net::SocketAddr,
+    num::NonZeroU64,
     path::{Path, PathBuf},
 };
 
 use unsnap_fastboot::Places;
 use unsnap_unpack::{
-    Archive, DigestKind, DirectMode, FastbootFormat, IoEngine, SandboxMode, SearchDirs, Verify,
+    Archive, DigestKind, DirectMode, FastbootFormat, IoEngine, IoPriority, SandboxMode, SearchDirs,
+    Verify,
 };
 
 use super::{
@@ -140,8 +142,25 @@ impl Config {
         config.memory_budget = (unpack.memory_budget.0 > 0).then_some(unpack.memory_budget.0);
         config.sandbox = if unpack.sandbox { SandboxMode::Auto } else { SandboxMode::Off };
         config.digest = Some(DigestKind::Xxh3);
+        let neighbour = &self.settings.neighbour;
+        config.io_priority = match &*neighbour.io_class {
+            "none" => None,
+            "idle" => Some(IoPriority::IDLE),
+            "best-effort" => IoPriority::best_effort(neighbour.io_level),
+            other => return one_of("io-class", other, "none, idle or best-effort"),
+        };
+        config.nice = (neighbour.nice > 0).then(|| neighbour.nice.into());
+        let cpus = Some(&neighbour.cpus).filter(|cpus| !cpus.is_empty());
+        config.cpus = cpus
+            .map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))))
+            .transpose()?;
         self.settings.limits.apply(&mut config.limits);
         Ok(config)
+    }
+
+    /// Bytes written to each device in a second, at most.
+    pub fn rate_limit(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.settings.neighbour.rate_limit.0)
     }
 
     /// All keys, as a file has them.
@@ -192,9 +211,6 @@ fn check_numbers(settings: &Settings) -> Result<(), ConfigError> {
     }
     if neighbour.io_level > 7 || neighbour.nice > 19 {
         return refuse("io-level of [neighbour] is 0 to 7, nice is 0 to 19");
-    }
-    if !["none", "idle", "best-effort"].contains(&&*neighbour.io_class) {
-        return one_of("io-class", &neighbour.io_class, "none, idle or best-effort");
     }
     let listen = &settings.metrics.listen;
     if !listen.is_empty() {

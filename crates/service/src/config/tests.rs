@@ -78,6 +78,7 @@ fn what_makes_no_sense_is_refused() {
         ("unpack", "verify = 'all'", "none, structure or accounts"),
         ("unpack", "memory-budget = 'much'", "not a size"),
         ("neighbour", "io-class = 'realtime'", "idle or best-effort"),
+        ("neighbour", "cpus = '3-'", "list of processors"),
         ("retry", "first = '2h'", "not more than most"),
         ("metrics", "listen = '0.0.0.0:9184'", "loopback"),
         ("service", "queue = 0", "1 to 256"),

@@ -5,6 +5,7 @@ mod removing;
 mod results;
 mod tree;
 
+pub use fastboot::is_adoptable;
 pub use removing::Remover;
 pub use results::{Found, results};
 pub use tree::destination;
@@ -12,7 +13,6 @@ pub use tree::destination;
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use unsnap_fastboot::KnownBad;
-use unsnap_ring::Syscalls;
 use unsnap_unpack::{CancelToken, Error, Pair, Progress, Report};
 
 use crate::config::{Target, TargetKind};
@@ -76,11 +76,9 @@ impl Sweep {
 pub fn carry_out(work: &Work, products: &mut Vec<Product>) -> Result<(), Error> {
     match &work.target.kind {
         TargetKind::Tree { directory } => tree::unpack(work, directory, products),
-        TargetKind::Fastboot { places, format, shadow, beside: _ } => {
-            // With `beside` a state would be prepared while a validator runs; until the library can,
-            // `Error::Running` says to wait.
+        TargetKind::Fastboot { places, format, shadow, beside } => {
             let request = fastboot::request(work, places, *format, *shadow);
-            fastboot::prepare(&request, &Syscalls::default(), work, products)
+            fastboot::prepare(&request, work, *beside, products)
         }
     }
 }

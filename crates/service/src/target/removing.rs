@@ -88,7 +88,7 @@ impl Shared {
     fn work(&self) {
         while let Some((path, files_a_second)) = self.next() {
             let mut removal = Removal::default();
-            removal.extend(Some(path));
+            removal.extend([path]);
             let removed = Arc::clone(&self.removed);
             let leisure = Leisure { files_a_second, removed, stop: self.stop.clone() };
             match removal.at_leisure(&Syscalls::default(), &leisure) {

@@ -35,9 +35,12 @@ pub fn results(target: &Target) -> io::Result<Vec<Found>> {
     let mut found = match &target.kind {
         TargetKind::Tree { directory } => trees(directory)?,
         TargetKind::Fastboot { places, .. } => {
-            let states = marked_states(&Syscalls::default(), places);
-            let states = states.map_err(|error| io::Error::other(error.to_string()))?;
-            states.into_iter().map(|(slot, path)| of(slot, None, path)).collect()
+            let marked = |places| {
+                let states = marked_states(&Syscalls::default(), places);
+                states.map_err(|error| io::Error::other(error.to_string()))
+            };
+            let states = marked(places)?.into_iter().chain(marked(&places.beside())?);
+            states.map(|(slot, path)| of(slot, None, path)).collect()
         }
     };
     found.sort_by(|one, other| other.cmp(one));
