@@ -287,6 +287,12 @@ pub fn validator_path() -> &'static Path {
     PATH.get_or_init(|| built("unsnap-validator", "validator"))
 }
 
+/// The program `unpackd`.
+pub fn unpackd_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built("unsnap-unpackd", "unpackd"))
+}
+
 /// A program, built by cargo in the profile and target directory of these tests.
 fn built(package: &str, program: &str) -> PathBuf {
     // <target>/<profile>/deps/e2e-<hash>

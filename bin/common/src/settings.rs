@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-pub use unsnap_unpack::settings::parse_size;
+pub use unsnap_unpack::parse_size;
 use unsnap_unpack::{Archive, Config, DirectMode, IoEngine, SandboxMode, settings::LimitsTable};
 
 use crate::args::{DirectIo, Engine, IoArgs};

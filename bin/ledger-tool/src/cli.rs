@@ -69,6 +69,9 @@ Examples:
   Prepare the newest full and incremental archive of a ledger:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
+  The same while the validator is running, to be used when it starts again:
+    ledger-tool fastboot prepare --beside --ledger /mnt/ledger --accounts /mnt/accounts
+
   See what a validator would find:
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
 
@@ -263,18 +266,26 @@ pub enum FastbootAction {
     /// and it is known that there is room. Older states and storages are cleared away then, as the
     /// validator would do. Archives that prove bad are set aside (renamed), and the next best are
     /// taken.
+    ///
+    /// A state that was prepared with --beside is adopted if it is whole and as new as the archives:
+    /// that takes milliseconds.
     Prepare(PrepareArgs),
-    /// Say what states there are, and whether they are whole
+    /// Say what states there are, and whether they are whole; also while a validator is running
     ///
     /// Exit code 1 if a validator would load a state and fail.
     Status(LookAfterArgs),
     /// Make the newest state whole again from its shadow, or withdraw it
+    ///
+    /// What lies ready beside it is left alone.
     Repair(LookAfterArgs),
     /// Take all states and their shadows back; storages are left to the validator
-    Withdraw(LookAfterArgs),
+    ///
+    /// What lies ready beside them goes, too: it would be adopted otherwise.
+    Withdraw(WithdrawArgs),
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub struct PrepareArgs {
     #[command(flatten)]
     pub places: PlacesArgs,
@@ -292,9 +303,17 @@ pub struct PrepareArgs {
     #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
     pub fastboot_format: FastbootFormatArg,
 
-    /// Prepare the archives even if there is a state as new as they are
+    /// Prepare the archives even if there is a state as new as they are, be it one that lies ready
     #[arg(long)]
     pub replace: bool,
+
+    /// Prepare a state beside those of a validator, which may be running: it lies ready until
+    /// `prepare` without --beside, or the program `validator`, puts it in their place
+    ///
+    /// It is made in directories .unsnap-ready of the accounts paths and of the snapshots'
+    /// directory. As much space is needed as for another state.
+    #[arg(long)]
+    pub beside: bool,
 
     /// Do not keep second names of the storages, for repairs
     ///
@@ -331,6 +350,16 @@ pub struct LookAfterArgs {
     pub output_control: OutputArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct WithdrawArgs {
+    #[command(flatten)]
+    pub look_after: LookAfterArgs,
+
+    /// Take back only what lies ready beside; also while a validator is running
+    #[arg(long)]
+    pub beside: bool,
+}
+
 /// Where a validator keeps what: its own flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where the validator keeps what (its own flags)")]
@@ -360,9 +389,8 @@ impl FastbootArgs {
     fn output_control(&self) -> &OutputArgs {
         match &self.action {
             FastbootAction::Prepare(args) => &args.output_control,
-            FastbootAction::Status(args)
-            | FastbootAction::Repair(args)
-            | FastbootAction::Withdraw(args) => &args.output_control,
+            FastbootAction::Status(args) | FastbootAction::Repair(args) => &args.output_control,
+            FastbootAction::Withdraw(args) => &args.look_after.output_control,
         }
     }
 }

@@ -6,8 +6,8 @@ use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 use unsnap_fastboot::{
-    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, prepare, repair,
-    withdraw,
+    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, prepare, prepare_beside,
+    repair, withdraw, withdraw_beside,
 };
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
@@ -30,8 +30,11 @@ pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
             show(args.format, &repaired, |repaired| format!("{}\n", what_was_done(repaired)))
         }
         FastbootAction::Withdraw(args) => {
-            let slots = withdraw(&Syscalls::default(), &settings::places(&args.places))?;
-            show(args.format, &slots, |slots| match slots.as_slice() {
+            let (calls, look_after) = (Syscalls::default(), &args.look_after);
+            let places = settings::places(&look_after.places);
+            let take_back = if args.beside { withdraw_beside } else { withdraw };
+            let slots = take_back(&calls, &places)?;
+            show(look_after.format, &slots, |slots| match slots.as_slice() {
                 [] => "there was no state\n".to_owned(),
                 slots => slots.iter().fold(String::new(), |text, slot| {
                     text + &format!("the state of slot {slot} is withdrawn\n")
@@ -46,7 +49,8 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start(printer, progress.clone());
-    let prepared = prepare(&request, &Syscalls::default(), &progress, &cancel);
+    let how = if args.beside { prepare_beside } else { prepare };
+    let prepared = how(&request, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let outcome = prepared?;
     if args.format == ReportFormat::Text && !printer.wants_summary() {
@@ -58,10 +62,14 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
 fn status(args: &LookAfterArgs) -> anyhow::Result<()> {
     let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places))?;
     show(args.format, &survey, |survey| {
+        let mut text: String = survey.states.iter().map(condition).collect();
         if survey.states.is_empty() {
-            return "no state: a validator unpacks its archives\n".to_owned();
+            text.push_str("no state: a validator unpacks its archives\n");
         }
-        survey.states.iter().map(condition).collect()
+        if let Some(state) = &survey.ready {
+            let _ = write!(text, "ready beside: {}", condition(state));
+        }
+        text
     })?;
     match survey.newest().map(|state| &state.condition) {
         Some(Condition::Damaged { repairable, .. }) => {
@@ -127,6 +135,15 @@ fn summary(outcome: &Outcome) -> String {
         Outcome::Ready { state, set_aside, .. } => {
             (format!("nothing to prepare: {}\n", what_was_done(state)), set_aside)
         }
+        Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside } => {
+            let text = format!(
+                "adopted the state of slot {slot} that lay ready: {} storages, in {}\n  durable in {}\n",
+                HumanCount(*storages),
+                seconds(*elapsed_ms),
+                directory.display()
+            );
+            (text, set_aside)
+        }
         Outcome::Prepared(prepared) => (prepared_summary(prepared), &prepared.set_aside),
     };
     for SetAside { path, now, reason } in set_aside {
@@ -136,8 +153,11 @@ fn summary(outcome: &Outcome) -> String {
     text
 }
 
+fn seconds(ms: u64) -> String {
+    format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
+}
+
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
-    let seconds = |ms: u64| format!("{}.{:02} s", ms / 1000, ms % 1000 / 10);
     let mut text = format!(
         "prepared the state of slot {slot}: {} files, {} from {}, in {}\n",
         HumanCount(report.files),

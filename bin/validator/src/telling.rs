@@ -57,6 +57,10 @@ impl Teller {
                 let storages = report.accounts_paths.iter().map(|path| path.files).sum();
                 (slot, format!("{} storages in {seconds}", HumanCount(storages)), set_aside)
             }
+            Outcome::Adopted { slot, storages, set_aside, .. } => {
+                let storages = HumanCount(*storages);
+                (slot, format!("it lay ready, {storages} storages in {seconds}"), set_aside)
+            }
             Outcome::Ready { slot, state, set_aside } => {
                 let how = match state {
                     Repaired::Relinked { storages, .. } => {

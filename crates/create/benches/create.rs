@@ -9,7 +9,7 @@ use std::{fs::File, path::Path, sync::Arc};
 use criterion::{BatchSize, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use unsnap_arena::{Arena, OpenSegment, Pool};
 use unsnap_create::{Assembler, CreateProgress, CreatorPool, Destination, NewMember, PoolConfig};
-use unsnap_ring::{DirectMode, EngineKind, Syscalls, probe_uring};
+use unsnap_ring::{DirectMode, EngineKind, Pace, Syscalls, probe_uring};
 
 const SEGMENT_BYTES: usize = 4 << 20;
 
@@ -75,6 +75,8 @@ fn bench(criterion: &mut Criterion) {
                     depth: None,
                     workers: None,
                     sink: None,
+                    pace: Pace::new(),
+                    priority: None,
                 };
                 group.bench_function(format!("{}, direct {direct:?}", engine.name()), |run| {
                     run.iter_batched(

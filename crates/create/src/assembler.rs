@@ -3,7 +3,7 @@
 use std::{ops::Range, time::Duration};
 
 use unsnap_arena::{CARRY_BYTES_MAX, SegmentView};
-use unsnap_ring::{NewFile, RelativePath};
+use unsnap_ring::{Bucket, NewFile, Pace, RelativePath};
 
 use crate::{
     CreateError, CreatorPool, Destination, FILE_BLOCK_BYTES, Written,
@@ -41,6 +41,7 @@ pub struct Assembler {
     destinations: Vec<Destination>,
     creators: Feeder,
     keep_open: bool,
+    pace: Pace,
     direct_bytes_min: u64,
     current: Option<Current>,
     carry: Carry,
@@ -78,6 +79,7 @@ impl Assembler {
             destinations,
             creators: creators.feeder(),
             keep_open: creators.keeps_files_open(),
+            pace: creators.pace().clone(),
             direct_bytes_min: direct_bytes_min.unwrap_or(DIRECT_BYTES_MIN),
             current: None,
             carry: Carry { bytes: [0; CARRY_BYTES_MAX], len: 0 },
@@ -203,6 +205,11 @@ impl Assembler {
             && self.destinations[current.destination].direct().is_some()
     }
 
+    /// Bytes of one write at most: fewer if writing is limited, so that it is smooth.
+    fn write_bytes_max(&self) -> usize {
+        Bucket::piece_bytes(&self.pace).map_or(WRITE_BYTES_MAX, |most| most.min(WRITE_BYTES_MAX))
+    }
+
     fn finish_file(&mut self, view: &SegmentView) -> Result<(), CreateError> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
         let available = current.carried + current.range.len();
@@ -210,7 +217,7 @@ impl Assembler {
         let padded = if direct { available.next_multiple_of(FILE_BLOCK_BYTES) } else { available };
         // Only what was rounded up must be cut again.
         let len = (padded != available).then_some(current.size);
-        if let Some(new) = current.new.take_if(|_| padded <= WRITE_BYTES_MAX) {
+        if let Some(new) = current.new.take_if(|_| padded <= self.write_bytes_max()) {
             let data = slice(view, &current, padded);
             return self.creators.send(
                 current.destination,
@@ -236,8 +243,9 @@ impl Assembler {
             self.creators.send(destination, direct, Command::Begin { id, new })?;
         }
         let data = slice(view, current, count);
-        for start in (0..count).step_by(WRITE_BYTES_MAX) {
-            let part = data.slice(start..count.min(start + WRITE_BYTES_MAX));
+        let most = self.write_bytes_max();
+        for start in (0..count).step_by(most) {
+            let part = data.slice(start..count.min(start + most));
             let offset = current.written + start as u64;
             let part = Command::Part { id, offset, data: part };
             self.creators.send(destination, direct, part)?;

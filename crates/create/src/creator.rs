@@ -7,14 +7,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering, fence},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crossbeam::channel::{Receiver, TryRecvError};
 use unsnap_arena::Slice;
 use unsnap_ring::{
-    Completion, CreateFile, DirectIo, Engine, FinishFile, NewFile, OpError, Operation, Outcome,
-    RelativePath, WriteAt, WriteFile,
+    Admission, Bucket, Completion, CreateFile, DirectIo, Engine, FinishFile, NewFile, OpError,
+    Operation, Outcome, RelativePath, WriteAt, WriteFile,
 };
 
 use crate::{
@@ -54,6 +54,10 @@ pub(crate) struct Creator {
     shared: Arc<Shared>,
     /// Who is told of files that are complete.
     sink: Option<FileSink>,
+    /// What may be written to the device, by all who write to it.
+    bucket: Arc<Bucket>,
+    /// Why nothing is begun although there is room in the engine.
+    held: Option<Held>,
     open_files_max: usize,
     /// Received, not yet begun.
     requests: VecDeque<Request>,
@@ -72,6 +76,14 @@ struct Ticket {
     destination: usize,
     path: RelativePath,
     about: About,
+}
+
+/// What keeps a creator from beginning what it has to do.
+#[derive(Clone, Copy)]
+enum Held {
+    /// More has been written than the limit allows, for so long.
+    Back(Duration),
+    Paused,
 }
 
 enum About {
@@ -100,6 +112,17 @@ struct Ending {
     len: Option<u64>,
 }
 
+impl About {
+    /// What a limit counts.
+    fn bytes_on_disk(&self) -> u64 {
+        match self {
+            Self::Whole { bytes, .. } => in_blocks(*bytes),
+            Self::Part { bytes, .. } => *bytes,
+            Self::Begin { .. } | Self::End { .. } => 0,
+        }
+    }
+}
+
 impl Creator {
     pub fn new(
         engine: Box<dyn Engine>,
@@ -107,6 +130,7 @@ impl Creator {
         sleeping: Arc<AtomicBool>,
         shared: Arc<Shared>,
         sink: Option<FileSink>,
+        bucket: Arc<Bucket>,
         open_files_max: usize,
     ) -> Self {
         let capacity = engine.capacity();
@@ -117,6 +141,8 @@ impl Creator {
             sleeping,
             shared,
             sink,
+            bucket,
+            held: None,
             open_files_max,
             requests: VecDeque::new(),
             ready: VecDeque::new(),
@@ -134,7 +160,8 @@ impl Creator {
         let mut done = Vec::with_capacity(self.engine.capacity());
         loop {
             self.begin_operations();
-            if self.inbox_ended && self.requests.is_empty() && self.engine.in_flight() == 0 {
+            let nothing_waits = self.ready.is_empty() && self.requests.is_empty();
+            if self.inbox_ended && nothing_waits && self.engine.in_flight() == 0 {
                 break;
             }
             if let Err(error) = self.sleep(&mut done) {
@@ -163,11 +190,24 @@ impl Creator {
         }
     }
 
-    /// Fills the engine: first with what follows from completed operations, then with requests.
+    /// Fills the engine: first with what follows from completed operations, then with requests; as far
+    /// as the device may be written to.
     fn begin_operations(&mut self) {
+        self.held = None;
+        if self.shared.failed.load(Ordering::Acquire) {
+            self.let_go();
+        }
         while self.engine.in_flight() < self.engine.capacity() {
-            if let Some((ticket, operation)) = self.ready.pop_front() {
-                self.submit(ticket, operation);
+            if let Some((ticket, _)) = self.ready.front() {
+                self.held = match self.bucket.admit(ticket.about.bytes_on_disk()) {
+                    Admission::Granted => None,
+                    Admission::Later(time) => Some(Held::Back(time)),
+                    Admission::Paused => Some(Held::Paused),
+                };
+                let None = self.held else { return };
+                if let Some((ticket, operation)) = self.ready.pop_front() {
+                    self.submit(ticket, operation);
+                }
                 continue;
             }
             if self.requests.is_empty() {
@@ -338,15 +378,21 @@ impl Creator {
     fn fail(&mut self, ticket: &Ticket, OpError { step, errno }: OpError) {
         let path = self.shared.roots[ticket.destination].join(ticket.path.to_string());
         self.shared.fail(CreateError::File { step, path, errno });
+        self.let_go();
+    }
+
+    /// Of everything that is not in flight.
+    fn let_go(&mut self) {
         self.ready.clear();
         self.requests.clear();
         self.files.clear();
     }
 
-    /// Waits for completions, or for requests if there is room for them.
+    /// Waits for completions; for requests if there is room for them; until more may be written, or
+    /// somebody resumes, if that is what keeps it from going on.
     fn sleep(&mut self, done: &mut Vec<Completion>) -> Result<(), CreateError> {
         let room = self.engine.in_flight() < self.engine.capacity();
-        if room && !self.inbox_ended && self.requests.is_empty() {
+        if room && self.held.is_none() && !self.inbox_ended && self.requests.is_empty() {
             // Say so, then look once more: either we see the sender's batch, or the sender sees
             // that we sleep and wakes us.
             self.sleeping.store(true, Ordering::SeqCst);
@@ -358,14 +404,23 @@ impl Creator {
             }
         }
         let idle = self.engine.in_flight() == 0;
+        let limit = match self.held {
+            Some(Held::Back(time)) => Some(time),
+            Some(Held::Paused) | None => None,
+        };
         let since = Instant::now();
-        self.engine.wait(done)?;
+        self.engine.wait_at_most(limit, done)?;
         self.sleeping.store(false, Ordering::SeqCst);
-        let waited = since.elapsed();
-        if idle {
-            self.times.waited_for_input += waited;
-        } else {
-            self.times.waited_for_io += waited;
+        let (waited, times) = (since.elapsed(), &mut self.times);
+        match self.held {
+            Some(Held::Back(_)) => {
+                times.held_back += waited;
+                let held_back = u64::try_from(times.held_back.as_millis()).unwrap_or(u64::MAX);
+                self.shared.progress.held_back_ms.fetch_max(held_back, Ordering::Relaxed);
+            }
+            Some(Held::Paused) => times.paused += waited,
+            None if idle => times.waited_for_input += waited,
+            None => times.waited_for_io += waited,
         }
         Ok(())
     }

@@ -21,8 +21,10 @@ use crate::{
 /// Commands that travel together. Batches keep hand-offs few when files are small.
 const BATCH_COMMANDS: usize = 64;
 
-/// How often to look whether everything is complete, which is asked every few seconds. A guess.
+/// How often to look whether everything is complete, which is asked every few seconds: often at first,
+/// and then less, since it may take long (a limit, a pause). A guess.
 const SETTLE_POLL: Duration = Duration::from_micros(200);
+const SETTLE_POLL_MAX: Duration = Duration::from_millis(20);
 
 /// Indices of the creators of a destination.
 #[derive(Clone, Copy, Debug)]
@@ -128,13 +130,14 @@ impl Feeder {
     /// have been begun and not ended.
     pub fn settle(&mut self) -> Result<(), CreateError> {
         self.flush()?;
-        let since = Instant::now();
+        let (since, mut poll) = (Instant::now(), SETTLE_POLL);
         let queued = self.shared.files_queued.load(Ordering::Relaxed);
         while self.shared.progress.files.load(Ordering::Acquire) < queued {
             if self.shared.failed.load(Ordering::Acquire) {
                 return Err(self.shared.error());
             }
-            thread::park_timeout(SETTLE_POLL);
+            thread::park_timeout(poll);
+            poll = (poll * 2).min(SETTLE_POLL_MAX);
         }
         self.waited += since.elapsed();
         Ok(())

@@ -5,7 +5,7 @@ use std::{
     os::fd::RawFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering, fence},
+        atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -13,13 +13,13 @@ use std::{
 
 use crossbeam::channel::bounded;
 use unsnap_arena::ArenaRanges;
-use unsnap_ring::{EngineConfig, EngineKind, WorkerTimes};
+use unsnap_ring::{Bucket, EngineConfig, EngineKind, IoPriority, Pace, Subscription, WorkerTimes};
 
 use crate::{
-    CreateError, CreateProgress, Destination, FileSink,
+    CreateError, CreateProgress, Destination, FileSink, Written,
     creator::Creator,
     feeder::{Feeder, Inbox, Route},
-    shared::{Shared, died},
+    shared::{Shared, Traffic, died},
 };
 
 /// Batches that may wait for a creator. The segments bound the bytes; this bounds the number.
@@ -64,6 +64,10 @@ pub struct PoolConfig {
     pub workers: Option<usize>,
     /// Who is told of files that are complete.
     pub sink: Option<FileSink>,
+    /// How fast each device is written to, and whether at all.
+    pub pace: Pace,
+    /// How urgent writes are.
+    pub priority: Option<IoPriority>,
 }
 
 /// Where a creator's time went.
@@ -75,6 +79,10 @@ pub struct CreatorTimes {
     pub waited_for_input: Duration,
     /// Waiting for the kernel to carry out what is in flight.
     pub waited_for_io: Duration,
+    /// Something to write, and more written than the limit allows.
+    pub held_back: Duration,
+    /// Something to do, and paused.
+    pub paused: Duration,
     /// Name of its engine.
     pub engine: &'static str,
     /// Whether its engine had the buffers registered.
@@ -97,10 +105,13 @@ pub struct CreatorPool {
     /// A ring that later ones are attached to.
     attach: Option<RawFd>,
     keeps_files_open: bool,
+    pace: Pace,
 }
 
 struct Member {
     inbox: Option<Inbox>,
+    /// Wakes it when its pace changes.
+    _subscription: Subscription,
     thread: Option<JoinHandle<CreatorTimes>>,
 }
 
@@ -124,12 +135,16 @@ impl CreatorPool {
             shared,
             attach: None,
             keeps_files_open: config.sink.as_ref().is_some_and(FileSink::wants_open_files),
+            pace: config.pace.clone(),
         };
         let mut routes = Vec::new();
         for _ in &devices {
-            let direct = pool.start_creator(config, &config.engine, DIRECT, open_files_max)?;
-            let cached =
-                pool.start_creator(config, &config.cached_engine, CACHED, open_files_max)?;
+            let bucket = Arc::new(Bucket::new(config.pace.clone()));
+            let mut start = |engine, concurrency| {
+                pool.start_creator(config, engine, concurrency, open_files_max, &bucket)
+            };
+            let direct = start(&config.engine, DIRECT)?;
+            let cached = start(&config.cached_engine, CACHED)?;
             routes.push(Route { direct, cached });
         }
         pool.routes = destinations
@@ -146,6 +161,7 @@ impl CreatorPool {
         engine: &EngineKind,
         Concurrency { workers, depth }: Concurrency,
         open_files_max: usize,
+        bucket: &Arc<Bucket>,
     ) -> Result<usize, CreateError> {
         let depth = config.depth.unwrap_or(depth);
         // An operation in flight may hold a descriptor open, and so may a file of many writes.
@@ -156,6 +172,7 @@ impl CreatorPool {
             workers: config.workers.unwrap_or(workers),
             register: config.register.clone(),
             attach: self.attach,
+            priority: config.priority,
         };
         let engine = engine.open()?;
         self.attach = self.attach.or(engine.ring_fd());
@@ -168,16 +185,19 @@ impl CreatorPool {
             Arc::clone(&sleeping),
             Arc::clone(&self.shared),
             config.sink.clone(),
+            Arc::clone(bucket),
             // For each stream one that is not complete, and one to go on with.
             open_files_max.saturating_sub(capacity).max(2),
         );
+        self.shared.will_wake(waker.clone());
+        let subscription = config.pace.wake_on_change(waker.clone());
         let index = self.members.len();
         let thread = thread::Builder::new()
             .name(format!("unsnap-create-{index}"))
             .spawn(move || creator.run())
             .map_err(|error| CreateError::Stopped { reason: error.to_string() })?;
         let inbox = Some(Inbox { requests, waker, sleeping });
-        self.members.push(Member { inbox, thread: Some(thread) });
+        self.members.push(Member { inbox, _subscription: subscription, thread: Some(thread) });
         Ok(index)
     }
 
@@ -186,14 +206,25 @@ impl CreatorPool {
         self.keeps_files_open
     }
 
+    /// How fast they may write.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// What looks how much has been handed over for each destination so far.
+    pub fn written(&self) -> impl Fn() -> Vec<Written> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.traffic.iter().map(Traffic::written).collect()
+    }
+
     /// What hands files over to them. To be made before any is dropped.
     pub(crate) fn feeder(&self) -> Feeder {
         let inboxes = self.members.iter().filter_map(|member| member.inbox.clone());
         Feeder::new(inboxes, Arc::clone(&self.routes), Arc::clone(&self.shared))
     }
 
-    /// Has them fail, whatever they are waiting for.
-    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+    /// Has them fail, whatever they are waiting for. Whoever hands files over to them is told so.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.fail(CreateError::Stopped { reason: "it was told to".to_owned() })
     }
@@ -211,13 +242,10 @@ impl CreatorPool {
     fn stop(&mut self) -> Option<Vec<CreatorTimes>> {
         for member in &mut self.members {
             if let Some(inbox) = member.inbox.take() {
-                let Inbox { requests, waker, sleeping } = inbox;
+                let Inbox { requests, waker, .. } = inbox;
                 drop(requests);
-                // Without a sender: it shall see that there is none.
-                fence(Ordering::SeqCst);
-                if sleeping.swap(false, Ordering::SeqCst) {
-                    waker.wake();
-                }
+                // Whatever it waits for: it shall see that there is no sender any more.
+                waker.wake();
             }
         }
         let threads: Vec<_> =

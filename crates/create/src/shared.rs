@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use unsnap_ring::Waker;
+
 use crate::{CreateError, FILE_BLOCK_BYTES};
 
 /// How far the creators are; shared, to be read at any time.
@@ -19,6 +21,8 @@ pub struct CreateProgress {
     pub bytes: AtomicU64,
     /// Of which through the page cache.
     pub cached_bytes: AtomicU64,
+    /// Milliseconds for which the creator that had to wait longest for a rate limit has done so.
+    pub held_back_ms: AtomicU64,
 }
 
 impl CreateProgress {
@@ -83,6 +87,8 @@ pub(crate) struct Shared {
     pub traffic: Box<[Traffic]>,
     /// What messages call the destinations.
     pub roots: Box<[PathBuf]>,
+    /// Of the creators, to tell them of a failure.
+    wakers: Mutex<Vec<Waker>>,
 }
 
 impl Shared {
@@ -96,7 +102,13 @@ impl Shared {
             next_file: AtomicU64::new(0),
             traffic: roots.iter().map(|_| Traffic::default()).collect(),
             roots,
+            wakers: Mutex::default(),
         }
+    }
+
+    /// Has somebody woken when something fails.
+    pub fn will_wake(&self, waker: Waker) {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
     }
 
     /// Keeps the first error; the others follow from it.
@@ -109,6 +121,10 @@ impl Shared {
         }
         drop(first);
         self.failed.store(true, Ordering::Release);
+        // One that is paused, or held back, would not look for a long time.
+        for waker in &*self.wakers.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake();
+        }
     }
 
     /// What went wrong. Whoever asks first is told; to others it is only said that it did.

@@ -1,18 +1,21 @@
-//! Clearing the way for a new state: what is old is moved aside at once, and removed at leisure.
+//! Clearing the way for a new state: what is old is moved aside at once.
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, STAGED, Shortage};
+use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, Shortage};
 
 use crate::{
     Places,
     files::{failed, open_directory},
-    remove::{REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
+    removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
     survey::state_directories,
     withdraw::unmark,
 };
@@ -40,50 +43,75 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Error>
 }
 
 /// Whether so much would be free if what is old were gone as is missing. What is looked at is what
-/// [`clear`] would move aside; two names of one file count once.
+/// [`clear`] would move aside in all of these places; two names of one file count once.
 pub(crate) fn enough_to_clear(
     calls: &Syscalls,
-    places: &Places,
+    cleared: &[&Places],
     shortage: &Shortage,
 ) -> Result<(), Error> {
-    // Of inodes so many parts, which any number of names share.
-    let (mut bytes, mut inode_parts) = (0_u64, 0_u64);
-    let states = state_directories(calls, places)?.into_iter().map(|(_, path)| path);
-    let storages = places.accounts.iter();
-    let storages =
-        storages.flat_map(|path| [path.join(RUN_DIRECTORY), path.join(SHADOW_DIRECTORY)]);
-    for path in
-        states.chain(storages).chain(Removal::left_over(calls, places)?.paths().iter().cloned())
-    {
-        let directory = match open_directory(calls, &path) {
-            Ok(directory) => directory,
-            Err(error) if error.errno() == Some(Errno::NOENT) => continue,
-            Err(error) => return Err(error),
+    let mut taken = Taken::default();
+    let mut paths = Vec::new();
+    for places in cleared {
+        paths.extend(state_directories(calls, places)?.into_iter().map(|(_, path)| path));
+        paths.extend(places.run_directories());
+        paths.extend(places.accounts.iter().map(|path| path.join(SHADOW_DIRECTORY)));
+        paths.extend(Removal::left_over(calls, places)?.paths());
+    }
+    for path in paths {
+        // Of a link what it leads to is not removed.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let added = match calls.open(&path, flags) {
+            Ok(directory) => taken.add(calls, &directory, shortage.device, 0),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(errno),
         };
-        let at = |errno| failed("look at", &path, errno);
-        // Elsewhere it is of no use.
-        if calls.fstat(&directory).map_err(at)?.st_dev != shortage.device {
-            continue;
-        }
-        for (name, kind) in calls.entries(&directory).map_err(at)? {
-            if kind != FileType::RegularFile {
-                continue;
-            }
-            let stat = calls.lstatat(&directory, &*name).map_err(at)?;
-            let names = stat.st_nlink.max(1);
-            bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512 / names;
-            inode_parts += INODE_PARTS / names;
-        }
+        added.map_err(|errno| failed("look at", &path, errno))?;
     }
     let cleared = match shortage.resource {
-        Resource::Bytes => bytes,
-        Resource::Inodes => inode_parts / INODE_PARTS,
+        Resource::Bytes => taken.bytes,
+        Resource::Inodes => taken.inode_parts / INODE_PARTS,
     };
     let missing = shortage.needed.map_or(0, |needed| needed.saturating_sub(shortage.available));
     if cleared < missing {
         return Err(Error::NoSpace(Box::new(shortage.clone())));
     }
     Ok(())
+}
+
+/// What files take.
+#[derive(Default)]
+struct Taken {
+    bytes: u64,
+    /// Of inodes so many parts, which any number of names share.
+    inode_parts: u64,
+}
+
+impl Taken {
+    /// Adds the files in a directory, if that is on this device: elsewhere they are of no use.
+    fn add(
+        &mut self,
+        calls: &Syscalls,
+        directory: &OwnedFd,
+        device: u64,
+        depth: u32,
+    ) -> Result<(), Errno> {
+        if depth > DEPTH_MAX || calls.fstat(directory)?.st_dev != device {
+            return Ok(());
+        }
+        for (name, kind) in calls.entries(directory)? {
+            if kind == FileType::Directory {
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let inner = calls.openat(directory, &*name, flags, Mode::empty())?;
+                self.add(calls, &inner, device, depth + 1)?;
+            } else if kind == FileType::RegularFile {
+                let stat = calls.lstatat(directory, &*name)?;
+                let names = stat.st_nlink.max(1);
+                self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512 / names;
+                self.inode_parts += INODE_PARTS / names;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Puts an empty directory in the place of `run`, at once: Agave 4.2 removes an accounts path that
@@ -105,6 +133,8 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error
         }
         match calls.exchange(&holder, name.as_str(), &holder, RUN_DIRECTORY) {
             Ok(()) => {}
+            // One that prepares beside has taken it for left over.
+            Err(Errno::NOENT) => continue,
             Err(Errno::INVAL | Errno::NOSYS) => {
                 // Not every file system can. The moment between is the one that Agave has, too.
                 calls
@@ -124,46 +154,4 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error
         return Ok(Some(accounts.join(name)));
     }
     Err(at("move aside", Errno::EXIST))
-}
-
-impl Removal {
-    /// What earlier runs have moved aside and not removed.
-    pub fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
-        let mut left = Self::default();
-        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
-            let entries = calls.entries(open_directory(calls, holder)?);
-            let entries = entries.map_err(|errno| failed("read", holder, errno))?;
-            for name in entries.iter().filter_map(|(name, _)| name.to_str().ok()) {
-                if name.starts_with(REMOVED_PREFIX) {
-                    left.extend(Some(holder.join(name)));
-                }
-            }
-        }
-        Ok(left)
-    }
-
-    /// Moves aside staging directories that nobody is using.
-    pub fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), Error> {
-        for holder in places.accounts.iter().chain([&places.snapshots, &places.states()]) {
-            for name in STAGED {
-                let path = holder.join(name);
-                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let Ok(staging) = calls.open(&path, flags) else { continue };
-                // Kept until it has another name.
-                if calls.lock(&staging).is_ok() {
-                    self.extend(move_aside(calls, &path, holder)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes what earlier runs have left. What cannot be removed is only warned of.
-    pub fn tidy(calls: &Syscalls, places: &Places) {
-        let mut removal = Self::default();
-        let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
-        if let Err(error) = found.and_then(|left| left.finish(calls)) {
-            tracing::warn!(%error, "what an earlier run has left is left to the next one");
-        }
-    }
 }

@@ -8,28 +8,37 @@
 //!
 //! * [`Places`]: where a validator keeps what; by its own rules, from its own settings.
 //! * [`prepare`]: the newest pair of archives becomes a state; or it is found that there is one.
+//! * [`prepare_beside`]: the same while a validator is running. The state lies ready until [`prepare`]
+//!   adopts it.
 //! * [`Survey`]: what states there are, and whether they are whole.
 //! * [`repair`]: makes a state whole again from which a validator has removed storages.
-//! * [`withdraw`]: takes a state back, so that the validator goes to the archives.
+//! * [`withdraw`]: takes a state back, so that the validator goes to the archives; [`withdraw_beside`]
+//!   only what lies ready.
 //!
 //! What must never be is a state that looks loadable and is not: a validator that fails to load one
 //! does not go back to the archives, but fails again at every start. So the mark of a state,
 //! `fastboot_version`, is the last thing that appears and the first that goes, each time durably.
 
+mod adopt;
+mod beside;
 mod clear;
 mod files;
+mod in_place;
 mod lock;
 mod places;
 mod prepare;
-mod remove;
+mod ready;
+mod removal;
 mod repair;
 mod survey;
 mod withdraw;
 
+pub use beside::prepare_beside;
+pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use places::Places;
-pub use prepare::{KnownBad, Outcome, Prepared, Request, SetAside, prepare};
-pub use remove::{Leisure, REMOVED_PREFIX, Removal, Remover, move_aside};
+pub use prepare::{KnownBad, Outcome, Prepared, Request, SetAside};
+pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use survey::{Condition, StateSurvey, Survey, marked_states};
-pub use withdraw::withdraw;
+pub use withdraw::{withdraw, withdraw_beside};

@@ -17,7 +17,11 @@ const LEGACY_DIRECTORY: &str = "snapshot";
 /// Below the snapshots' directory.
 const BANK_SNAPSHOTS_DIRECTORY: &str = "snapshots";
 
-const DIRECTORY_MODE: u32 = 0o755;
+/// Below the snapshots' directory and each accounts path: a state that waits until the ledger is free.
+/// Agave leaves names there alone that are none of its own.
+const READY_DIRECTORY: &str = ".unsnap-ready";
+
+pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
 /// Where a validator keeps what, as its own command line says. Made by [`Places::new`], then adjusted
 /// field by field.
@@ -69,6 +73,20 @@ impl Places {
     /// The directories of storages.
     pub fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
         self.accounts.iter().map(|path| path.join(RUN_DIRECTORY))
+    }
+
+    /// Where a state lies ready that is prepared beside a running validator: the same places once
+    /// more, on the same file systems, where no validator looks.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let snapshots = self.snapshots.join(READY_DIRECTORY);
+        Self {
+            ledger: self.ledger.clone(),
+            snapshots,
+            full_archives: self.full_archives.clone(),
+            incremental_archives: self.incremental_archives.clone(),
+            accounts: self.accounts.iter().map(|path| path.join(READY_DIRECTORY)).collect(),
+        }
     }
 
     /// Makes the directories that a validator would make, and resolves links as it does. Refuses

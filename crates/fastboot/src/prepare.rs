@@ -10,11 +10,10 @@ use unsnap_unpack::{
 };
 
 use crate::{
-    LedgerLock, Places, Repaired, Survey,
-    clear::{clear, enough_to_clear},
+    Places, Repaired,
+    clear::enough_to_clear,
     files::{failed, open_directory},
-    remove::{Removal, Remover},
-    repair::repair_locked,
+    removal::{Removal, Remover},
 };
 
 /// What an archive that proved bad is renamed to, in its directory: its own name and this. A
@@ -51,12 +50,26 @@ pub struct KnownBad {
     pub reason: String,
 }
 
-/// What there is for a validator now.
+/// What there is for a validator now, or lies ready for it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
     /// A state was prepared.
     Prepared(Box<Prepared>),
+    /// One that lay ready took its place: see [`prepare_beside`](crate::prepare_beside).
+    Adopted {
+        /// Its slot.
+        slot: u64,
+        /// Its directory.
+        directory: PathBuf,
+        /// Storages of it.
+        storages: u64,
+        /// Milliseconds until it was whole in its place, durably; what it took to look at it is among
+        /// them, what removing the old one took is not.
+        elapsed_ms: u64,
+        /// Archives that proved bad.
+        set_aside: Vec<SetAside>,
+    },
     /// There was one, as new as the newest archives that are any good.
     Ready {
         /// Its slot.
@@ -92,83 +105,147 @@ pub struct SetAside {
     pub reason: String,
 }
 
-/// Sees to it that a validator finds a state as new as the newest good pair of archives.
-///
-/// Refused while a validator is running on the ledger ([`Error::Running`]); nothing is touched then.
-/// What is old is cleared away when a pair of archives has been found whose bank files are those of
-/// their names, and that there is room for; until then everything is as it was. From then on there
-/// is no state until the new one is complete and durable. On an error what was begun is taken back,
-/// and the validator goes to the archives.
-///
-/// Archives that prove bad are renamed, so that the validator does not choose them either, but only
-/// when there is something else for it.
-pub fn prepare(
-    request: &Request,
-    calls: &Syscalls,
-    progress: &Progress,
-    cancel: &CancelToken,
-) -> Result<Outcome, Error> {
-    let places = request.places.settle()?;
-    places.refuse_links()?;
-    let _lock = LedgerLock::take(&places.ledger)?;
-    let mut candidates = match &request.pair {
-        Some(pair) => Candidates::only(pair.clone()),
-        None => Candidates::find(&places.search_dirs())?,
-    };
-    let mut survey = Survey::of(calls, &places)?;
-    let mut bad = Bad { archives: request.known_bad.clone(), first: None };
-    for KnownBad { path, file, .. } in &bad.archives {
-        if file.is_that_of(path) {
-            candidates.set_aside(path);
-        }
-    }
-    while let Some(pair) = candidates.best() {
-        let is_new_enough = |survey: &Survey| {
-            let newest = survey.newest().filter(|state| state.condition.is_loadable());
-            newest.is_some_and(|state| state.slot >= pair.slot())
+/// Where a state is put.
+pub(crate) trait Ground {
+    /// Where it goes.
+    fn target(&self) -> &Places;
+
+    /// What is as new as a pair of archives already, if anything: it is made the outcome. Archives
+    /// that proved bad get their new names before a validator could choose them over it.
+    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error>;
+
+    /// Places in which what is old is cleared away for something new.
+    fn cleared(&self) -> Vec<&Places>;
+
+    /// Clears it away.
+    fn clear(&mut self) -> Result<Removal, Error>;
+
+    /// Starts removing what has been cleared away.
+    fn remove(&self, removal: Removal) -> Remover;
+}
+
+/// What is asked for, and the handles of who asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub request: &'a Request,
+    pub calls: &'a Syscalls,
+    pub progress: &'a Progress,
+    pub cancel: &'a CancelToken,
+}
+
+impl Work<'_> {
+    /// Goes through the pairs of archives, the best first, until something as new is there, or has
+    /// been unpacked. `places`: where the archives are.
+    pub fn newest(&self, places: &Places, ground: &mut impl Ground) -> Result<Outcome, Error> {
+        let mut candidates = match &self.request.pair {
+            Some(pair) => Candidates::only(pair.clone()),
+            None => Candidates::find(&places.search_dirs())?,
         };
-        if is_new_enough(&survey) && !request.replace {
-            let slot = survey.newest().map_or(0, |state| state.slot);
-            let state = repair_locked(calls, &places, &survey)?;
-            if !matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
-                let set_aside = bad.rename(calls)?;
-                Removal::tidy(calls, &places);
-                return Ok(Outcome::Ready { slot, state, set_aside });
-            }
-            tracing::warn!(slot, "the state cannot be made whole, and is withdrawn");
+        let mut bad = Bad::known(&self.request.known_bad);
+        for known in bad.archives.iter().filter(|bad| bad.file.is_that_of(&bad.path)) {
+            candidates.set_aside(&known.path);
         }
-        let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
-        let proven = prove(request, &pair, progress, cancel);
-        let prepared = proven.and_then(|()| {
-            prepare_pair(request, calls, &places, &pair, progress, cancel, &mut bad)
-        });
-        match prepared {
-            Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
-            Err(error) if error.family() == Family::BadArchive && request.pair.is_none() => {
-                let archive = pair.blamed(&error).path.clone();
-                tracing::warn!(archive = %archive.display(), %error, "set aside");
-                candidates.set_aside(&archive);
-                bad.add(archive, &files, error);
-                // If it proved bad only after the way had been cleared, there is none any more.
-                survey = Survey::of(calls, &places)?;
+        while let Some(pair) = candidates.best() {
+            // Looked at each time: an archive may prove bad only after the way has been cleared.
+            if let Some(outcome) = ground.there(&pair, &mut bad)? {
+                return Ok(outcome);
             }
-            Err(error) => return Err(error),
+            let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
+            let proven = self.prove(&pair);
+            match proven.and_then(|()| self.unpack(ground, &pair, &mut bad)) {
+                Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
+                Err(error)
+                    if error.family() == Family::BadArchive && self.request.pair.is_none() =>
+                {
+                    let archive = pair.blamed(&error).path.clone();
+                    tracing::warn!(archive = %archive.display(), %error, "set aside");
+                    candidates.set_aside(&archive);
+                    bad.add(archive, &files, error);
+                }
+                Err(error) => return Err(error),
+            }
         }
+        Err(bad.first.unwrap_or_else(|| Error::NoArchive {
+            full: places.full_archives.clone(),
+            incremental: places.incremental_archives.clone(),
+        }))
     }
-    Err(bad.first.unwrap_or_else(|| Error::NoArchive {
-        full: places.full_archives.clone(),
-        incremental: places.incremental_archives.clone(),
-    }))
+
+    /// Holds the bank files of a pair to the names of its archives.
+    fn prove(&self, pair: &Pair) -> Result<(), Error> {
+        for candidate in pair.archives() {
+            let mut config = self.request.config.clone();
+            config.archive = Archive::File(candidate.path.clone());
+            config.dry_run = true;
+            // Of the bank file only: no use in decoding ahead what follows it.
+            config.decode_threads = Some(1);
+            config.verify = Verify::Structure;
+            let facts = self.unpacker(config).prove()?;
+            tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file is the one of the archive's name");
+        }
+        Ok(())
+    }
+
+    fn unpack(
+        &self,
+        ground: &mut impl Ground,
+        pair: &Pair,
+        bad: &mut Bad,
+    ) -> Result<Prepared, Error> {
+        let Self { request, calls, .. } = *self;
+        let (slot, directory) = (pair.slot(), ground.target().state(pair.slot()));
+        let mut config = request.config.clone();
+        config.archive = Archive::File(pair.full.path.clone());
+        config.output.clone_from(&directory);
+        config.accounts.clone_from(&ground.target().accounts);
+        config.dry_run = false;
+        config.incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
+        config.state = Some(State { format: request.format, shadow: request.shadow });
+        let mut remover: Option<Remover> = None;
+        let staged = self.unpacker(config).stage(|room| {
+            if let Room::WhenCleared(shortage) = &room {
+                enough_to_clear(calls, &ground.cleared(), shortage)?;
+            }
+            let removal = ground.clear()?;
+            let started = ground.remove(removal);
+            match room {
+                Room::Beside => remover = Some(started),
+                // What is gone cannot be had back; but a validator would clear the same away.
+                Room::WhenCleared(shortage) => {
+                    tracing::warn!("what is old is removed first: {shortage}");
+                    started.finish();
+                }
+            }
+            if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+        })?;
+        // Before there is a state, so that the validator cannot choose them over it.
+        let set_aside = bad.rename(calls)?;
+        let report = staged.publish()?;
+        if let Some(remover) = remover {
+            remover.finish();
+        }
+        Ok(Prepared { slot, directory, report, set_aside })
+    }
+
+    fn unpacker(&self, config: Config) -> Unpacker {
+        Unpacker::new(config).with_handles(self.progress.clone(), self.cancel.clone())
+    }
 }
 
 /// Archives that proved bad.
-struct Bad {
+pub(crate) struct Bad {
+    /// Those that have no other name yet.
     archives: Vec<KnownBad>,
+    renamed: Vec<SetAside>,
     /// What was wrong with the first of them in this run.
     first: Option<Error>,
 }
 
 impl Bad {
+    fn known(archives: &[KnownBad]) -> Self {
+        Self { archives: archives.to_vec(), renamed: Vec::new(), first: None }
+    }
+
     /// `files`: what the archives were before they were looked at.
     fn add(&mut self, path: PathBuf, files: &[(PathBuf, FileIdentity)], error: Error) {
         if let Some((_, file)) = files.iter().find(|(known, _)| *known == path) {
@@ -178,14 +255,15 @@ impl Bad {
     }
 
     /// Gives them names that a validator passes over, unless others are there under their names now.
-    fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, Error> {
-        let archives = self.archives.drain(..).filter(|bad| bad.file.is_that_of(&bad.path));
-        archives
-            .map(|KnownBad { path, reason, .. }| {
+    /// Gives all that have such names now.
+    pub fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, Error> {
+        while let Some(KnownBad { path, file, reason }) = self.archives.pop() {
+            if file.is_that_of(&path) {
                 let now = set_aside(calls, &path)?;
-                Ok(SetAside { path, now, reason })
-            })
-            .collect()
+                self.renamed.push(SetAside { path, now, reason });
+            }
+        }
+        Ok(self.renamed.clone())
     }
 }
 
@@ -201,68 +279,4 @@ fn set_aside(calls: &Syscalls, path: &Path) -> Result<PathBuf, Error> {
         .and_then(|()| calls.fsync(&holder))
         .map_err(|errno| failed("set aside", path, errno))?;
     Ok(parent.join(new_name))
-}
-
-/// Holds the bank files of a pair to the names of its archives.
-fn prove(
-    request: &Request,
-    pair: &Pair,
-    progress: &Progress,
-    cancel: &CancelToken,
-) -> Result<(), Error> {
-    for candidate in pair.archives() {
-        let mut config = request.config.clone();
-        config.archive = Archive::File(candidate.path.clone());
-        config.dry_run = true;
-        // Of the bank file only: no use in decoding ahead what follows it.
-        config.decode_threads = Some(1);
-        config.verify = Verify::Structure;
-        let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
-        let facts = unpacker.prove()?;
-        tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file is the one of the archive's name");
-    }
-    Ok(())
-}
-
-fn prepare_pair(
-    request: &Request,
-    calls: &Syscalls,
-    places: &Places,
-    pair: &Pair,
-    progress: &Progress,
-    cancel: &CancelToken,
-    bad: &mut Bad,
-) -> Result<Prepared, Error> {
-    let (slot, directory) = (pair.slot(), places.state(pair.slot()));
-    let mut config = request.config.clone();
-    config.archive = Archive::File(pair.full.path.clone());
-    config.output.clone_from(&directory);
-    config.accounts.clone_from(&places.accounts);
-    config.dry_run = false;
-    config.incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
-    config.state = Some(State { format: request.format, shadow: request.shadow });
-    let mut remover: Option<Remover> = None;
-    let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
-    let staged = unpacker.stage(|room| {
-        if let Room::WhenCleared(shortage) = &room {
-            enough_to_clear(calls, places, shortage)?;
-        }
-        let removal = clear(calls, places)?;
-        match room {
-            Room::Beside => remover = Some(removal.start(calls)),
-            // What is gone cannot be had back; but a validator would clear the same away.
-            Room::WhenCleared(shortage) => {
-                tracing::warn!("what is old is removed first: {shortage}");
-                removal.finish(calls)?;
-            }
-        }
-        Ok(())
-    })?;
-    // Before there is a state, so that the validator cannot choose them over it.
-    let set_aside = bad.rename(calls)?;
-    let report = staged.publish()?;
-    if let Some(remover) = remover {
-        remover.finish();
-    }
-    Ok(Prepared { slot, directory, report, set_aside })
 }

@@ -52,7 +52,7 @@ pub enum Repaired {
 pub fn repair(calls: &Syscalls, places: &Places) -> Result<Repaired, Error> {
     let places = places.settle()?;
     let _lock = LedgerLock::take(&places.ledger)?;
-    repair_locked(calls, &places, &Survey::of(calls, &places)?)
+    repair_locked(calls, &places, &Survey::of_states(calls, &places)?)
 }
 
 pub(crate) fn repair_locked(
@@ -68,7 +68,7 @@ pub(crate) fn repair_locked(
         Condition::Whole { .. } => Ok(Repaired::WasWhole { slot }),
         Condition::Damaged { lost, repairable: true, .. } => {
             // What counts is what is there then.
-            match relink(calls, places).and_then(|()| Survey::of(calls, places)) {
+            match relink(calls, places).and_then(|()| Survey::of_states(calls, places)) {
                 Ok(now) => {
                     let whole = now.newest().map(|state| &state.condition);
                     if let Some(Condition::Whole { .. }) = whole {

@@ -29,6 +29,9 @@ use crate::{
 pub struct Survey {
     /// Each directory with a slot's name. A validator looks at the first only.
     pub states: Vec<StateSurvey>,
+    /// The one that lies ready beside them, if there is one: no validator looks at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<StateSurvey>,
 }
 
 /// A state.
@@ -82,11 +85,25 @@ impl Condition {
     pub fn is_loadable(&self) -> bool {
         !matches!(self, Self::NotLoadable { .. })
     }
+
+    /// Storages that are listed, as far as that is known.
+    pub fn storages(&self) -> u64 {
+        match self {
+            Self::Whole { storages } | Self::Damaged { storages, .. } => *storages,
+            Self::NotLoadable { .. } | Self::Unknown { .. } => 0,
+        }
+    }
 }
 
 impl Survey {
     /// Looks at all there is. Changes nothing.
     pub fn of(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
+        let ready = Self::of_states(calls, &places.beside())?.states.into_iter().next();
+        Ok(Self { ready, ..Self::of_states(calls, places)? })
+    }
+
+    /// Looks at the states of these places only.
+    pub(crate) fn of_states(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
         let shadows = Shadow::all(calls, places)?;
         let mut states = Vec::new();
         for (slot, directory) in state_directories(calls, places)? {
@@ -112,12 +129,17 @@ impl Survey {
                 .map_err(|errno| failed("look at the state in", &path, errno))?;
             states.push(StateSurvey { slot, directory, condition, prepared });
         }
-        Ok(Self { states })
+        Ok(Self { states, ready: None })
     }
 
     /// The one that a validator would look at.
     pub fn newest(&self) -> Option<&StateSurvey> {
         self.states.first()
+    }
+
+    /// The same, if that would load it, be it to its harm.
+    pub(crate) fn loadable(&self) -> Option<&StateSurvey> {
+        self.newest().filter(|state| state.condition.is_loadable())
     }
 }
 

@@ -10,7 +10,8 @@ use unsnap_unpack::{Error, SHADOW_DIRECTORY};
 use crate::{
     LedgerLock, Places,
     files::{failed, open_directory, remove_durably},
-    remove::{Removal, move_aside},
+    ready::Ready,
+    removal::{Removal, move_aside},
     survey::state_directories,
 };
 
@@ -18,13 +19,20 @@ use crate::{
 /// first, durably; then their directories and the shadow. Storages in `run` stay where they are: the
 /// validator removes them when it unpacks. Gives the slots whose states are gone.
 ///
-/// Refused while a validator is running. On an error no state whose mark could be removed is
-/// loadable.
+/// What lies ready beside them goes, too: it would be adopted otherwise.
+///
+/// Refused while a validator is running, or a state is being prepared beside. On an error no state
+/// whose mark could be removed is loadable.
 pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
     let places = places.settle()?;
     let _lock = LedgerLock::take(&places.ledger)?;
-    let slots = unmark(calls, &places)?;
+    let ready = Ready::find(calls, &places)?;
+    let mut slots = unmark(calls, &places)?;
     let mut removal = Removal::left_over(calls, &places)?;
+    if let Some(ready) = ready {
+        slots.extend(unmark(calls, &ready.places)?);
+        removal.extend(ready.discard(calls)?.paths());
+    }
     removal.staged(calls, &places)?;
     for (_, path) in state_directories(calls, &places)? {
         removal.extend(move_aside(calls, &path, &places.snapshots)?);
@@ -33,6 +41,16 @@ pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
         removal.extend(move_aside(calls, &accounts.join(SHADOW_DIRECTORY), accounts)?);
     }
     removal.finish(calls)?;
+    Ok(slots)
+}
+
+/// Takes back only what lies ready beside a validator's states. That may be running. Gives the slots
+/// whose states are gone.
+pub fn withdraw_beside(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+    let places = places.settle()?;
+    let Some(ready) = Ready::find(calls, &places)? else { return Ok(Vec::new()) };
+    let slots = unmark(calls, &ready.places)?;
+    ready.discard(calls)?.finish(calls)?;
     Ok(slots)
 }
 

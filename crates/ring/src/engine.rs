@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use unsnap_arena::ArenaRanges;
 
 use crate::{
-    FaultPlan, Syscalls,
+    FaultPlan, IoPriority, Syscalls,
     faulty::Faulty,
     operation::{OpError, Operation, Outcome},
     threads::Threads,
@@ -44,7 +44,17 @@ pub trait Engine: Send {
     /// [`Waker`] was used. Appends what has completed to `done`.
     ///
     /// An error is the engine's own and final; operations report theirs in their completions.
-    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError>;
+    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+        self.wait_at_most(None, done)
+    }
+
+    /// The same, but sleeps no longer than `limit`, if there is one: for owners that have something to
+    /// do at a certain time.
+    fn wait_at_most(
+        &mut self,
+        limit: Option<Duration>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError>;
 
     /// Sends off what was submitted and appends what has completed, without sleeping.
     fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError>;
@@ -147,6 +157,9 @@ pub struct EngineConfig {
     /// A ring to share kernel workers with (`ATTACH_WQ`). Since Linux 5.12 workers belong to
     /// threads, and what is shared is only the order of writes to one file.
     pub attach: Option<RawFd>,
+    /// How urgent a ring's reads and writes are; `None` for what its owner's thread has. What worker
+    /// threads do is as urgent as the thread that has opened the engine.
+    pub priority: Option<IoPriority>,
 }
 
 impl EngineConfig {

@@ -8,7 +8,7 @@
 //! * `EINTR` and `EAGAIN` for no reason;
 //! * operations that seem stuck while others overtake them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::{
@@ -125,10 +125,17 @@ impl Engine for Faulty {
         self.queue.push(InFlight::new(token, operation));
     }
 
-    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn wait_at_most(
+        &mut self,
+        limit: Option<Duration>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
         if self.queue.is_empty() {
             // Nothing can complete; only a wake-up can end this. The sender is our own.
-            let _ = self.woken.recv();
+            let _ = match limit {
+                None => self.woken.recv().ok(),
+                Some(limit) => self.woken.recv_timeout(limit).ok(),
+            };
             return Ok(());
         }
         let before = done.len();

@@ -26,9 +26,13 @@
 //! What is done one call at a time, such as making directories, goes through [`Syscalls`], so that
 //! a [`FaultPlan`] counts and fails every system call of a run and not only those of engines.
 //!
+//! How fast operations are begun is up to their owners, who ask a [`Bucket`]; a [`Pace`] sets that from
+//! outside, and pauses.
+//!
 //! This is the only crate that speaks io_uring. What it leaves to others: which files to read or
 //! create, and what an error means for the run.
 
+mod bucket;
 mod depth;
 mod direct;
 mod engine;
@@ -36,11 +40,14 @@ mod execute;
 mod fault;
 mod faulty;
 mod operation;
+mod pace;
+mod priority;
 mod residency;
 mod syscalls;
 mod threads;
 mod uring;
 
+pub use bucket::{Admission, Bucket};
 pub use depth::queue_depth;
 pub use direct::{DirectIo, DirectMode, DirectSupport};
 pub use engine::{
@@ -52,5 +59,7 @@ pub use operation::{
     CreateFile, FinishFile, NewFile, OpError, Operation, Outcome, ReadAt, RelativePath,
     RelativePathError, WriteAt, WriteFile,
 };
+pub use pace::{Pace, Subscription};
+pub use priority::{IoPriority, NotAnIoPriority};
 pub use residency::is_cached;
 pub use syscalls::Syscalls;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use crate::{
     engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker, WorkerTimes},
@@ -133,9 +133,20 @@ impl Engine for Threads {
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        let message = self.messages.recv().map_err(|_| EngineError::WorkerDied)?;
-        self.take(message, done)?;
+    fn wait_at_most(
+        &mut self,
+        limit: Option<Duration>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
+        let received = match limit {
+            None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(limit) => self.messages.recv_timeout(limit),
+        };
+        match received {
+            Ok(message) => self.take(message, done)?,
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) => return Err(EngineError::WorkerDied),
+        }
         self.poll(done)
     }
 

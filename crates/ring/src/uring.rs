@@ -13,7 +13,7 @@ use std::{
     io,
     os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use io_uring::{Builder, IoUring, Probe, cqueue, opcode, register::Restriction, squeue, types};
@@ -24,6 +24,7 @@ use rustix::{
 use unsnap_arena::ArenaRanges;
 
 use crate::{
+    IoPriority,
     engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker},
     execute::{RESOLVE, execute, open_flags},
     operation::{InFlight, NewFile, Operation, Step, StepDone},
@@ -38,6 +39,9 @@ const WAKE: u64 = u64::MAX;
 /// Failed waits after which a dropped ring gives up on its operations and leaks them. A guess:
 /// about a second of `EAGAIN` or `EBUSY`.
 const DROP_RETRIES_MAX: u32 = 1000;
+
+/// How often to look for completions where the kernel cannot wait for a time. A guess.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 #[allow(clippy::struct_excessive_bools)] // facts about the kernel, not states
 pub(crate) struct Uring {
@@ -56,6 +60,8 @@ pub(crate) struct Uring {
     registered: bool,
     restricted: bool,
     truncates: bool,
+    /// Of reads and writes; 0 for that of the submitting thread.
+    priority: u16,
     event: Arc<OwnedFd>,
     /// Where the kernel puts the event counter; boxed, so that it does not move with the engine.
     event_count: Box<[u8; 8]>,
@@ -108,6 +114,7 @@ impl Uring {
             registered: false,
             restricted: restricted.is_ok(),
             truncates,
+            priority: config.priority.map_or(0, IoPriority::bits),
             event: Arc::new(event),
             event_count: Box::new([0; 8]),
             wake_armed: false,
@@ -149,6 +156,7 @@ impl Uring {
     /// Issues the next step of the operation in `index`; steps that have no ring operation are
     /// carried out here and now. Gives the completion if that ended the operation.
     fn issue(&mut self, index: u32) -> Option<Completion> {
+        let priority = self.priority;
         loop {
             let slot = &mut self.slots.as_mut()?[index as usize];
             let user_data = u64::from(slot.generation) << 32 | u64::from(index);
@@ -175,20 +183,28 @@ impl Uring {
                     let fd = types::Fd(file.as_raw_fd());
                     let (start, len) = (buffer.as_mut_ptr(), transfer_len(buffer.len()));
                     match piece_of(self.registered, self.arena.as_ref(), start, len) {
-                        Some(piece) => {
-                            opcode::ReadFixed::new(fd, start, len, piece).offset(offset).build()
-                        }
-                        None => opcode::Read::new(fd, start, len).offset(offset).build(),
+                        Some(piece) => opcode::ReadFixed::new(fd, start, len, piece)
+                            .offset(offset)
+                            .ioprio(priority)
+                            .build(),
+                        None => opcode::Read::new(fd, start, len)
+                            .offset(offset)
+                            .ioprio(priority)
+                            .build(),
                     }
                 }
                 Step::Write { file, offset, buffer } => {
                     let fd = types::Fd(file.as_raw_fd());
                     let (start, len) = (buffer.as_ptr(), transfer_len(buffer.len()));
                     match piece_of(self.registered, self.arena.as_ref(), start, len) {
-                        Some(piece) => {
-                            opcode::WriteFixed::new(fd, start, len, piece).offset(offset).build()
-                        }
-                        None => opcode::Write::new(fd, start, len).offset(offset).build(),
+                        Some(piece) => opcode::WriteFixed::new(fd, start, len, piece)
+                            .offset(offset)
+                            .ioprio(priority)
+                            .build(),
+                        None => opcode::Write::new(fd, start, len)
+                            .offset(offset)
+                            .ioprio(priority)
+                            .build(),
                     }
                 }
                 // From here on the kernel owns the descriptor.
@@ -272,11 +288,28 @@ impl Uring {
     }
 
     fn enter(&self, want: usize) -> Result<(), EngineError> {
-        match self.ring.submit_and_wait(want) {
+        Self::entered(self.ring.submit_and_wait(want))
+    }
+
+    /// Waits for one completion, for at most so long. Kernels before 5.11 cannot: there it is looked
+    /// once in a while.
+    fn enter_at_most(&self, left: Duration) -> Result<(), EngineError> {
+        if !self.ring.params().is_feature_ext_arg() {
+            self.enter(0)?;
+            std::thread::sleep(left.min(LOOK_EVERY));
+            return Ok(());
+        }
+        let left = types::Timespec::from(left);
+        let arguments = types::SubmitArgs::new().timespec(&left);
+        Self::entered(self.ring.submitter().submit_with_args(1, &arguments))
+    }
+
+    fn entered(result: io::Result<usize>) -> Result<(), EngineError> {
+        match result {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // Interrupted: the caller looks for completions and comes back.
-                Some(Errno::INTR) => Ok(()),
+                // Interrupted, or time is up: the caller looks for completions and comes back.
+                Some(Errno::INTR | Errno::TIME) => Ok(()),
                 // The kernel is short of memory or its completion queue is full: reap, retry.
                 Some(Errno::AGAIN | Errno::BUSY) => {
                     std::thread::sleep(Duration::from_millis(1));
@@ -310,8 +343,13 @@ impl Engine for Uring {
         }
     }
 
-    fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
+    fn wait_at_most(
+        &mut self,
+        limit: Option<Duration>,
+        done: &mut Vec<Completion>,
+    ) -> Result<(), EngineError> {
         self.start()?;
+        let until = limit.map(|limit| Instant::now() + limit);
         let before = done.len();
         loop {
             if self.reap(done) || done.len() > before {
@@ -320,7 +358,11 @@ impl Engine for Uring {
                 return Ok(());
             }
             self.arm_wake();
-            self.enter(1)?;
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.enter(1)?,
+                Some(Duration::ZERO) => return self.poll(done),
+                Some(left) => self.enter_at_most(left)?,
+            }
         }
     }
 
@@ -499,6 +541,7 @@ mod tests {
             workers: 1,
             register: None,
             attach: None,
+            priority: None,
         };
         Uring::open(&config).inspect_err(|error| println!("skipped: {error}")).ok()
     }

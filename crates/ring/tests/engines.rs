@@ -7,14 +7,14 @@ use std::{
     fs::{self, File},
     os::fd::OwnedFd,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
 use unsnap_arena::{Arena, Pool, Slice};
 use unsnap_ring::{
     Completion, CreateFile, DirectIo, Engine, EngineConfig, EngineKind, FaultPlan, FinishFile,
-    NewFile, Operation, Outcome, ReadAt, RelativePath, WriteAt, WriteFile, probe_uring,
+    IoPriority, NewFile, Operation, Outcome, ReadAt, RelativePath, WriteAt, WriteFile, probe_uring,
 };
 
 const DIRECT: DirectIo = DirectIo { offset_align: 4096, memory_align: 512 };
@@ -24,6 +24,9 @@ struct Bench {
     arena: Arena,
     pool: Pool,
 }
+
+/// No wait of a test takes so long.
+const LONG: Duration = Duration::from_mins(10);
 
 impl Bench {
     fn new() -> Self {
@@ -36,7 +39,10 @@ impl Bench {
 
     fn engine(&self, kind: EngineKind, capacity: usize) -> Box<dyn Engine> {
         let register = Some(self.arena.ranges());
-        EngineConfig { kind, capacity, workers: 3, register, attach: None }.open().unwrap()
+        // Of no consequence to what is done.
+        let priority = Some(IoPriority::IDLE);
+        let config = EngineConfig { kind, capacity, workers: 3, register, attach: None, priority };
+        config.open().unwrap()
     }
 
     fn directory(&self) -> Arc<OwnedFd> {
@@ -89,6 +95,33 @@ fn drain(engine: &mut dyn Engine) -> BTreeMap<u64, Completion> {
     let by_token: BTreeMap<_, _> = done.into_iter().map(|done| (done.token, done)).collect();
     assert_eq!(by_token.len(), count, "every token completes once");
     by_token
+}
+
+#[test]
+fn a_wait_ends_when_its_time_is_up_and_not_before() {
+    let bench = Bench::new();
+    for kind in kinds() {
+        let mut engine = bench.engine(kind.clone(), 2);
+        let mut done = Vec::new();
+        for limit in [Duration::ZERO, Duration::from_millis(20)] {
+            let since = Instant::now();
+            engine.wait_at_most(Some(limit), &mut done).unwrap();
+            assert!(since.elapsed() >= limit && done.is_empty(), "{kind:?}");
+        }
+        // What completes, and a wake-up, end it long before.
+        let since = Instant::now();
+        let name = format!("file-{}", since.elapsed().as_nanos());
+        let create = CreateFile::new(bench.new_file(&name, None), None);
+        engine.submit(7, Operation::Create(create));
+        while done.is_empty() {
+            engine.wait_at_most(Some(LONG), &mut done).unwrap();
+        }
+        assert!(done[0].token == 7 && engine.in_flight() == 0, "{kind:?} {done:?}");
+        engine.waker().wake();
+        engine.wait_at_most(Some(LONG), &mut done).unwrap();
+        assert!(since.elapsed() < LONG, "{kind:?}");
+        fs::remove_file(bench.scratch.path().join(name)).unwrap();
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod digest;
 mod digesting;
 mod error;
 mod file;
+mod pausing;
 mod reader;
 mod stream;
 
@@ -30,6 +31,7 @@ pub use digest::{Digest, DigestKind, Hasher, NotADigest};
 pub use digesting::Digesting;
 pub use error::SourceError;
 pub use file::ArchiveFile;
+pub use pausing::Pausing;
 pub use reader::{ReaderBuilder, SequentialFileReader};
 pub use stream::{StreamReader, read_head};
 

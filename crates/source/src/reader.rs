@@ -12,8 +12,8 @@ use std::{
 use rustix::{fs::Advice, io::Errno};
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
-    Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, Operation, Outcome, ReadAt,
-    Syscalls,
+    Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, IoPriority, Operation,
+    Outcome, ReadAt, Syscalls,
 };
 
 use crate::{ArchiveFile, Source, SourceError, SourceTraits, Span, file::refused};
@@ -39,6 +39,7 @@ pub struct ReaderBuilder {
     start: u64,
     limit: u64,
     register: Option<ArenaRanges>,
+    priority: Option<IoPriority>,
 }
 
 impl ReaderBuilder {
@@ -86,6 +87,13 @@ impl ReaderBuilder {
         self
     }
 
+    /// How urgent the reads are. Default: as urgent as what the thread does that asks for bytes.
+    #[must_use]
+    pub fn priority(mut self, priority: Option<IoPriority>) -> Self {
+        self.priority = priority;
+        self
+    }
+
     /// Makes the reader and its engine. Nothing is opened any more, and nothing is read before the
     /// first span is asked for.
     pub fn build(self, mut file: ArchiveFile) -> Result<SequentialFileReader, SourceError> {
@@ -113,6 +121,7 @@ impl ReaderBuilder {
             workers: READ_WORKERS.min(depth),
             register: self.register,
             attach: None,
+            priority: self.priority,
         };
         Ok(SequentialFileReader {
             calls,
@@ -208,6 +217,7 @@ impl SequentialFileReader {
             start: 0,
             limit: u64::MAX,
             register: None,
+            priority: None,
         }
     }
 

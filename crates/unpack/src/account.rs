@@ -1,13 +1,17 @@
 //! What a run did, put together into its report.
 
+use std::{num::NonZeroU64, time::Duration};
+
 use unsnap_decode::{DecodeSummary, Format};
 use unsnap_layout::ArchiveName;
-use unsnap_ring::{DirectMode, EngineKind};
+use unsnap_ring::{DirectMode, EngineKind, Pace};
 
 use crate::{
     Config, LayoutKind, PreflightReport, Report, Resumed, SandboxReport,
     opening::ProcessStatus,
-    report::{AccountsPathReport, AccountsReport, BankReport, IncrementalReport, millis},
+    report::{
+        AccountsPathReport, AccountsReport, BankReport, IncrementalReport, LimitsReport, millis,
+    },
     stages::archive_name,
     times::Times,
     walk::Walked,
@@ -33,6 +37,10 @@ pub(crate) struct Account {
     pub status: ProcessStatus,
     pub preflight: Option<PreflightReport>,
     pub accounts: Option<AccountsReport>,
+    /// What was asked of it and is in force.
+    pub limits: LimitsReport,
+    /// How long it was paused, all in all.
+    pub paused: Duration,
 }
 
 /// What the creators did.
@@ -140,6 +148,12 @@ impl Account {
             resumed: self.resumed,
             sandbox,
             preflight: self.preflight,
+            limits: LimitsReport {
+                rate_limit: config.pace.as_ref().and_then(Pace::rate).map(NonZeroU64::get),
+                ..self.limits
+            },
+            paused_ms: millis(self.paused),
+            held_back_ms: millis(times.held_back()),
             limited_by: times.limited_by(),
             threads: times.threads(),
             peak_rss_bytes: self.status.peak_rss_bytes(),

@@ -8,14 +8,14 @@ use std::{
 
 pub use unsnap_decode::Tuning as DecodeTuning;
 pub use unsnap_layout::fastboot::Format as FastbootFormat;
-pub use unsnap_ring::{DirectMode, FaultPlan};
+pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, Pace};
 pub use unsnap_source::{Digest, DigestKind};
 
 use unsnap_create::FileSink;
 use unsnap_ring::Syscalls;
 
 use crate::{
-    Error, SandboxMode,
+    CpuSet, Error, SandboxMode,
     stages::archive_name,
     staging::{Existing, Spot},
 };
@@ -239,6 +239,17 @@ pub struct Config {
     /// Refuse what cannot fit before anything is written, and stop before a disk is full. True by
     /// default; without, a run goes on until the disk has nothing left.
     pub preflight: bool,
+    /// A handle that limits how fast the run writes, and pauses it; may be shared by runs. `None` is
+    /// the same as one that nobody uses.
+    pub pace: Option<Pace>,
+    /// How urgent the run's reads and writes are; `None` for what the caller's thread has.
+    pub io_priority: Option<IoPriority>,
+    /// Niceness of the run's threads, from -20 (which takes a privilege) to 19; not added to the
+    /// caller's. `None` for that of the caller's thread.
+    pub nice: Option<i32>,
+    /// Processors that the run's threads may run on, of those that the caller's may; the default for
+    /// the number of decoding threads goes by it. `None` for the caller's.
+    pub cpus: Option<CpuSet>,
     /// Caps on what the archive may ask for.
     pub limits: Limits,
     /// Settings for tests and benchmarks.
@@ -271,6 +282,10 @@ impl Config {
             manifest: None,
             sandbox: SandboxMode::default(),
             preflight: true,
+            pace: None,
+            io_priority: None,
+            nice: None,
+            cpus: None,
             limits: Limits::default(),
             tuning: Tuning::default(),
         }
@@ -279,6 +294,7 @@ impl Config {
     /// Whether what is asked for goes together.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason: &str| Err(Error::Request { reason: reason.to_owned(), hint: None });
+        self.check_nice()?;
         let name = archive_name(&self.archive);
         let upon = self.incremental.as_ref().map(archive_name);
         if self.incremental.is_some() && self.state.is_none() && !self.dry_run {

@@ -44,7 +44,9 @@ mod error;
 mod journal;
 mod manifest;
 mod members;
+mod neighbour;
 mod opening;
+mod paused;
 mod pipeline;
 mod places;
 mod preflight;
@@ -55,6 +57,7 @@ mod resume;
 mod sandbox;
 pub mod settings;
 mod shadow;
+mod size;
 mod space;
 mod stages;
 mod staging;
@@ -70,22 +73,24 @@ use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State,
-    Tuning, Verify,
+    FaultPlan, IoEngine, IoPriority, LayoutKind, Limits, Pace, RUN_DIRECTORY, SHADOW_DIRECTORY,
+    STAGED, State, Tuning, Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
+pub use neighbour::{CpuSet, NotACpuSet};
 use pipeline::no_thread;
 pub use preflight::Room;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
 pub use report::{
     AccountsPathReport, AccountsReport, BankReport, FileSystemReport, IncrementalReport,
-    PreflightReport, Report, Resumed, ThreadReport,
+    LimitsReport, PreflightReport, Report, Resumed, ThreadReport,
 };
 pub use sandbox::{SandboxMode, SandboxReport};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
+pub use size::parse_size;
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_layout::BankFacts;
-pub use unsnap_ring::Syscalls;
+pub use unsnap_ring::{NotAnIoPriority, Syscalls};
 pub use unsnap_source::SourceError;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 

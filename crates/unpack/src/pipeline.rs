@@ -1,6 +1,11 @@
 //! The pipeline, from archive to published files, in the order of the data's flow.
 
-use std::{io, ops::ControlFlow, time::Instant};
+use std::{
+    io,
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use unsnap_decode::{Decoded, Position};
 use unsnap_layout::{BankFacts, LayoutError, Placement};
@@ -14,6 +19,7 @@ use crate::{
     content::AccountsVerification,
     manifest::Manifest,
     opening::{Opened, Target},
+    paused::PausedWatch,
     preflight::{Preflight, Room},
     resources::{Input, Memory},
     resume::Beginning,
@@ -49,8 +55,11 @@ pub(crate) fn stage(
     fits: impl FnOnce(Room) -> Result<(), Error>,
 ) -> Result<Staged, Error> {
     let started = Instant::now();
-    progress.reset();
+    progress.reset(config.pace.as_ref());
     config.check()?;
+
+    // A good neighbour: what this thread is given, all that it starts inherit.
+    let (limits, refused) = config.settle()?;
 
     // Open: the archives, and where their files will go.
     let opened = Opened::open(config, !config.dry_run)?;
@@ -62,7 +71,7 @@ pub(crate) fn stage(
     // Dropped on any error, `target` takes everything back.
     let Opened { mut target, archives, mut manifest, threads, status, spill } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
-    let mut fallbacks: Vec<String> = fallback.into_iter().collect();
+    let mut fallbacks: Vec<String> = refused.into_iter().chain(fallback).collect();
 
     // Where to begin: with --resume, behind what an interrupted run has made durable.
     let beginning = Beginning::find(config, &mut target, &archives, manifest.as_mut())?;
@@ -96,30 +105,49 @@ pub(crate) fn stage(
         creation = stages.create(target).map(Some);
         writeback = Some(stages.write_back(target, &mut walks));
     }
-    // Who takes files as they become complete may stand still, and must not hold up an end.
-    let handing_on = creation.as_ref().ok().and_then(Option::as_ref).map(Creation::stopper);
-    let _rouse = handing_on.filter(|_| config.files.is_some()).map(|stop_creating| {
-        let close = memory.closer();
-        cancel.rouse_by(move || {
+    // Creators may stand still, since they are paused, or wait long for who takes files as they
+    // become complete, or for a limit. That must not hold up an end.
+    let creators = creation.as_ref().ok().and_then(Option::as_ref);
+    let stop: Arc<dyn Fn() + Send + Sync> = {
+        let (close, stop_creating) = (memory.closer(), creators.map(Creation::stopper));
+        Arc::new(move || {
             close();
-            stop_creating();
+            if let Some(stop_creating) = &stop_creating {
+                stop_creating();
+            }
         })
-    });
+    };
+    let stop_all = Arc::clone(&stop);
+    let _rouse = cancel.rouse_by(move || stop_all());
 
     // Walk: on this thread, members and payloads go from segments to creators. A second archive is
     // walked beside the first, by a thread of its own.
     progress.enter(Phase::Unpacking);
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
     let watch = preflight.watch(memory.segments_bytes());
+    // While the run is paused, somebody else looks after the space.
+    let paused_watch = match (&config.pace, &watch, creators) {
+        (Some(pace), Some(watch), Some(creation)) => {
+            let (written, stop) = (creation.creators.written(), Arc::clone(&stop));
+            Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
+        }
+        _ => None,
+    };
     let walked = creation.and_then(|mut creation| {
         let check = verification.as_ref();
         let manifest = manifest.as_mut();
-        let walked = walks.run(&mut decoded, &mut creation, manifest, watch, &memory, check)?;
+        let walked =
+            walks.run(&mut decoded, &mut creation, manifest, watch.as_deref(), &*stop, check)?;
         let created = walked.iter().map(|walked| walked.met.created).sum();
         let finish = |creation| finish_creating(creation, created, progress, &mut times);
         let created = creation.map(finish).transpose()?;
         Ok((walked, created))
     });
+
+    let walked = match paused_watch.and_then(PausedWatch::finish) {
+        Some(error) => Err(error),
+        None => walked,
+    };
 
     // Whatever happened: nobody waits for memory any more, and the decoding threads end.
     memory.close();
@@ -137,7 +165,9 @@ pub(crate) fn stage(
     // Sync: what the archives do not hold is added, and everything is made durable.
     let synced = walked.and_then(|(walked, created)| {
         times.created_at = started.elapsed();
+        times.paused = progress.paused();
         check_digest(config, &decode_summaries)?;
+        stand_still(config, cancel)?;
         if verification.is_some() {
             progress.enter(Phase::Verifying);
         }
@@ -145,6 +175,7 @@ pub(crate) fn stage(
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
         if let Some(target) = &mut target {
             target.complete(config, &walked, created.as_ref())?;
+            stand_still(config, cancel)?;
             times.writeback = sync(&target.staging, written_back, progress, cancel)?;
         }
         Ok((walked, created, accounts))
@@ -169,6 +200,8 @@ pub(crate) fn stage(
         status,
         preflight: preflight.report,
         accounts,
+        limits,
+        paused: Duration::ZERO,
     };
     Ok(Staged { target, manifest, account, started })
 }
@@ -196,6 +229,7 @@ impl Staged {
         }
         progress.enter(Phase::Done);
         times.total = self.started.elapsed();
+        self.account.paused = progress.paused();
         Ok(self.account.report())
     }
 }
@@ -206,6 +240,13 @@ fn keep(staging: &mut Staging, recorded: bool, error: &Error) {
     if staging.keep(recorded && error.family() != Family::BadArchive) {
         tracing::warn!("what is complete stays where it is: go on with --resume");
     }
+}
+
+/// Waits for the end of a pause.
+fn stand_still(config: &Config, cancel: &CancelToken) -> Result<(), Error> {
+    let Some(pace) = &config.pace else { return Ok(()) };
+    pace.wait_while_paused(|| cancel.is_cancelled());
+    if cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 /// Makes everything durable. `written_back`: what was synced early.
@@ -291,7 +332,9 @@ fn scan(
     confined: impl FnOnce() -> io::Result<()>,
     see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
 ) -> Result<(), Error> {
-    progress.reset();
+    progress.reset(config.pace.as_ref());
+    config.check_nice()?;
+    config.settle_this_thread()?;
     let name = config.archive.display_name();
     let opened = Opened::open(config, false)?;
     opened.confine(config);

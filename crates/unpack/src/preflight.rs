@@ -13,7 +13,9 @@
 //! what `Config::preflight` (`--no-preflight`) is for.
 
 use std::{
-    io, thread,
+    io,
+    sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -198,10 +200,10 @@ impl Preflight {
     }
 
     /// What ends the run before a disk is full. `in_flight_bytes`: what segments may hold.
-    pub fn watch(&mut self, in_flight_bytes: usize) -> Option<&Watch> {
-        let watch = self.watch.as_mut()?;
+    pub fn watch(&mut self, in_flight_bytes: usize) -> Option<Arc<Watch>> {
+        let mut watch = self.watch.take()?;
         watch.in_flight_bytes = in_flight_bytes as u64;
-        Some(watch)
+        Some(Arc::new(watch))
     }
 }
 

@@ -1,11 +1,18 @@
 //! How far a run is, and how to stop it.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+use std::{
+    num::NonZeroU64,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use unsnap_create::CreateProgress;
+use unsnap_ring::Pace;
+
+use crate::report::millis;
 
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +50,15 @@ pub(crate) struct Shared {
     pub bytes_decoded: AtomicU64,
     pub entries: AtomicU64,
     pub created: Arc<CreateProgress>,
+    /// What the run is paused by, if by anything.
+    pub pace: Mutex<Option<PaceSince>>,
+}
+
+/// A pace, and how long it had been paused when the run began.
+#[derive(Debug)]
+pub(crate) struct PaceSince {
+    pace: Pace,
+    paused_before: Duration,
 }
 
 /// A run's progress at one moment.
@@ -62,6 +78,15 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Milliseconds for which it has been paused: no part of the time in which anything is done.
+    pub paused_ms: u64,
+    /// Milliseconds for which there was something to write and the rate limit did not allow it, of
+    /// the creator that had to wait longest.
+    pub held_back_ms: u64,
+    /// The limit in force, in bytes per second for each destination device.
+    pub rate_limit: Option<u64>,
 }
 
 impl Progress {
@@ -69,6 +94,7 @@ impl Progress {
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let total = shared.bytes_total.load(Ordering::Relaxed);
+        let pace = self.pace().as_ref().map(|since| since.pace.clone());
         Snapshot {
             phase: match shared.phase.load(Ordering::Relaxed) {
                 0 => Phase::Preparing,
@@ -85,14 +111,33 @@ impl Progress {
             entries: shared.entries.load(Ordering::Relaxed),
             files: shared.created.files.load(Ordering::Relaxed),
             bytes_written: shared.created.bytes.load(Ordering::Relaxed),
+            paused: pace.as_ref().is_some_and(Pace::is_paused),
+            paused_ms: millis(self.paused()),
+            held_back_ms: shared.created.held_back_ms.load(Ordering::Relaxed),
+            rate_limit: pace.and_then(|pace| pace.rate()).map(NonZeroU64::get),
         }
     }
 
+    /// How long the run has been paused so far.
+    pub(crate) fn paused(&self) -> Duration {
+        let pace = self.pace();
+        let since =
+            |PaceSince { pace, paused_before }: &PaceSince| pace.paused_for() - *paused_before;
+        pace.as_ref().map_or(Duration::ZERO, since)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Option<PaceSince>> {
+        self.shared.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Begins anew, for another run.
-    pub(crate) fn reset(&self) {
+    pub(crate) fn reset(&self, pace: Option<&Pace>) {
+        *self.pace() =
+            pace.map(|pace| PaceSince { pace: pace.clone(), paused_before: pace.paused_for() });
         let shared = &self.shared;
         let counters = [&shared.bytes_total, &shared.bytes_decoded, &shared.entries];
-        let created = [&shared.created.files, &shared.created.bytes, &shared.created.cached_bytes];
+        let CreateProgress { files, bytes, cached_bytes, held_back_ms } = &*shared.created;
+        let created = [files, bytes, cached_bytes, held_back_ms];
         let read = shared.bytes_read.iter().map(|counter| &**counter);
         for counter in counters.into_iter().chain(created).chain(read) {
             counter.store(0, Ordering::Relaxed);

@@ -77,7 +77,15 @@ pub struct Report {
     pub sandbox: SandboxReport,
     /// Whether it would fit, as found before anything was written; `None` in a dry run.
     pub preflight: Option<PreflightReport>,
-    /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync".
+    /// What it was asked to keep to, as far as that was to be had.
+    pub limits: LimitsReport,
+    /// Of the time, how long it was paused.
+    pub paused_ms: u64,
+    /// How long there was something to write and the rate limit did not allow it, for the creator
+    /// that had to wait longest.
+    pub held_back_ms: u64,
+    /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync"; or
+    /// "rate limit".
     pub limited_by: &'static str,
     /// Digest of the whole archive, such as "xxh3:…"; `None` if nobody asked for it, or if not all
     /// of the archive was read, because a run was resumed.
@@ -88,6 +96,20 @@ pub struct Report {
     pub threads: Vec<ThreadReport>,
     /// Most memory the process had resident so far.
     pub peak_rss_bytes: u64,
+}
+
+/// What a run was asked to keep to, as far as that was to be had. What was refused is among the
+/// fallbacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LimitsReport {
+    /// Bytes written to each destination device in a second, at the end of the run.
+    pub rate_limit: Option<u64>,
+    /// "idle", or "best-effort:" and a level.
+    pub io_priority: Option<String>,
+    /// Niceness.
+    pub nice: Option<i32>,
+    /// Processors, such as "0-3,8".
+    pub cpus: Option<String>,
 }
 
 /// What was there from an interrupted run.
@@ -223,7 +245,8 @@ pub struct ThreadReport {
     pub busy_ms: u64,
     /// Waiting for work from the stages before it.
     pub waiting_for_input_ms: u64,
-    /// Waiting for memory, or for the stages after it to take more.
+    /// Waiting for memory, or for the stages after it to take more; held back by the rate limit, or
+    /// paused.
     pub waiting_for_output_ms: u64,
     /// Waiting for the kernel to read, write or sync.
     pub waiting_for_io_ms: u64,

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use unsnap_arena::{Arena, ArenaRanges, Pool};
 use unsnap_decode::MemoryPlan;
+use unsnap_ring::Pace;
 use unsnap_source::{ArchiveFile, SourceError, read_head};
 
 use crate::{Archive, CancelToken, Config, Error, opening::OpenArchive};
@@ -79,6 +80,8 @@ pub(crate) struct Memory {
     /// For each archive.
     pub streams: Vec<StreamMemory>,
     on_demand: bool,
+    /// Whoever stands still by it is roused when the memory is closed.
+    pace: Option<Pace>,
 }
 
 /// What one archive has of it.
@@ -127,7 +130,7 @@ impl Memory {
             let segments = arena.pool(plan.segments_bytes).map_err(memory)?;
             streams.push(StreamMemory { plan, read, segments, threads });
         }
-        Ok(Self { arena, streams, on_demand })
+        Ok(Self { arena, streams, on_demand, pace: config.pace.clone() })
     }
 
     /// Bytes that segments hold at most.
@@ -140,17 +143,23 @@ impl Memory {
         (!self.on_demand).then(|| self.arena.ranges())
     }
 
-    /// Ends all waiting for memory, and for a silent stream.
+    /// Ends all waiting for memory, for a silent stream, and for the end of a pause.
     pub fn close(&self) {
         self.closer()();
     }
 
-    pub fn closer(&self) -> impl Fn() + Send + 'static {
+    pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
         let pools: Vec<Pool> = self
             .streams
             .iter()
             .flat_map(|stream| [stream.read.clone(), stream.segments.clone()])
             .collect();
-        move || pools.iter().for_each(Pool::close)
+        let pace = self.pace.clone();
+        move || {
+            pools.iter().for_each(Pool::close);
+            if let Some(pace) = &pace {
+                pace.rouse();
+            }
+        }
     }
 }

@@ -10,7 +10,9 @@ use unsnap_create::{Assembler, CreateError, CreatorPool, Destination, PoolConfig
 use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position};
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
 use unsnap_ring::{EngineKind, probe_uring};
-use unsnap_source::{DigestKind, Digesting, Hasher, SequentialFileReader, Source, StreamReader};
+use unsnap_source::{
+    DigestKind, Digesting, Hasher, Pausing, SequentialFileReader, Source, StreamReader,
+};
 
 use crate::{
     Archive, Config, Error, IoEngine, LayoutKind, Progress,
@@ -23,7 +25,7 @@ use crate::{
     shadow::{Linker, Unlinked},
     times::Times,
     walks::Walks,
-    writeback::Writeback,
+    writeback::{Due, Writeback},
 };
 
 /// The engine for reading and creating; and in words what was wanted instead, if that was refused.
@@ -96,7 +98,8 @@ impl<'a> Stages<'a> {
     fn decode_one(&self, index: usize, input: Input, begin: Position) -> Result<Decoded, Error> {
         let (archive, memory) = (self.config.archives()[index], &self.memory.streams[index]);
         let hasher = self.hasher(&input, begin)?;
-        let mut source = self.source(archive, memory, input, begin)?;
+        let source = self.source(archive, memory, input, begin)?;
+        let mut source = self.paused_by_pace(source, memory);
         let total = source.len().unwrap_or(0);
         self.progress.shared.bytes_total.fetch_add(total, Ordering::Relaxed);
         // Checkpoints are taken of one archive only.
@@ -153,6 +156,7 @@ impl<'a> Stages<'a> {
         };
         let mut reader = SequentialFileReader::builder(pool)
             .engine(self.engine.clone())
+            .priority(self.config.io_priority)
             .start(begin.compressed_offset);
         if let Some(ranges) = self.memory.to_register() {
             reader = reader.register(ranges);
@@ -164,6 +168,14 @@ impl<'a> Stages<'a> {
             reader = reader.depth(depth);
         }
         Ok(Box::new(reader.build(file).map_err(Error::Source)?))
+    }
+
+    /// Has a source stand still while the run is paused.
+    fn paused_by_pace(&self, source: Box<dyn Source>, memory: &StreamMemory) -> Box<dyn Source> {
+        match &self.config.pace {
+            Some(pace) => Box::new(Pausing::new(source, pace.clone(), memory.read.clone())),
+            None => source,
+        }
     }
 
     /// Starts the creators. Each archive gets an assembler of its own.
@@ -178,6 +190,8 @@ impl<'a> Stages<'a> {
             depth: tuning.depth,
             workers: tuning.workers,
             sink: sink.or_else(|| self.config.files.clone()),
+            pace: self.config.pace.clone().unwrap_or_default(),
+            priority: self.config.io_priority,
         };
         let creators = CreatorPool::start(&destinations, &pool, Arc::clone(created))?;
         let assembler =
@@ -197,8 +211,9 @@ impl<'a> Stages<'a> {
         let (journal, origin) = walks.take_journal();
         let created = Arc::clone(&self.progress.shared.created);
         let targets = std::mem::take(&mut target.sync);
-        let (calls, bytes_min) = (target.calls.clone(), self.config.tuning.writeback_bytes);
-        let started = Writeback::start(calls, targets, created, bytes_min, journal);
+        let calls = target.calls.clone();
+        let due = Due::new(self.config.tuning.writeback_bytes, self.config.pace.clone());
+        let started = Writeback::start(calls, targets, created, due, journal);
         let recording = origin.zip(started.outbox());
         walks.checkpoints = recording.map(|(origin, outbox)| self.checkpoints(origin, outbox));
         started
@@ -240,7 +255,7 @@ pub(crate) struct Creation {
 
 impl Creation {
     /// Has everybody stop who hands files on.
-    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let creators = self.creators.stopper();
         let linker = self.linker.as_ref().map(Linker::stopper);
         move || {

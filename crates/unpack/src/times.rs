@@ -12,6 +12,11 @@ use crate::{report::ThreadReport, writeback::WritebackTimes};
 /// the start and the end of a run, when stages fill and drain, are waiting too.
 const STALLED_MIN: f64 = 0.1;
 
+/// If a creator was held back by the rate limit for more than this part of the time, the limit is what
+/// all waited for. A guess: two creators share a device's limit, and while one writes the other may
+/// have nothing to write.
+const HELD_BACK_MIN: f64 = 0.4;
+
 /// The clocks of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
@@ -29,6 +34,8 @@ pub(crate) struct Times {
     pub walk_waited_for_input: Duration,
     /// Of the walk's thread: waiting for the creators, to take more or to finish.
     pub walk_waited_for_output: Duration,
+    /// By then, how long the run had been paused, which somebody has waited through.
+    pub paused: Duration,
     /// Threads of the reader's engine.
     pub source: Vec<WorkerTimes>,
     /// The planner first, which reads and streams, then those that decode whole frames.
@@ -80,7 +87,8 @@ impl Times {
         let waits = [self.walk_waited_for_input, self.walk_waited_for_output, io];
         threads.push(ThreadReport::new("main".to_owned(), "walk", self.total, waits));
         for (index, times) in self.create.iter().enumerate() {
-            let waits = [times.waited_for_input, Duration::ZERO, times.waited_for_io];
+            let held = times.held_back + times.paused;
+            let waits = [times.waited_for_input, held, times.waited_for_io];
             let name = format!("create-{index}");
             threads.push(ThreadReport::new(name, "create", times.total, waits));
             let workers = times.workers.iter().enumerate();
@@ -104,14 +112,19 @@ impl Times {
     /// decoding is the limit; if it waits for bytes, the source; if it waits for memory, somebody
     /// behind it holds that: whoever of them is idle least.
     pub fn limited_by(&self) -> &'static str {
-        let unpacking = self.created_at.saturating_sub(self.prepared_at);
+        // Pauses limit nothing. Whoever waited, for reads or for room, has waited through them.
+        let without_pauses = |time: Duration| time.saturating_sub(self.paused);
+        let unpacking = without_pauses(self.created_at.saturating_sub(self.prepared_at));
         if self.syncing() > unpacking {
             return "sync";
         }
         let share = |part: Duration| part.as_secs_f64() / unpacking.as_secs_f64().max(1e-9);
+        if share(self.held_back()) > HELD_BACK_MIN {
+            return "rate limit";
+        }
         let Some((planner, workers)) = self.decode.split_first() else { return "decode" };
-        let for_reads = share(planner.waited_for_reads);
-        let for_output = share(planner.waited_for_output);
+        let for_reads = share(without_pauses(planner.waited_for_reads));
+        let for_output = share(without_pauses(planner.waited_for_output));
         if for_reads.max(for_output) < STALLED_MIN {
             return "decode";
         }
@@ -120,7 +133,7 @@ impl Times {
         }
         let busy: Duration = workers.iter().map(ThreadTimes::busy).sum();
         let decoding = share(busy / u32::try_from(workers.len().max(1)).unwrap_or(u32::MAX));
-        let waited = self.walk_waited_for_input + self.walk_waited_for_output;
+        let waited = without_pauses(self.walk_waited_for_input + self.walk_waited_for_output);
         let walking = 1.0 - share(waited);
         let idle = |times: &CreatorTimes| share(times.waited_for_input);
         let creating = self.create.iter().map(|times| 1.0 - idle(times)).fold(0.0, f64::max);
@@ -131,6 +144,11 @@ impl Times {
         } else {
             "create"
         }
+    }
+
+    /// How long the creator that had to wait longest for the rate limit has done so.
+    pub fn held_back(&self) -> Duration {
+        self.create.iter().map(|times| times.held_back).max().unwrap_or_default()
     }
 
     /// The time after the last file was created: syncing, and giving names durably.
@@ -185,6 +203,24 @@ mod tests {
         assert_eq!(Times { create: Vec::new(), ..run(0, 4, 9) }.limited_by(), "walk");
     }
 
+    #[test]
+    fn a_limit_that_held_back_is_the_limit_and_a_pause_is_not() {
+        let held_back = |seconds| {
+            let mut times = run(0, 4, 9);
+            times.create[0].held_back = SECOND * seconds;
+            times
+        };
+        assert_eq!(held_back(3).limited_by(), "create");
+        assert_eq!(held_back(5).limited_by(), "rate limit");
+        // Of twenty seconds ten were a pause, which the planner and the walk have waited through.
+        let mut times = Times { paused: SECOND * 10, ..run(14, 1, 19) };
+        (times.created_at, times.published_at) = (SECOND * 20, SECOND * 21);
+        assert_eq!(times.limited_by(), "source");
+        times.decode[0].waited_for_reads = SECOND * 10;
+        times.decode[0].waited_for_output = SECOND / 2;
+        assert_eq!(times.limited_by(), "decode");
+    }
+
     /// A run with two threads that decode frames and are idle so long.
     fn with_workers(mut times: Times, idle_ms: u64) -> Times {
         let worker = ThreadTimes {
@@ -216,7 +252,9 @@ mod tests {
         times.create = vec![CreatorTimes {
             total: SECOND * 10,
             waited_for_input: SECOND * 2,
-            waited_for_io: SECOND * 7,
+            waited_for_io: SECOND * 4,
+            held_back: SECOND * 2,
+            paused: SECOND,
             workers: vec![WorkerTimes { total: SECOND * 10, busy: SECOND * 9 }],
             ..CreatorTimes::default()
         }];

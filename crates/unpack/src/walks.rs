@@ -18,7 +18,6 @@ use crate::{
     manifest::Manifest,
     pipeline::no_thread,
     places::{Places, Spread, StatePlaces},
-    resources::Memory,
     resume::Beginning,
     stages::{Creation, archive_name, layout},
     walk::{Met, Walk, Walked},
@@ -52,15 +51,15 @@ impl<'a> Walks<'a> {
     }
 
     /// Walks all archives to their ends, and hands every payload on to the assemblers of `creation`,
-    /// or to nobody in a dry run. If one fails the others are stopped, and its error is the one that
-    /// is told.
+    /// or to nobody in a dry run. If one fails the others are stopped, by `stop`, and its error is the
+    /// one that is told.
     pub fn run(
         self,
         decoded: &mut [Decoded],
         creation: &mut Option<Creation>,
         mut manifest: Option<&mut Manifest>,
         watch: Option<&Watch>,
-        memory: &Memory,
+        stop: &(dyn Fn() + Sync),
         verification: Option<&AccountsVerification>,
     ) -> Result<Vec<Walked>, Error> {
         let Self { config, progress, cancel, beginning, mut checkpoints } = self;
@@ -112,7 +111,7 @@ impl<'a> Walks<'a> {
             };
             walks.push((walk, assemblers.as_mut().and_then(Iterator::next)));
         }
-        side_by_side(walks, &|| memory.close())
+        side_by_side(walks, stop)
     }
 }
 

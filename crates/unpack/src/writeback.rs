@@ -20,7 +20,7 @@ use std::{
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use unsnap_create::CreateProgress;
-use unsnap_ring::Syscalls;
+use unsnap_ring::{Pace, Syscalls};
 
 use crate::{
     Error,
@@ -31,11 +31,40 @@ use crate::{
 /// 64 and 256 MiB are equally fast.
 const CACHED_BYTES_MIN: u64 = 128 << 20;
 
+/// The same where the rate is limited: what half a second brings, so that a disk sees the limit too,
+/// but no less than this. Both are guesses: a sync is for all that anybody has written to the file
+/// system, and should not come too often.
+const LIMITED_PART: u64 = 2;
+const LIMITED_BYTES_MIN: u64 = 1 << 20;
+
 /// How often to look. A guess: often against the time that so many bytes take.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// A directory on a file system to be synced, and what messages call it.
 pub(crate) type SyncTarget = (OwnedFd, PathBuf);
+
+/// When a nudge is due.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Due {
+    /// Bytes in the page cache; `None` for the default.
+    bytes_min: Option<u64>,
+    /// What limits the rate.
+    pace: Option<Pace>,
+}
+
+impl Due {
+    pub fn new(bytes_min: Option<u64>, pace: Option<Pace>) -> Self {
+        Self { bytes_min, pace }
+    }
+
+    /// Bytes that have to come together, by the limit in force.
+    fn bytes(&self) -> u64 {
+        let rate = self.pace.as_ref().and_then(Pace::rate);
+        let limited =
+            rate.map(|rate| (rate.get() / LIMITED_PART).clamp(LIMITED_BYTES_MIN, CACHED_BYTES_MIN));
+        self.bytes_min.or(limited).unwrap_or(CACHED_BYTES_MIN)
+    }
+}
 
 /// A thread that nudges the file systems of a run for as long as it lives. Nothing of it is left
 /// when it is finished or dropped: either waits for the sync it may be at. Until then whoever has
@@ -63,21 +92,19 @@ pub(crate) struct WritebackTimes {
 }
 
 impl Writeback {
-    /// `targets`: one for each file system. `bytes_min`: cached bytes that are worth a nudge, `None`
-    /// for the default. `journal`: where checkpoints go, if anywhere. Without a thread (the process
+    /// `targets`: one for each file system. `due`: when a nudge is. `journal`: where checkpoints go, if anywhere. Without a thread (the process
     /// may have no more) the final sync simply has more to do, and there are no checkpoints.
     pub fn start(
         calls: Syscalls,
         targets: Vec<SyncTarget>,
         created: Arc<CreateProgress>,
-        bytes_min: Option<u64>,
+        due: Due,
         journal: Option<Journal>,
     ) -> Self {
         let (outbox, inbox) = bounded(1);
         let has_journal = journal.is_some();
         let nudged_at = created.cached_bytes.load(Ordering::Relaxed);
-        let bytes_min = bytes_min.unwrap_or(CACHED_BYTES_MIN);
-        let mut nudge = Nudge { calls, targets, created, bytes_min, nudged_at, journal };
+        let mut nudge = Nudge { calls, targets, created, due, nudged_at, journal };
         let work = move || {
             let started = Instant::now();
             let mut written =
@@ -117,7 +144,7 @@ struct Nudge {
     calls: Syscalls,
     targets: Vec<SyncTarget>,
     created: Arc<CreateProgress>,
-    bytes_min: u64,
+    due: Due,
     /// Bytes that had gone through the page cache at the last nudge.
     nudged_at: u64,
     /// Where checkpoints go.
@@ -162,7 +189,7 @@ impl Nudge {
     /// Whether enough has come together since the last time; if so, it is written back by now.
     fn give_if_due(&mut self) -> Result<bool, Error> {
         let cached = self.created.cached_bytes.load(Ordering::Relaxed);
-        if cached - self.nudged_at < self.bytes_min {
+        if cached - self.nudged_at < self.due.bytes() {
             return Ok(false);
         }
         self.sync().map(|()| true)
@@ -183,6 +210,8 @@ impl Nudge {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use rustix::io::Errno;
     use unsnap_ring::FaultPlan;
 
@@ -197,7 +226,7 @@ mod tests {
             calls: Syscalls::default(),
             targets: vec![(proc.into(), "/proc".into())],
             created: Arc::clone(&created),
-            bytes_min: 100,
+            due: Due::new(Some(100), None),
             nudged_at: 0,
             journal: None,
         };
@@ -208,13 +237,31 @@ mod tests {
     }
 
     #[test]
+    fn with_a_limit_less_has_to_come_together() {
+        let pace = Pace::new();
+        let due = Due::new(None, Some(pace.clone()));
+        let expected = [
+            (0, CACHED_BYTES_MIN),
+            (1, LIMITED_BYTES_MIN),
+            (20_000_000, 10_000_000),
+            (u64::MAX, CACHED_BYTES_MIN),
+        ];
+        for (rate, bytes) in expected {
+            pace.set_rate(NonZeroU64::new(rate));
+            assert_eq!(due.bytes(), bytes, "{rate}");
+        }
+        assert_eq!(Due::new(Some(7), Some(pace)).bytes(), 7);
+    }
+
+    #[test]
     fn a_nudge_that_fails_is_final() {
         let plan = FaultPlan::new(0).fail(0, Errno::IO);
         let calls = Syscalls::with_faults(plan.clone());
         let proc = std::fs::File::open("/proc").unwrap();
         let created = Arc::new(CreateProgress::default());
         let targets = vec![(proc.into(), "/proc".into())];
-        let writeback = Writeback::start(calls, targets, Arc::clone(&created), Some(1), None);
+        let writeback =
+            Writeback::start(calls, targets, Arc::clone(&created), Due::new(Some(1), None), None);
         created.cached_bytes.store(1, Ordering::Relaxed);
         while plan.steps() == 0 {
             thread::sleep(Duration::from_millis(1));
@@ -227,7 +274,7 @@ mod tests {
     #[test]
     fn it_ends_when_it_is_told_to() {
         let (calls, created) = (Syscalls::default(), Arc::new(CreateProgress::default()));
-        let writeback = Writeback::start(calls, Vec::new(), created, None, None);
+        let writeback = Writeback::start(calls, Vec::new(), created, Due::default(), None);
         let WrittenBack { times, recorded, result } = writeback.finish().unwrap();
         assert!(result.is_ok() && !recorded);
         assert_eq!(times.syncing, Duration::ZERO);

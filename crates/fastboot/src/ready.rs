@@ -1,0 +1,198 @@
+//! The places of a state that lies ready beside a validator's own.
+//!
+//! They are laid out like a validator's ([`Places::beside`]), so a state is prepared, surveyed and
+//! cleared there by the same functions. Who works there holds a lock on the directory
+//! `<snapshots>/.unsnap-ready`, which is not the ledger's: a validator may hold that all the while.
+
+use std::{os::fd::OwnedFd, path::Path};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, StatxFlags},
+    io::Errno,
+    process::geteuid,
+};
+use unsnap_layout::fastboot::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{Error, FastbootFormat, RUN_DIRECTORY};
+
+use crate::{
+    Condition, Places, StateSurvey, Survey,
+    files::{failed, open_directory, read_small},
+    places::DIRECTORY_MODE,
+    removal::{Removal, move_aside},
+};
+
+/// How often the directory may vanish under our hands, because others discard it just then. A guess.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// The places of a ready state, locked.
+pub(crate) struct Ready {
+    pub places: Places,
+    /// Those that a validator looks at.
+    adopted_to: Places,
+    _lock: OwnedFd,
+}
+
+impl Ready {
+    /// Makes what is missing. An error if a state could not be adopted from there by renames alone.
+    pub fn make(calls: &Syscalls, adopted_to: &Places) -> Result<Self, Error> {
+        let ready = Self::lock(calls, adopted_to)?;
+        let Err(error) = ready.fill(calls) else { return Ok(ready) };
+        // A state that is there may be adopted all the same.
+        let is_empty = Survey::of_states(calls, &ready.places).is_ok_and(|it| it.states.is_empty());
+        if is_empty && let Err(error) = ready.discard(calls).and_then(|empty| empty.finish(calls)) {
+            tracing::warn!(%error, "empty directories are left behind");
+        }
+        Err(error)
+    }
+
+    fn fill(&self, calls: &Syscalls) -> Result<(), Error> {
+        let Self { places, adopted_to, .. } = self;
+        let states = places.states();
+        make_own(calls, &states)?;
+        assert_renames(calls, &states, &adopted_to.states())?;
+        for (path, adopted_to) in places.accounts.iter().zip(&adopted_to.accounts) {
+            make_own(calls, path)?;
+            open_own(calls, path)?;
+            let run = path.join(RUN_DIRECTORY);
+            make_own(calls, &run)?;
+            assert_renames(calls, &run, adopted_to)?;
+            assert_renames(calls, &run, &adopted_to.join(RUN_DIRECTORY))?;
+        }
+        Ok(())
+    }
+
+    /// What others have left or made there. `None` if there is nothing, or somebody is at work on it.
+    pub fn find(calls: &Syscalls, adopted_to: &Places) -> Result<Option<Self>, Error> {
+        let places = adopted_to.beside();
+        let mut paths = places.accounts.iter().chain([&places.snapshots]);
+        let exists = paths.try_fold(false, |found, path| match calls.lstatat(CWD, path) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(found),
+            Err(errno) => Err(failed("look at", path, errno)),
+        })?;
+        if exists { Self::lock(calls, adopted_to).map(Some) } else { Ok(None) }
+    }
+
+    fn lock(calls: &Syscalls, adopted_to: &Places) -> Result<Self, Error> {
+        let places = adopted_to.beside();
+        let path = &places.snapshots;
+        let at = |step, errno| failed(step, path, errno);
+        for _ in 0..ATTEMPTS_MAX {
+            make_own(calls, path)?;
+            let lock = match open_own(calls, path) {
+                Err(error) if error.errno() == Some(Errno::NOENT) => continue,
+                result => result?,
+            };
+            match calls.lock(&lock) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.clone() }),
+                Err(errno) => return Err(at("lock", errno)),
+            }
+            // Between open and lock it may have been moved aside.
+            let ours = calls.fstat(&lock).map_err(|errno| at("look at", errno))?;
+            match calls.lstatat(CWD, path) {
+                Ok(named) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {
+                    let adopted_to = adopted_to.clone();
+                    return Ok(Self { places, adopted_to, _lock: lock });
+                }
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(at("look at", errno)),
+            }
+        }
+        Err(Error::Locked { path: path.clone() })
+    }
+
+    /// The state that is ready, if it is whole and of that form.
+    pub fn state(
+        &self,
+        calls: &Syscalls,
+        format: FastbootFormat,
+    ) -> Result<Option<StateSurvey>, Error> {
+        for path in self.places.accounts.iter().chain([&self.places.snapshots]) {
+            open_own(calls, path)?;
+        }
+        let Some(state) = Survey::of_states(calls, &self.places)?.states.into_iter().next() else {
+            return Ok(None);
+        };
+        if !matches!(state.condition, Condition::Whole { .. }) {
+            let (slot, condition) = (state.slot, &state.condition);
+            tracing::warn!(slot, ?condition, "what lies ready is not whole");
+            return Ok(None);
+        }
+        let directory = open_directory(calls, &state.directory)?;
+        let mark = read_small(calls, &directory, FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX);
+        let mark = mark.map_err(|errno| failed("read the mark in", &state.directory, errno))?;
+        Ok(mark.is_some_and(|mark| mark == format.version().as_bytes()).then_some(state))
+    }
+
+    /// Moves everything there out of the way, what tells that it is whole first.
+    pub fn discard(self, calls: &Syscalls) -> Result<Removal, Error> {
+        let mut removal = Removal::default();
+        let (from, to) = (&self.places, &self.adopted_to);
+        removal.extend(move_aside(calls, &from.snapshots, &to.snapshots)?);
+        for (path, holder) in from.accounts.iter().zip(&to.accounts) {
+            removal.extend(move_aside(calls, path, holder)?);
+        }
+        Ok(removal)
+    }
+}
+
+/// Makes a directory, durably, if there is none.
+fn make_own(calls: &Syscalls, path: &Path) -> Result<(), Error> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let holder = open_directory(calls, parent)?;
+    match calls.mkdirat(CWD, path, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        Ok(()) => {
+            calls.fsync(&holder).map_err(|errno| failed("sync the directory of", path, errno))
+        }
+        Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(failed("create", path, errno)),
+    }
+}
+
+/// Opens a directory that must be ours: where others may write, it could be a trap.
+fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, Error> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let not_clean = |reason| Err(Error::NotClean { path: path.to_owned(), reason });
+    let directory = match calls.open(path, flags) {
+        Ok(directory) => directory,
+        Err(Errno::LOOP | Errno::NOTDIR) => return not_clean("is not a directory"),
+        Err(errno) => return Err(failed("open", path, errno)),
+    };
+    let stat = calls.fstat(&directory).map_err(|errno| failed("look at", path, errno))?;
+    if stat.st_uid != geteuid().as_raw() {
+        return not_clean("belongs to another user");
+    }
+    Ok(directory)
+}
+
+/// Refuses two directories between which nothing can be renamed.
+fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), Error> {
+    let ((device, mount), (other_device, other_mount)) =
+        (place_of(calls, from)?, place_of(calls, to)?);
+    let same_mount = mount.zip(other_mount).is_none_or(|(one, other)| one == other);
+    if device == other_device && same_mount {
+        return Ok(());
+    }
+    Err(Error::Request {
+        reason: format!(
+            "{} is on another file system than {}, or a mount point: what is prepared beside could not be moved there",
+            to.display(),
+            from.display()
+        ),
+        hint: Some(
+            "mount the file system on the accounts path or the snapshots' directory itself, or end the validator first"
+                .to_owned(),
+        ),
+    })
+}
+
+/// File system and mount (Linux 5.8; before, a bind mount is found out only by the rename).
+fn place_of(calls: &Syscalls, path: &Path) -> Result<(u64, Option<u64>), Error> {
+    let directory = open_directory(calls, path)?;
+    let stat = calls.fstat(&directory).map_err(|errno| failed("look at", path, errno))?;
+    let mount = calls.fstatx(&directory, StatxFlags::MNT_ID).ok();
+    let mount = mount.filter(|mount| mount.stx_mask & StatxFlags::MNT_ID.bits() != 0);
+    Ok((stat.st_dev, mount.map(|mount| mount.stx_mnt_id)))
+}

@@ -1,0 +1,402 @@
+//! What has been moved aside is removed at leisure.
+
+use std::{
+    ffi::{CStr, CString},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags},
+    io::Errno,
+};
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{CancelToken, Error, STAGED};
+
+use crate::{
+    Places,
+    files::{failed, open_directory, rename_to_new},
+};
+
+/// Names of what has been moved aside begin so. No validator looks at them.
+pub const REMOVED_PREFIX: &str = ".unsnap-removed-";
+
+/// Things moved aside at a time at most. A guess.
+pub(crate) const REMOVED_MAX: u32 = 10_000;
+
+/// Directories below one another that are gone into: a state has none, an interrupted one's staging
+/// directory one, the places of a ready state two. A guess.
+pub(crate) const DEPTH_MAX: u32 = 64;
+
+/// Files that are removed in a second while something else goes on: so that it keeps the journal of
+/// the file system to itself. A guess.
+const FILES_A_SECOND: u32 = 4000;
+
+/// Between two rests.
+const FILES_AT_A_TIME: u32 = 64;
+
+/// Rests in a second where files are few, so that whoever asks to stop is heard soon. A guess.
+const RESTS_A_SECOND: u32 = 16;
+
+/// How long a validator that could start may be kept waiting for space to be given back. A guess.
+const LATE_AFTER: Duration = Duration::from_secs(10);
+
+/// How removing goes on beside other work: for others to steer, and to see. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Leisure {
+    /// Files removed in a second, at most; 0 for as many as can be.
+    pub files_a_second: u32,
+    /// Files removed so far.
+    pub removed: Arc<AtomicU64>,
+    /// Ends it. What is left is left to the next run.
+    pub stop: CancelToken,
+}
+
+/// What has been moved aside, and is to be removed.
+#[derive(Debug, Default)]
+pub struct Removal {
+    paths: Vec<PathBuf>,
+}
+
+impl Removal {
+    /// What earlier runs have moved aside and not removed.
+    pub(crate) fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
+        let mut left = Self::default();
+        for holder in holders(places) {
+            let entries = match open_directory(calls, holder.as_path()) {
+                Ok(directory) => calls.entries(directory),
+                Err(error) if error.errno() == Some(Errno::NOENT) => continue,
+                Err(error) => return Err(error),
+            };
+            let entries = entries.map_err(|errno| failed("read", &holder, errno))?;
+            for name in entries.iter().filter_map(|(name, _)| name.to_str().ok()) {
+                if name.starts_with(REMOVED_PREFIX) {
+                    left.paths.push(holder.join(name));
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Moves aside staging directories that nobody is using.
+    pub(crate) fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), Error> {
+        self.staged_to(calls, places, places)
+    }
+
+    /// What earlier runs have left in `from`, moved to where nobody else is at work: the places `to`
+    /// on the same file systems.
+    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<Self, Error> {
+        let mut taken = Self::default();
+        taken.staged_to(calls, from, to)?;
+        for path in Self::left_over(calls, from)?.paths {
+            let accounts = from.accounts.iter().position(|holder| path.parent() == Some(holder));
+            let holder = accounts.and_then(|index| to.accounts.get(index));
+            taken.extend(move_aside(calls, &path, holder.unwrap_or(&to.snapshots))?);
+        }
+        Ok(taken)
+    }
+
+    fn staged_to(&mut self, calls: &Syscalls, from: &Places, to: &Places) -> Result<(), Error> {
+        for (holder, new_holder) in holders(from).into_iter().zip(holders(to)) {
+            for name in STAGED {
+                let path = holder.join(name);
+                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let Ok(staging) = calls.open(&path, flags) else { continue };
+                // Kept until it has another name.
+                if calls.lock(&staging).is_ok() {
+                    self.extend(move_aside(calls, &path, &new_holder)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what earlier runs have left, as far as there is time. What cannot be removed is only
+    /// warned of.
+    pub(crate) fn tidy(calls: &Syscalls, places: &Places) {
+        let mut removal = Self::default();
+        let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
+        match found {
+            Ok(left) => left.finish_in_time(calls),
+            Err(error) => left_to_the_next(&error),
+        }
+    }
+
+    /// Adds what has been moved aside.
+    pub fn extend(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.paths.extend(paths);
+    }
+
+    /// Where everything is now.
+    pub fn paths(self) -> Vec<PathBuf> {
+        self.paths
+    }
+
+    /// Removes everything now.
+    pub fn finish(self, calls: &Syscalls) -> Result<(), Error> {
+        self.remove(calls, &mut Pace::new(Arc::new(AtomicBool::new(true)), Until::Done))
+    }
+
+    /// Removes everything, with rests as they are asked for.
+    pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), Error> {
+        let hurry = Arc::new(AtomicBool::new(leisure.files_a_second == 0));
+        let mut pace = Pace::new(hurry, Until::Cancelled(leisure.stop.clone()));
+        pace.files_a_second = leisure.files_a_second.max(1);
+        pace.removed_in_all = Arc::clone(&leisure.removed);
+        self.remove(calls, &mut pace)
+    }
+
+    /// Removes what can be removed while a validator waits.
+    pub(crate) fn finish_in_time(self, calls: &Syscalls) {
+        self.finish_before(calls, Instant::now() + LATE_AFTER);
+    }
+
+    fn finish_before(self, calls: &Syscalls, late: Instant) {
+        let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Late(late));
+        if let Err(error) = self.remove(calls, &mut pace) {
+            left_to_the_next(&error);
+        }
+    }
+
+    /// Removes everything slowly, unless it is cancelled.
+    pub(crate) fn finish_slowly(self, calls: &Syscalls, cancel: &CancelToken) {
+        let until = Until::Cancelled(cancel.clone());
+        let mut pace = Pace::new(Arc::new(AtomicBool::new(false)), until);
+        if let Err(error) = self.remove(calls, &mut pace) {
+            left_to_the_next(&error);
+        }
+    }
+
+    /// Removes everything by a thread of its own, slowly. `slowly_until`: it stays slow, and ends when
+    /// that is cancelled; without, it hurries when it is waited for.
+    pub(crate) fn start(self, calls: &Syscalls, slowly_until: Option<&CancelToken>) -> Remover {
+        let hurry = Arc::new(AtomicBool::new(false));
+        let until = slowly_until.map_or(Until::Done, |cancel| Until::Cancelled(cancel.clone()));
+        let (mut pace, calls) = (Pace::new(Arc::clone(&hurry), until), calls.clone());
+        let work = move || self.remove(&calls, &mut pace);
+        let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
+        if let Err(error) = &thread {
+            tracing::warn!(%error, "what was moved aside is left to the next run");
+        }
+        let hurry = slowly_until.is_none().then_some(hurry);
+        Remover { hurry, thread: thread.ok() }
+    }
+
+    fn remove(self, calls: &Syscalls, pace: &mut Pace) -> Result<(), Error> {
+        let mut one = |path: &PathBuf| {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+                return Ok(());
+            };
+            let holder = open_directory(calls, parent)?;
+            let name = CString::new(name.as_encoded_bytes()).unwrap_or_default();
+            let removed = remove_tree(calls, &holder, &name, pace, 0);
+            removed.map_err(|errno| failed("remove", path, errno))
+        };
+        // Every one is tried, whatever becomes of the others.
+        self.paths.iter().map(&mut one).fold(Ok(()), Result::and)
+    }
+}
+
+/// Where things are moved aside, in an order that is the same for all places.
+fn holders(places: &Places) -> Vec<PathBuf> {
+    let own = [places.snapshots.clone(), places.states()];
+    places.accounts.iter().cloned().chain(own).collect()
+}
+
+/// It is in nobody's way but that it takes space.
+fn left_to_the_next(error: &Error) {
+    tracing::warn!(%error, "what was moved aside is left to the next run");
+}
+
+/// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
+/// durably. Gives its new path; `None` if there is no such directory.
+pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option<PathBuf>, Error> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
+    let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
+    for number in 0..REMOVED_MAX {
+        let new_name = format!("{REMOVED_PREFIX}{number}");
+        match rename_to_new(calls, &from, name, &to, &new_name) {
+            Ok(()) => {
+                let synced = calls.fsync(&from).and_then(|()| calls.fsync(&to));
+                synced.map_err(|errno| failed("sync the directory of", path, errno))?;
+                return Ok(Some(holder.join(new_name)));
+            }
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::EXIST) => {}
+            // The directory of states may be a link to another file system, or a mount point.
+            Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
+            Err(errno) => return Err(failed("move aside", path, errno)),
+        }
+    }
+    Err(failed("move aside", path, Errno::EXIST))
+}
+
+/// Removes what has been moved aside, while something else goes on.
+pub(crate) struct Remover {
+    /// `None`: it is slow to the end.
+    hurry: Option<Arc<AtomicBool>>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Remover {
+    /// Waits until everything is gone. What cannot be removed is only warned of.
+    pub fn finish(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(hurry) = &self.hurry {
+            hurry.store(true, Ordering::Relaxed);
+        }
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            left_to_the_next(&error);
+        }
+    }
+}
+
+impl Drop for Remover {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// When removing ends.
+enum Until {
+    /// When nothing is left.
+    Done,
+    /// Or when it is cancelled.
+    Cancelled(CancelToken),
+    /// Or when it is late.
+    Late(Instant),
+}
+
+/// Rests between files.
+struct Pace {
+    hurry: Arc<AtomicBool>,
+    until: Until,
+    /// Since the last rest.
+    removed: u32,
+    since: Instant,
+    removed_in_all: Arc<AtomicU64>,
+    files_a_second: u32,
+}
+
+impl Pace {
+    fn new(hurry: Arc<AtomicBool>, until: Until) -> Self {
+        Self {
+            hurry,
+            until,
+            removed: 0,
+            since: Instant::now(),
+            removed_in_all: Arc::default(),
+            files_a_second: FILES_A_SECOND,
+        }
+    }
+
+    /// An error if it is to end.
+    fn file_removed(&mut self) -> Result<(), Errno> {
+        self.removed += 1;
+        self.removed_in_all.fetch_add(1, Ordering::Relaxed);
+        if self.removed < (self.files_a_second / RESTS_A_SECOND).clamp(1, FILES_AT_A_TIME) {
+            return Ok(());
+        }
+        match &self.until {
+            Until::Cancelled(cancel) if cancel.is_cancelled() => return Err(Errno::CANCELED),
+            Until::Late(late) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
+            _ => {}
+        }
+        let due = Duration::from_secs(1) * self.removed / self.files_a_second;
+        let rest = due.saturating_sub(self.since.elapsed());
+        if !self.hurry.load(Ordering::Relaxed) {
+            thread::sleep(rest);
+        }
+        (self.removed, self.since) = (0, Instant::now());
+        Ok(())
+    }
+}
+
+/// What is gone already has been removed by another run.
+fn remove_tree(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    pace: &mut Pace,
+    depth: u32,
+) -> Result<(), Errno> {
+    if depth > DEPTH_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let directory = match calls.openat(holder, name, flags, Mode::empty()) {
+        Ok(directory) => directory,
+        Err(Errno::NOENT) => return Ok(()),
+        // The directory of a state may have been a link, which goes, and what it leads to stays.
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            return unlink(calls, holder, name, AtFlags::empty());
+        }
+        Err(errno) => return Err(errno),
+    };
+    for (inner, kind) in calls.entries(&directory)? {
+        if kind == FileType::Directory {
+            remove_tree(calls, &directory, &inner, pace, depth + 1)?;
+            continue;
+        }
+        unlink(calls, &directory, &inner, AtFlags::empty())?;
+        pace.file_removed()?;
+    }
+    unlink(calls, holder, name, AtFlags::REMOVEDIR)
+}
+
+fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
+    match calls.unlinkat(holder, name, how) {
+        Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that has been moved aside, of more files than are removed at a time.
+    fn moved_aside() -> (tempfile::TempDir, Removal) {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
+        std::fs::create_dir_all(path.join("run")).unwrap();
+        for number in 0..2 * FILES_AT_A_TIME {
+            std::fs::write(path.join("run").join(number.to_string()), "").unwrap();
+        }
+        (scratch, Removal { paths: vec![path] })
+    }
+
+    fn left(scratch: &tempfile::TempDir) -> usize {
+        let run = scratch.path().join(format!("{REMOVED_PREFIX}0/run"));
+        std::fs::read_dir(run).map_or(0, Iterator::count)
+    }
+
+    #[test]
+    fn what_is_late_is_left() {
+        let (scratch, removal) = moved_aside();
+        removal.finish_before(&Syscalls::default(), Instant::now());
+        assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
+    }
+
+    #[test]
+    fn what_is_cancelled_ends() {
+        let (scratch, removal) = moved_aside();
+        let cancel = CancelToken::default();
+        cancel.cancel();
+        removal.start(&Syscalls::default(), Some(&cancel)).finish();
+        assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
+        let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
+        let removal = Removal { paths: vec![path.clone()] };
+        removal.finish_slowly(&Syscalls::default(), &CancelToken::default());
+        assert!(!path.exists());
+    }
+}

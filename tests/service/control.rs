@@ -1,0 +1,98 @@
+//! What clients ask, pause, cancel, submit, reload.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::{
+    daemon::{Daemon, SLOW, full},
+    support::run,
+};
+
+#[test]
+fn a_bad_configuration_is_refused_before_and_while_it_runs() {
+    let mut daemon = Daemon::new();
+    let good = daemon.tree_target("tree", "trees", 1);
+    daemon.configure(&format!("{good}\nkeeep = 3\n"));
+    let told = run(&mut daemon.command()).assert_code(78);
+    assert!(told.stderr.contains("unknown key keeep in [target]; did you mean keep?"), "{told:?}");
+    run(daemon.command().arg("--check-config")).assert_code(78);
+    daemon.configure(&good);
+    run(daemon.command().arg("--check-config")).assert_code(0);
+    let printed = run(daemon.command().arg("--print-config")).assert_code(0).stdout;
+    assert!(printed.contains("rescan = \"2s\""), "{printed}");
+
+    daemon.start();
+    daemon.configure(&format!("{good}\nkeeep = 3\n"));
+    let refused = daemon.ask(&json!({"request": "reload"})).unwrap_err();
+    assert_eq!(refused["kind"], "bad-config");
+    daemon.signal(Signal::HUP);
+    daemon.until("it is refused", |daemon| {
+        daemon.log().contains("the new configuration is refused, the old one stays")
+    });
+    // The old one is in force.
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until_settled("tree", 1_000_000);
+
+    fs::create_dir(daemon.path("others")).unwrap();
+    daemon.configure(&[good, daemon.tree_target("other", "others", 1)].concat());
+    assert!(daemon.ask(&json!({"request": "reload"})).is_ok());
+    daemon.until("there are two targets", |daemon| {
+        daemon.status()["targets"].as_array().unwrap().len() == 2
+    });
+    daemon.until_settled("other", 1_000_000);
+    daemon.configure(&daemon.tree_target("other", "others", 1));
+    assert!(daemon.ask(&json!({"request": "reload"})).is_ok());
+    daemon.until("there is one again", |daemon| {
+        let status = daemon.status();
+        let targets = status["targets"].as_array().unwrap();
+        targets.len() == 1 && targets[0]["name"] == "other"
+    });
+}
+
+#[test]
+fn jobs_are_submitted_cancelled_paused_and_resumed() {
+    let mut daemon = Daemon::new();
+    daemon.configure(&[daemon.tree_target("tree", "trees", 9), SLOW.to_owned()].concat());
+    daemon.start();
+    let one = daemon.make(&full(1_000_000, 1));
+    let submit = |archive: &std::path::Path| json!({"request": "submit", "archive": archive});
+    let submitted = daemon.ask(&submit(&one)).unwrap();
+    let job = submitted["jobs"][0]["id"].as_u64().unwrap();
+    daemon.until("it runs", |daemon| daemon.target("tree")["job"]["id"] == job);
+    daemon.ask(&json!({"request": "pause"})).unwrap();
+    daemon.until("it rests", |daemon| daemon.target("tree")["job"]["state"] == "paused");
+    let cancelled = daemon.ask(&json!({"request": "cancel", "job": job})).unwrap();
+    assert_eq!(cancelled["was"], "running");
+    daemon.until("it is gone", |daemon| daemon.target("tree")["job"].is_null());
+    assert_eq!(
+        daemon.ask(&json!({"request": "cancel", "job": job})).unwrap_err()["kind"],
+        "no-such-job"
+    );
+
+    // Paused, nothing is started, also after a restart.
+    daemon.configure(&daemon.tree_target("tree", "trees", 9));
+    assert!(daemon.end(Signal::TERM).success());
+    daemon.start();
+    assert_eq!(daemon.status()["paused"], true);
+    daemon.ask(&submit(&one)).unwrap();
+    let two = daemon.make(&full(1_000_100, 2));
+    daemon.ask(&submit(&two)).unwrap();
+    assert_eq!(daemon.target("tree")["queued"].as_array().unwrap().len(), 2);
+    assert_eq!(daemon.target("tree")["state"], "waiting");
+    daemon.ask(&json!({"request": "resume"})).unwrap();
+    daemon.until_settled("tree", 1_000_100);
+    daemon.assert_tree("trees", "1000000", &one);
+    daemon.assert_tree("trees", "1000100", &two);
+
+    for (request, kind) in [
+        (json!({"request": "submit", "archive": "relative"}), "bad-archive"),
+        (json!({"request": "submit", "archive": daemon.path("stock/none")}), "bad-archive"),
+        (json!({"request": "submit", "archive": one, "target": "none"}), "no-such-target"),
+        (json!({"request": "submit", "archive": one, "incremental": two}), "bad-archive"),
+        (json!({"request": "cancel", "job": 0}), "no-such-job"),
+    ] {
+        assert_eq!(daemon.ask(&request).unwrap_err()["kind"], kind, "{request}");
+    }
+}

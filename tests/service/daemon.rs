@@ -1,0 +1,244 @@
+//! A service under test: its directories, its process, its socket.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{BufRead, BufReader, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use unsnap_testkit::{archive::write_archive, spec::ArchiveSpec};
+
+use crate::support::{assert_holds, cleaned, expected_tree_of, unpackd_path, wait};
+
+/// Nothing that is waited for takes so long, on whatever machine.
+const HANG: Duration = Duration::from_secs(240);
+
+/// Directories, a configuration, and perhaps a running process. Dropped, the process is killed.
+pub struct Daemon {
+    directory: TempDir,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// With one tree target `tree`, and impatient clocks. Nothing is started.
+    pub fn new() -> Self {
+        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let daemon = Self { directory, child: None };
+        for name in ["archives", "trees", "stock"] {
+            fs::create_dir(daemon.path(name)).unwrap();
+        }
+        daemon.configure(&daemon.tree_target("tree", "trees", 1));
+        daemon
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A `[[target]]` of trees.
+    pub fn tree_target(&self, name: &str, directory: &str, keep: u32) -> String {
+        let directory = self.path(directory).display().to_string();
+        format!("[[target]]\nname = \"{name}\"\nkeep = {keep}\ndirectory = \"{directory}\"\n")
+    }
+
+    /// Writes the configuration, with this at its end.
+    pub fn configure(&self, rest: &str) {
+        let text = format!(
+            "[archives]\ndirectory = \"{archives}\"\nrescan = \"2s\"\nsettle = \"1s\"\n\
+             [service]\nstate-directory = \"{state}\"\n\
+             [control]\nsocket = \"{socket}\"\n\
+             [retry]\nfirst = \"200ms\"\nmost = \"1s\"\n\
+             [unpack]\nio-engine = \"threads\"\nmemory-budget = \"8MiB\"\ndecode-threads = 1\n{rest}",
+            archives = self.path("archives").display(),
+            state = self.path("state").display(),
+            socket = self.path("socket").display(),
+        );
+        fs::write(self.path("unpackd.toml"), text).unwrap();
+    }
+
+    /// The program with its configuration.
+    pub fn command(&self) -> Command {
+        let mut command = cleaned(Command::new(unpackd_path()));
+        command.arg("--config").arg(self.path("unpackd.toml"));
+        command
+    }
+
+    /// Starts the process, and waits until it answers.
+    #[track_caller]
+    pub fn start(&mut self) -> u32 {
+        assert!(self.child.is_none());
+        let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let child = self.command().stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let pid = child.id();
+        self.child = Some(child);
+        self.until("it answers", |daemon| daemon.ask(&json!({"request": "status"})).is_ok());
+        pid
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Sends a signal that ends it, and waits for that.
+    #[track_caller]
+    pub fn end(&mut self, signal: Signal) -> ExitStatus {
+        self.signal(signal);
+        wait(&mut self.child.take().unwrap())
+    }
+
+    /// Asks, and gives what comes with `ok`, or the error.
+    pub fn ask(&self, request: &Value) -> Result<Value, Value> {
+        let refuse = |error: std::io::Error| json!({"kind": "io", "message": error.to_string()});
+        let mut stream = UnixStream::connect(self.path("socket")).map_err(refuse)?;
+        stream.set_read_timeout(Some(HANG)).unwrap();
+        stream.write_all(format!("{request}\n").as_bytes()).map_err(refuse)?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).map_err(refuse)?;
+        let mut reply: Value = serde_json::from_str(&line)
+            .map_err(|error| json!({"kind": "io", "message": format!("{error}: {line}")}))?;
+        match reply.get_mut("ok") {
+            Some(ok) => Ok(ok.take()),
+            None => Err(reply["error"].take()),
+        }
+    }
+
+    #[track_caller]
+    pub fn status(&self) -> Value {
+        self.ask(&json!({"request": "status"})).unwrap()
+    }
+
+    /// The status of one target.
+    #[track_caller]
+    pub fn target(&self, name: &str) -> Value {
+        let status = self.status();
+        let targets = status["targets"].as_array().unwrap();
+        targets.iter().find(|target| target["name"] == name).unwrap().clone()
+    }
+
+    /// Waits until something has come true.
+    #[track_caller]
+    pub fn until(&self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
+        let since = Instant::now();
+        while !is_true(self) {
+            if since.elapsed() > HANG {
+                panic!(
+                    "never came true: {what}; status {:?}; log:\n{}",
+                    self.ask(&json!({"request": "status"})),
+                    self.log()
+                );
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Waits until a target's newest result is of that slot, and nothing is to be done for it.
+    #[track_caller]
+    pub fn until_settled(&self, target: &str, slot: u64) {
+        self.until(&format!("{target} is at {slot}"), |daemon| {
+            let target = daemon.target(target);
+            target["results"][0]["slot"] == slot && target["state"] == "idle"
+        });
+    }
+
+    /// Makes an archive in the stock, once, and gives its path.
+    pub fn make(&self, spec: &ArchiveSpec) -> PathBuf {
+        let path = self.path("stock").join(spec.name());
+        if !path.exists() {
+            write_archive(spec, &mut File::create(&path).unwrap()).unwrap();
+        }
+        path
+    }
+
+    /// Renames a file into the archives' directory.
+    pub fn drop_in(&self, file: &Path) -> PathBuf {
+        let path = self.path("archives").join(file.file_name().unwrap());
+        let tmp = self.path("archives").join(format!("tmp-{}", std::process::id()));
+        fs::copy(file, &tmp).unwrap();
+        fs::rename(&tmp, &path).unwrap();
+        path
+    }
+
+    /// Panics unless the tree of that name is exactly what the archive holds.
+    #[track_caller]
+    pub fn assert_tree(&self, trees: &str, name: &str, archive: &Path) {
+        let directory = self.path(trees).join(name);
+        assert_holds(&directory, &expected_tree_of(archive), name);
+    }
+
+    /// What is in a directory, but for what is being removed.
+    pub fn names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
+        let mut names: Vec<String> =
+            names.filter(|name| !name.starts_with(".unsnap-removed-")).collect();
+        names.sort();
+        names
+    }
+
+    /// A field of /proc/PID/status for each thread.
+    pub fn threads(&self, field: &str) -> BTreeMap<String, u64> {
+        let pid = self.child.as_ref().unwrap().id();
+        let mut found = BTreeMap::new();
+        for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let task = task.unwrap();
+            let Ok(text) = fs::read_to_string(task.path().join("status")) else { continue };
+            let get = |field: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+                line.trim_start_matches(':').trim().to_owned()
+            };
+            let value = get(field).trim_end_matches(" kB").parse().unwrap();
+            found.insert(format!("{} {}", get("Name"), task.file_name().display()), value);
+        }
+        found
+    }
+
+    /// Open descriptors, and resident memory in KiB.
+    pub fn size(&self) -> (usize, u64) {
+        let pid = self.child.as_ref().unwrap().id();
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+        (descriptors, *self.threads("VmRSS").values().next().unwrap())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A small full archive: some 40 files of 1.2 MB in all.
+pub fn full(slot: u64, seed: u64) -> ArchiveSpec {
+    use unsnap_testkit::spec::FileSizes;
+    ArchiveSpec {
+        total_bytes: 300_000,
+        file_sizes: FileSizes::Fixed(20_000),
+        slot,
+        seed,
+        ..ArchiveSpec::default()
+    }
+}
+
+/// A small incremental archive.
+pub fn incremental(base: u64, slot: u64, seed: u64) -> ArchiveSpec {
+    ArchiveSpec { base_slot: Some(base), total_bytes: 60_000, ..full(slot, seed) }
+}
+
+/// Added to a configuration: so slow that a job is in its middle for minutes.
+pub const SLOW: &str = "[neighbour]\nrate-limit = \"20kB\"\n";

@@ -1,0 +1,24 @@
+//! The service `unpackd`, as a process: what it makes of archives that appear, change and go, and what
+//! is left of it when it is killed.
+//!
+//! | module | proves |
+//! |---|---|
+//! | [`jobs`] | archives become trees and states; bad ones are passed over; what fails is tried again |
+//! | [`control`] | what clients ask, pause, reload |
+//! | [`soak`] | hundreds of archives, good and bad, with kills and reloads: nothing good missed, nothing bad published |
+//! | [`idle`] | no wake-ups, little memory |
+//!
+//! The soak has 40 archives by default; `UNSNAP_SOAK_ARCHIVES=500` makes it longer,
+//! `UNSNAP_TEST_SEED=<N>` repeats one.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod control;
+mod daemon;
+mod idle;
+mod jobs;
+mod soak;
+/// What end-to-end tests share; not all of it is needed here.
+#[path = "../e2e/support.rs"]
+#[allow(dead_code)]
+mod support;
