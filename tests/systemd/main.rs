@@ -4,6 +4,11 @@
 //! | module | proves |
 //! |---|---|
 //! | [`container`] | (the containers) |
+//! | [`stage`] | (what the package installs) |
+//! | [`units`] | systemd's tools accept what is in deploy/, and find the services hardened |
+//! | [`service`] | unpackd: start, status, reload, watchdog, socket, stop, kill, jobs |
+//! | [`sandbox`] | what unpackd.service may not do |
+//! | [`package`] | the Debian package installs, starts, upgrades and goes |
 //! | [`oneshot`] | `unsnap-unpack.service` unpacks an archive, and its sandbox holds |
 //!
 //! Everything here needs root and `systemd-nspawn` (Debian: systemd-container); without them the
@@ -13,7 +18,12 @@
 
 mod container;
 mod oneshot;
+mod package;
+mod sandbox;
+mod service;
+mod stage;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]
 mod support;
+mod units;

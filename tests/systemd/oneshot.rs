@@ -1,48 +1,26 @@
 //! `unsnap-unpack.service`: one archive, unpacked before a validator starts.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
-use unsnap_testkit::{
-    spec::ArchiveSpec,
-    tree::{assert_tree_equals, files, reference_entries_of_file},
-};
+use unsnap_testkit::tree::{assert_tree_equals, files, reference_entries_of_file};
 
 use crate::{
     container::Container,
-    support::{Site, ledger_tool_path},
+    stage::{place_archive, root, staged},
 };
 
 const UNIT: &str = "unsnap-unpack.service";
 
-fn deploy(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("deploy").join(name)
-}
-
-/// A container as deploy/README.md makes a machine, with an archive.
+/// A container with the package's files, a user sol, and an archive.
 fn installed() -> Option<(Container, PathBuf)> {
-    let container = Container::boot()?;
-    container.install(ledger_tool_path(), "/usr/local/bin/ledger-tool", 0o755);
-    container.install(
-        &deploy("systemd/unsnap-unpack.service"),
-        &format!("/etc/systemd/system/{UNIT}"),
-        0o644,
-    );
-    let site = Site::new();
-    let archive = site.archive(&ArchiveSpec { total_bytes: 4 << 20, ..ArchiveSpec::default() });
+    let container = staged()?;
+    let archive = place_archive(&container.mnt().join("snapshots"), 350_000_000, 4 << 20);
+    let environment = fs::read_to_string(root().join("deploy/unpack.env")).unwrap();
     let name = archive.file_name().unwrap().to_str().unwrap();
-    let placed = container.mnt().join("snapshots").join(name);
-    fs::create_dir(container.mnt().join("snapshots")).unwrap();
-    fs::copy(&archive, &placed).unwrap();
-    let environment = fs::read_to_string(deploy("unpack.env")).unwrap();
     container
         .write("/etc/unsnap/unpack.env", environment.replace("snapshot-SLOT-HASH.tar.zst", name));
-    container
-        .sh("useradd --system sol && install -d -o sol /mnt/ledger /mnt/accounts && systemctl daemon-reload")
-        .succeeds();
-    Some((container, placed))
+    container.sh("useradd --system sol && install -d -o sol /mnt/ledger /mnt/accounts").succeeds();
+    Some((container, archive))
 }
 
 #[test]

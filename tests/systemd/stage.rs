@@ -6,10 +6,11 @@ use std::{
 };
 
 use toml::{Table, Value};
+use unsnap_testkit::spec::ArchiveSpec;
 
 use crate::{
     container::Container,
-    support::{ledger_tool_path, unpackd_path, validator_path},
+    support::{Site, ledger_tool_path, unpackd_path, validator_path},
 };
 
 /// A file of the package.
@@ -67,4 +68,17 @@ pub fn staged() -> Option<Container> {
         .sh("systemd-sysusers unsnap.conf && systemd-tmpfiles --create unsnap.conf && systemctl daemon-reload")
         .succeeds();
     Some(container)
+}
+
+/// Puts an archive into a directory as downloads do: under its name only when it is whole.
+pub fn place_archive(directory: &Path, slot: u64, total_bytes: u64) -> PathBuf {
+    let site = Site::new();
+    let spec = ArchiveSpec { slot, total_bytes, ..ArchiveSpec::default() };
+    let made = site.archive(&spec);
+    fs::create_dir_all(directory).unwrap();
+    let partial = directory.join("download.part");
+    fs::copy(&made, &partial).unwrap();
+    let archive = directory.join(made.file_name().unwrap());
+    fs::rename(partial, &archive).unwrap();
+    archive
 }

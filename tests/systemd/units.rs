@@ -55,7 +55,9 @@ fn the_units_are_accepted_with_and_without_the_drop_ins() {
 #[test]
 fn the_services_are_exposed_by_a_tenth_at_most() {
     // In tenths: 10 is an exposure of 1.0 out of 10. A network, if only of loopback, has its price.
-    for (drop_in, most) in [(None, "10"), (Some("validator-user.conf"), "10"), (Some("metrics.conf"), "15")] {
+    for (drop_in, most) in
+        [(None, "10"), (Some("validator-user.conf"), "10"), (Some("metrics.conf"), "15")]
+    {
         let units = units(drop_in);
         let threshold = format!("--threshold={most}");
         let arguments = ["security", "--offline=yes", &threshold];
@@ -90,15 +92,22 @@ fn the_user_and_the_directories_can_be_made() {
     let root_option = format!("--root={}", scratch.path().display());
     let deploy = root().join("deploy");
     // Tools read the file that is named from below their root.
-    for (name, directory) in [("sysusers", "usr/lib/sysusers.d"), ("tmpfiles", "usr/lib/tmpfiles.d")] {
+    for (name, directory) in
+        [("sysusers", "usr/lib/sysusers.d"), ("tmpfiles", "usr/lib/tmpfiles.d")]
+    {
         let directory = scratch.path().join(directory);
         fs::create_dir_all(&directory).unwrap();
         fs::copy(deploy.join(format!("{name}.conf")), directory.join("unsnap.conf")).unwrap();
     }
-    let tools = [("systemd-sysusers", vec![&*root_option]), ("systemd-tmpfiles", vec![&root_option, "--create"])];
+    let tools = [
+        ("systemd-sysusers", vec![&*root_option]),
+        ("systemd-tmpfiles", vec![&root_option, "--create"]),
+    ];
     for (tool, arguments) in tools {
         match Command::new(tool).args(arguments).arg("unsnap.conf").output() {
-            Ok(made) => assert!(made.status.success(), "{tool}: {}", String::from_utf8_lossy(&made.stderr)),
+            Ok(made) => {
+                assert!(made.status.success(), "{tool}: {}", String::from_utf8_lossy(&made.stderr))
+            }
             Err(error) => return skip(format_args!("{tool} cannot be run: {error}")),
         }
     }
