@@ -202,7 +202,7 @@ impl Said {
     /// Itself, after a check that the command has succeeded.
     #[track_caller]
     pub fn succeeds(self) -> Self {
-        assert!(self.ok(), "{self:#?}");
+        assert!(self.ok(), "{}: {self:#?}", self.command);
         self
     }
 
