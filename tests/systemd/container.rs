@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 /// Nothing that a test waits for takes this long, however slow and busy the machine is. A guess:
 /// booting takes a third of a second here.
-pub const HANG: Duration = Duration::from_secs(180);
+pub const HANG: Duration = Duration::from_mins(3);
 
 /// How often is looked for what is waited for.
 const POLL: Duration = Duration::from_millis(50);
@@ -150,6 +150,7 @@ impl Container {
 
     /// Waits until something holds.
     #[track_caller]
+    #[allow(clippy::unused_self)] // reads as what is waited for in the container
     pub fn wait_for(&self, what: impl std::fmt::Display, mut holds: impl FnMut() -> bool) {
         let since = Instant::now();
         while !holds() {

@@ -106,7 +106,7 @@ fn the_user_and_the_directories_can_be_made() {
     for (tool, arguments) in tools {
         match Command::new(tool).args(arguments).arg("unsnap.conf").output() {
             Ok(made) => {
-                assert!(made.status.success(), "{tool}: {}", String::from_utf8_lossy(&made.stderr))
+                assert!(made.status.success(), "{tool}: {}", String::from_utf8_lossy(&made.stderr));
             }
             Err(error) => return skip(format_args!("{tool} cannot be run: {error}")),
         }
