@@ -1,6 +1,6 @@
 //! The repository itself: what its documents and files say about each other is true.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -72,37 +72,6 @@ fn the_readme_names_the_archive_that_is_there_and_the_test_command_of_ci() {
     assert!(root().join(archive).is_file(), "{archive}");
     assert!(readme.contains("cargo test --workspace"));
     assert!(read(".ci/run").contains("cargo test --workspace"));
-}
-
-#[test]
-fn the_systemd_unit_is_accepted_and_hardened() {
-    let unit = read("deploy/systemd/unsnap-unpack.service");
-    // What is needed beyond systemd's own sets, of which older versions know fewer calls.
-    for call in ["io_uring_setup", "io_uring_register", "landlock_create_ruleset"] {
-        let allowed = unit.lines().any(|line| {
-            line.strip_prefix("SystemCallFilter=").is_some_and(|calls| calls.contains(call))
-        });
-        assert!(allowed, "{call} is not let through");
-    }
-    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // The binary is not installed where the unit expects it; any other will do.
-    let path = scratch.path().join("unsnap-unpack.service");
-    fs::write(&path, unit.replace("/usr/local/bin/ledger-tool", "/bin/true")).unwrap();
-    for arguments in [&["verify"][..], &["security", "--offline=yes", "--threshold=10"]] {
-        let output = match Command::new("systemd-analyze").args(arguments).arg(&path).output() {
-            Ok(output) => output,
-            Err(error) => {
-                println!("skipped: systemd-analyze cannot be run: {error}");
-                return;
-            }
-        };
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("Unknown") || said.contains("unrecognized option") {
-            println!("skipped: this systemd-analyze is too old: {said}");
-            return;
-        }
-        assert!(output.status.success(), "systemd-analyze {arguments:?}: {said}");
-    }
 }
 
 #[test]

@@ -278,7 +278,7 @@ pub enum FastbootAction {
     ///
     /// A state that was prepared with --beside is adopted if it is whole and as new as the archives:
     /// that takes milliseconds.
-    Prepare(PrepareArgs),
+    Prepare(Box<PrepareArgs>),
     /// Say what states there are, and whether they are whole; also while a validator is running
     ///
     /// Exit code 1 if a validator would load a state and fail.

@@ -1,13 +1,11 @@
 //! What can be typed.
 
-use std::{
-    io::{self, IsTerminal},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
 use unsnap_service::config::{Override, Sources};
+
+use crate::log::LogFormat;
 
 /// Below systemd's configuration directory, or /etc/unsnap.
 const FILE_NAME: &str = "unpackd.toml";
@@ -52,6 +50,10 @@ pub struct Cli {
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
 
+    /// Where the log goes
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
+
     /// Log in more detail; given twice, in most
     #[arg(long, short, action = clap::ArgAction::Count)]
     pub verbose: u8,
@@ -79,24 +81,5 @@ impl Cli {
             directory.map_or_else(|| PathBuf::from("/etc/unsnap"), PathBuf::from).join(FILE_NAME)
         });
         Sources { file, environment, flags: flags.collect() }
-    }
-}
-
-impl Cli {
-    /// Sends the log to standard error. `RUST_LOG` has the last word.
-    pub fn start_log(&self) {
-        let level = match self.verbose {
-            0 => "info",
-            1 => "debug",
-            _ => "trace",
-        };
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(io::stderr)
-            .with_ansi(io::stderr().is_terminal())
-            .with_target(false)
-            .log_internal_errors(false)
-            .init();
     }
 }

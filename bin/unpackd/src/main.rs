@@ -2,10 +2,12 @@
 //! `unpackd`: the service that keeps the newest snapshot unpacked.
 
 mod cli;
+mod journal;
+mod log;
 mod notify;
 mod signals;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         let text = if cli.print_config { config.print() } else { String::new() };
         return data(&text).map_or(ExitCode::from(EXIT_ENVIRONMENT), |()| ExitCode::SUCCESS);
     }
-    cli.start_log();
+    log::start(cli.log_format, cli.verbose);
     match serve(config, sources) {
         Ok(Stopped::Clean) => ExitCode::SUCCESS,
         Ok(Stopped::Unfinished) => {
@@ -59,14 +61,16 @@ fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let signals = signals::catch().context("cannot watch for signals")?;
     let listener = match Listener::from_environment().context("cannot use systemd's socket")? {
         Some(listener) => listener,
-        None => {
-            let path = &config.settings.control.socket;
-            Listener::bind(path, SOCKET_MODE)
-                .with_context(|| format!("cannot listen on {}", path.display()))?
-        }
+        None => listen(&config.settings.control.socket)?,
     };
-    let supervisor = Supervisor::new(config, sources, listener, Box::new(notify::Silent))
-        .context("cannot start")?;
+    let supervisor =
+        Supervisor::new(config, sources, listener, Box::new(notify::Systemd::from_environment()))
+            .context("cannot start")?;
     signals::tell(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
+}
+
+fn listen(path: &Path) -> anyhow::Result<Listener> {
+    let made = Listener::bind(path, SOCKET_MODE);
+    made.with_context(|| format!("cannot listen on {}", path.display()))
 }

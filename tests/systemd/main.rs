@@ -1,0 +1,29 @@
+//! Units, and the programs they start, under a real systemd: booted in a container of this machine's
+//! own root, one for each test, which takes a third of a second.
+//!
+//! | module | proves |
+//! |---|---|
+//! | [`container`] | (the containers) |
+//! | [`stage`] | (what the package installs) |
+//! | [`units`] | systemd's tools accept what is in deploy/, and find the services hardened |
+//! | [`service`] | unpackd: start, status, reload, watchdog, socket, stop, kill, jobs |
+//! | [`sandbox`] | what unpackd.service may not do |
+//! | [`package`] | the Debian package installs, starts, upgrades and goes |
+//! | [`oneshot`] | `unsnap-unpack.service` unpacks an archive, and its sandbox holds |
+//!
+//! Everything here needs root and `systemd-nspawn` (Debian: systemd-container); without them the
+//! tests say so and pass.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod container;
+mod oneshot;
+mod package;
+mod sandbox;
+mod service;
+mod stage;
+/// What end-to-end tests share; not all of it is needed here.
+#[path = "../e2e/support.rs"]
+#[allow(dead_code)]
+mod support;
+mod units;
