@@ -59,12 +59,12 @@ pub enum Action {
 /// what somebody wants.
 pub fn decide(view: &View<'_>) -> Action {
     let wanted = wanted(view);
-    let found = view.queue.iter().filter(|job| job.origin == Origin::Found);
-    for job in found {
-        if wanted.is_none_or(|pair| !same_archives(pair, &job.pair)) {
-            let superseded = wanted.is_some_and(|pair| pair.slot() >= job.slot());
-            return Action::Drop { job: job.id, superseded };
-        }
+    let mut found = view.queue.iter().filter(|job| job.origin == Origin::Found);
+    // One is enough: a job that was to end, and failed instead, may have come back beside another.
+    let kept = found.clone().find(|job| wanted.is_some_and(|pair| same_archives(pair, &job.pair)));
+    if let Some(job) = found.find(|job| kept.is_none_or(|kept| kept.id != job.id)) {
+        let superseded = wanted.is_some_and(|pair| pair.slot() >= job.slot());
+        return Action::Drop { job: job.id, superseded };
     }
     if let Some(pair) = wanted {
         if let Some((job, false)) = view.running

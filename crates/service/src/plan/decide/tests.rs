@@ -144,6 +144,14 @@ fn what_is_gone_is_dropped_and_what_is_running_goes_on() {
 }
 
 #[test]
+fn of_two_jobs_for_the_same_pair_one_stays() {
+    let mut model = Model::new(vec![full(100)]);
+    model.paused = true;
+    model.queue = vec![job(1, full(100), Origin::Found), job(2, full(100), Origin::Found)];
+    assert_eq!(model.settle(), [Action::Drop { job: 2, superseded: true }]);
+}
+
+#[test]
 fn another_pair_serves_while_a_file_cannot_be_read() {
     let mut model = Model::new(vec![pair(100, 150), full(100)]);
     let until = model.now + Duration::from_secs(30);
