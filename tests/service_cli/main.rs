@@ -1,0 +1,306 @@
+//! `ledger-tool service`: the real program against a server in this process, whose answers are made up.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod service;
+/// What end-to-end tests share; not all of it is needed here.
+#[path = "../e2e/support.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use service::{Service, ended, progress};
+use unsnap_control::protocol::{Event, Outcome, Request};
+
+/// What the program said, and its exit code.
+fn run(command: &mut Command) -> (String, String, Option<i32>) {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.status.code())
+}
+
+fn tool(service: &Service, words: &[&str]) -> Command {
+    let mut command = support::ledger_tool();
+    command.env_remove("UNPACKD_CONTROL_SOCKET");
+    command.arg("service").args(words).arg("--socket").arg(&service.socket);
+    command
+}
+
+#[test]
+fn status_is_told_to_people_in_columns() {
+    let service = Service::start();
+    let (out, err, code) = run(&mut tool(&service, &["status"]));
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let expected = [
+        "unpackd 0.1.0, process 7, started ",
+        "archives: newest is slot 47 upon 39, in /mnt/snapshots and /mnt/incremental",
+        "validator  fastboot  working",
+        "  job 12, slot 47 upon 39: running, attempt 2, unpacking   61%  12.40 GiB of 20.30 GiB read  48.90 GiB written  181,000 files  1.92 GiB/s  ETA 14 seconds; before: disk full",
+        "  job 13, slot 52: queued",
+        "  slot 39  102.00 GiB    430,000 files  /mnt/ledger/39  ",
+        "tree       tree      failing: \\x1b[2Jodd",
+        "bad archive, seen ",
+    ];
+    for (line, expected) in out.lines().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+    }
+    assert_eq!(out.lines().count(), expected.len(), "{out}");
+    assert!(out.lines().last().unwrap().ends_with(": /mnt/snapshots/bad: it is cut"), "{out}");
+    // What it says of itself must not move the cursor.
+    assert!(!out.contains('\u{1b}'));
+}
+
+#[test]
+fn answers_are_json_for_programs() {
+    let service = Service::start();
+    let (out, _, code) = run(&mut tool(&service, &["status", "--format", "json"]));
+    assert_eq!(code, Some(0));
+    let status: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(status["targets"][0]["job"]["id"], 12);
+    assert!(out.lines().count() > 20);
+    let (out, _, _) = run(&mut tool(&service, &["status", "--format", "json-lines"]));
+    assert_eq!(out.lines().count(), 1);
+    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), status);
+    let (out, _, code) = run(&mut tool(&service, &["metrics"]));
+    assert_eq!((out.as_str(), code), ("unsnap_paused 0\n# EOF\n", Some(0)));
+}
+
+#[test]
+fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
+    let service = Service::start();
+    let here = std::env::current_dir().unwrap();
+    let cases: [(&[&str], Request, &str); 6] = [
+        (
+            &["submit", "a.tar.zst", "--incremental", "/b.tar.zst", "--target", "tree"],
+            Request::Submit {
+                target: Some("tree".to_owned()),
+                archive: here.join("a.tar.zst"),
+                incremental: Some("/b.tar.zst".into()),
+            },
+            "job 3 for tree\njob 4 for validator\n",
+        ),
+        (
+            &["submit", "/a.tar.zst"],
+            Request::Submit { target: None, archive: "/a.tar.zst".into(), incremental: None },
+            "job 3 for tree\njob 4 for validator\n",
+        ),
+        (&["cancel", "12"], Request::Cancel { job: 12 }, "job 12 is cancelled; it was running\n"),
+        (&["pause"], Request::Pause {}, "paused\n"),
+        (&["resume"], Request::Resume {}, "it was not paused\n"),
+        (
+            &["reload"],
+            Request::Reload {},
+            "reloaded, but this takes effect only after a restart: control.socket\n",
+        ),
+    ];
+    for (words, request, said) in cases {
+        let (out, err, code) = run(&mut tool(&service, words));
+        assert_eq!((out.as_str(), err.as_str(), code), (said, "", Some(0)), "{words:?}");
+        assert_eq!(service.asked().last(), Some(&request));
+        let (out, _, code) = run(tool(&service, words).arg("--quiet"));
+        assert_eq!((out.as_str(), code), ("", Some(0)), "{words:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_has_an_exit_code_and_a_hint() {
+    let service = Service::start();
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["cancel", "1"], 2, "error: there is no job 1\nhint: see \\x1bstatus\n"),
+        (&["cancel", "2"], 4, "error: the queue is full\n"),
+        (&["cancel", "3"], 1, "error: the archive is bad\n"),
+        (&["cancel", "4"], 3, "error: you may observe, but not operate\n"),
+        (&["cancel", "x"], 2, "invalid digit"),
+        (&["dance"], 2, "unrecognized subcommand"),
+    ];
+    for (words, exit, said) in cases {
+        let (out, err, code) = run(&mut tool(&service, words));
+        assert_eq!((out.as_str(), code), ("", Some(exit)), "{words:?}: {err}");
+        assert!(err.contains(said), "{words:?}: {err}");
+    }
+    let socket = service.socket.clone();
+    drop(service);
+    let mut command = support::ledger_tool();
+    let (_, err, code) = run(command.args(["service", "status", "--socket"]).arg(socket));
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("cannot reach unpackd") && err.contains("hint: is unpackd running"));
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let (out, _, code) = run(support::ledger_tool().args(["service", "--help"]));
+    assert_eq!(code, Some(0));
+    for word in ["status", "submit", "cancel", "pause", "resume", "reload", "watch", "metrics"] {
+        assert!(out.contains(&format!("\n  {word} ")), "{word}: {out}");
+        let (out, _, code) = run(support::ledger_tool().args(["service", word, "--help"]));
+        assert_eq!(code, Some(0));
+        assert!(out.contains("/run/unpackd/control.sock"), "{out}");
+    }
+    assert!(out.contains("Examples:") && out.contains("ledger-tool service watch"));
+}
+
+/// `watch` as it runs, and its lines. Killed if a test fails.
+struct Watch {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Watch {
+    fn start(service: &Service, words: &[&str]) -> Self {
+        let mut command = tool(service, &["watch"]);
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// How it ended, and what it said on standard error.
+    fn end(mut self) -> (std::process::ExitStatus, String) {
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn watch_tells_events_as_lines_of_json() {
+    let service = Service::start();
+    let mut watch = Watch::start(&service, &["--format", "json-lines"]);
+    let status: Value = serde_json::from_str(&watch.line()).unwrap();
+    assert_eq!(status["answer"], "status");
+    for event in [Event::Paused, progress(5), ended(Outcome::Done)] {
+        service.events().publish(&event);
+        let line: Value = serde_json::from_str(&watch.line()).unwrap();
+        let told = serde_json::to_value(&event).unwrap();
+        assert!(line["unix_ms"].as_u64().is_some());
+        assert!(told.as_object().unwrap().iter().all(|(key, value)| line[key] == *value));
+    }
+    watch.signal(Signal::INT);
+    let (status, said) = watch.end();
+    assert_eq!((status.signal(), said.as_str()), (Some(2), ""), "130 to a shell, without a word");
+}
+
+#[test]
+fn watch_tells_people_a_line_an_event() {
+    let service = Service::start();
+    let mut watch = Watch::start(&service, &[]);
+    assert!(watch.line().starts_with("unpackd 0.1.0"));
+    while !watch.line().starts_with("bad archive") {}
+    // The second one comes too soon after the first to be shown.
+    for event in [progress(5), progress(6), ended(Outcome::BadArchive), Event::Resumed] {
+        service.events().publish(&event);
+    }
+    let mut tell = || {
+        let line = watch.line();
+        let (time, rest) = line.trim_end().split_once(' ').unwrap();
+        assert!(time.len() == 20 && time.ends_with('Z'), "{time}");
+        rest.to_owned()
+    };
+    assert_eq!(
+        tell(),
+        "validator: job 12: unpacking    5%  5 B of 100 B read  0 B written  0 files"
+    );
+    assert_eq!(
+        tell(),
+        "validator: job 12, slot 47 upon 39 has a bad archive after 1.50 s: frame 3 is damaged"
+    );
+    assert_eq!(tell(), "resumed");
+    drop(service);
+    let (status, said) = watch.end();
+    assert_eq!(status.code(), Some(3));
+    assert!(said.contains("unpackd has gone"), "{said}");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_error() {
+    let service = Service::start();
+    let mut watch = Watch::start(&service, &["--format", "json-lines"]);
+    watch.line();
+    // The reading end of the pipe goes.
+    let (child, lines) = (std::mem::replace(&mut watch.child, nothing()), watch.lines);
+    drop(lines);
+    let mut child = child;
+    // Each event is a write; which of them meets the broken pipe does not matter.
+    let status = loop {
+        service.events().publish(&Event::Paused);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
+    let service = Service::start();
+    // script(1) of util-linux runs a command on a terminal of its own.
+    let typescript = service.scratch().join("typescript");
+    let words = ["service", "watch", "--socket", service.socket.to_str().unwrap()];
+    let tool = support::ledger_tool_path().display().to_string();
+    // The shell lives on to say how it ended; a terminal that is wide enough is asked for.
+    let line = format!("trap : INT; stty cols 160; {tool} {}; echo \"exit $?\"", words.join(" "));
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--flush", "--command", &line]).arg(&typescript);
+    command.env("SHELL", "/bin/sh").env("TERM", "xterm");
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = match piped {
+        Ok(child) => child,
+        Err(error) => {
+            println!("skipped: script cannot be run: {error}");
+            return;
+        }
+    };
+    let seen = || {
+        let mut seen = Vec::new();
+        let _ = File::open(&typescript).map(|mut file| file.read_to_end(&mut seen));
+        String::from_utf8_lossy(&seen).into_owned()
+    };
+    service.wait_for("somebody watches", || service.events().watched());
+    let mut percent = 0;
+    service.wait_for("a bar that moves", || {
+        percent += 1;
+        service.events().publish(&progress(percent.min(99)));
+        seen().contains("] ") && seen().contains("job 12, slot 47 upon 39: unpacking")
+    });
+    service.events().publish(&ended(Outcome::Done));
+    service.wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
+    assert!(seen().contains("job 12, slot 47 upon 39 is done after 1.50 s"), "{}", seen());
+    // As if somebody had typed it.
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x03").unwrap();
+    service.wait_for("the shell goes on", || seen().contains("exit 130"));
+    drop(child.stdin.take());
+    let _ = child.wait();
+}
+
+/// A child that has nothing to do.
+fn nothing() -> Child {
+    Command::new("true").spawn().unwrap()
+}
