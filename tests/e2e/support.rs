@@ -309,7 +309,8 @@ pub fn validator_path() -> &'static Path {
     PATH.get_or_init(|| built("unsnap-validator", "validator"))
 }
 
-/// The program `unpackd`.
+/// The program `unpackd`. For other test programs that share this file.
+#[allow(dead_code)]
 pub fn unpackd_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| built("unsnap-unpackd", "unpackd"))

@@ -29,7 +29,7 @@ pub enum Command {
     /// The files appear under their final name only when every one of them is complete and on the
     /// disk. After any failure or interruption the destination is as it was.
     #[command(after_long_help = UNPACK_EXAMPLES)]
-    Unpack(UnpackArgs),
+    Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
     /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
