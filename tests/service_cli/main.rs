@@ -280,19 +280,19 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
         let _ = File::open(&typescript).map(|mut file| file.read_to_end(&mut seen));
         String::from_utf8_lossy(&seen).into_owned()
     };
-    service.wait_for("somebody watches", || service.events().watched());
+    Service::wait_for("somebody watches", || service.events().watched());
     let mut percent = 0;
-    service.wait_for("a bar that moves", || {
+    Service::wait_for("a bar that moves", || {
         percent += 1;
         service.events().publish(&progress(percent.min(99)));
         seen().contains("] ") && seen().contains("job 12, slot 47 upon 39: unpacking")
     });
     service.events().publish(&ended(Outcome::Done));
-    service.wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
+    Service::wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
     assert!(seen().contains("job 12, slot 47 upon 39 is done after 1.50 s"), "{}", seen());
     // As if somebody had typed it.
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x03").unwrap();
-    service.wait_for("the shell goes on", || seen().contains("exit 130"));
+    Service::wait_for("the shell goes on", || seen().contains("exit 130"));
     drop(child.stdin.take());
     let _ = child.wait();
 }
