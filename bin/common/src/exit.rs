@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use unsnap_pack::PackError;
 use unsnap_unpack::Family;
 
 use crate::{settings::RequestError, signals};
@@ -47,8 +48,12 @@ pub enum Exit {
 impl Exit {
     /// What an error means.
     pub fn of(error: &anyhow::Error) -> Self {
-        if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
-            return match error.family() {
+        let family = match error.downcast_ref::<unsnap_unpack::Error>() {
+            Some(error) => Some(error.family()),
+            None => error.downcast_ref::<PackError>().map(PackError::family),
+        };
+        if let Some(family) = family {
+            return match family {
                 Family::BadArchive => Self::BadArchive,
                 Family::Request => Self::Usage,
                 Family::Environment => Self::Environment,

@@ -41,9 +41,12 @@ impl Printer {
     /// What went wrong, with its causes, and the remedy if there is one.
     pub fn error(&self, error: &anyhow::Error) {
         log_line(&format!("{}: {}", self.paint("error", "31;1"), message(error)));
-        let hint = match error.downcast_ref::<unsnap_unpack::Error>() {
-            Some(error) => error.hint(),
-            None => error
+        let unpacking = error.downcast_ref::<unsnap_unpack::Error>();
+        let packing = error.downcast_ref::<unsnap_pack::PackError>();
+        let hint = match (unpacking, packing) {
+            (Some(error), _) => error.hint(),
+            (_, Some(error)) => error.hint(),
+            (None, None) => error
                 .chain()
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
                 .and_then(unsnap_unpack::io_hint)

@@ -7,6 +7,7 @@
 mod cli;
 mod fastboot;
 mod list;
+mod repack;
 mod settings;
 mod unpack;
 
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),
         Command::Verify(args) => unpack::run_verify(args, &printer),
+        Command::Repack(args) => repack::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
     };
     match result {

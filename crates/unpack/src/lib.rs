@@ -58,6 +58,7 @@ mod space;
 mod stages;
 mod staging;
 mod state;
+mod tap;
 mod times;
 mod walk;
 mod walks;
@@ -82,8 +83,10 @@ pub use report::{
 };
 pub use sandbox::{SandboxMode, SandboxReport};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
+pub use tap::{Passing, Tap};
+pub use unsnap_arena::Slice;
 pub use unsnap_create::{FileSink, FinishedFile};
-pub use unsnap_layout::BankFacts;
+pub use unsnap_layout::{ArchiveHash, ArchiveName, BankFacts, Compression, Role};
 pub use unsnap_ring::Syscalls;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
 
@@ -162,6 +165,7 @@ impl Unpacker {
                         let sent = ask.send(room).ok();
                         sent.and_then(|()| answered.recv().ok()).unwrap_or(Err(Error::Cancelled))
                     },
+                    None,
                 )
             };
             let thread = thread::Builder::new().name("unsnap-walk".to_owned());
@@ -178,6 +182,16 @@ impl Unpacker {
     /// first megabytes of a real archive. The work is done by a confined thread of its own.
     pub fn prove(self) -> Result<BankFacts, Error> {
         on_a_thread_of_its_own(|| pipeline::prove(&self.config, &self.progress, &self.cancel))
+    }
+
+    /// Walks the archive as a dry run does, with all the checks that were asked for, while `tap`
+    /// listens to the decoded stream. What it has heard may be taken for good when this has
+    /// succeeded. [`Config::dry_run`] must be set, and there must be no second archive.
+    ///
+    /// The work is done by a confined thread of its own, and so is the listening; threads that the
+    /// tap hands work to, and that were started before, keep their rights.
+    pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, Error> {
+        on_a_thread_of_its_own(|| pipeline::tap(&self.config, &self.progress, &self.cancel, tap))
     }
 
     /// Walks the archive without creating anything and shows `visit` every member, in order, with

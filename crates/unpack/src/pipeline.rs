@@ -21,6 +21,7 @@ use crate::{
         Creation, Stages, archive_name, check_digest, choose_engine, finish_creating, layout,
     },
     staging::Staging,
+    tap::Tap,
     times::Times,
     walk::{bad_layout, bad_tar},
     walks::Walks,
@@ -34,19 +35,35 @@ pub(crate) fn run(
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
 ) -> Result<Report, Error> {
-    stage(config, progress, cancel, confined, |_| Ok(()))?.publish(progress)
+    stage(config, progress, cancel, confined, |_| Ok(()), None)?.publish(progress)
+}
+
+/// Walks an archive as in a dry run, with all its checks, while `tap` listens.
+pub(crate) fn tap(
+    config: &Config,
+    progress: &Progress,
+    cancel: &CancelToken,
+    tap: &mut dyn Tap,
+) -> Result<Report, Error> {
+    if !config.dry_run || config.incremental.is_some() {
+        let reason = "only a dry run over a single archive can be listened to".to_owned();
+        return Err(Error::Request { reason, hint: None });
+    }
+    stage(config, progress, cancel, || Ok(()), |_| Ok(()), Some(tap))?.publish(progress)
 }
 
 /// Unpacks, but for giving the result its names. Read top to bottom, this is the whole of unsnap.
 ///
 /// Confines the calling thread on the way, for good; `confined` is called when that is done. `fits` is
-/// called before the first byte is written, when it is known that there is room.
+/// called before the first byte is written, when it is known that there is room. `tap` listens to the
+/// decoded stream.
 pub(crate) fn stage(
     config: &Config,
     progress: &Progress,
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
     fits: impl FnOnce(Room) -> Result<(), Error>,
+    tap: Option<&mut dyn Tap>,
 ) -> Result<Staged, Error> {
     let started = Instant::now();
     progress.reset();
@@ -91,7 +108,9 @@ pub(crate) fn stage(
     // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
     let (mut creation, mut writeback) = (Ok(None), None);
-    let mut walks = Walks::new(config, progress, cancel, beginning);
+    // A shorter borrow of the same.
+    let tap = tap.map(|tap| tap as &mut dyn Tap);
+    let mut walks = Walks::new(config, progress, cancel, beginning, tap);
     if let Some(target) = &mut target {
         creation = stages.create(target).map(Some);
         writeback = Some(stages.write_back(target, &mut walks));
