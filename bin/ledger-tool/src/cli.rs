@@ -1,10 +1,14 @@
 //! What can be typed.
 
+mod parts;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 use unsnap_unpack::Digest;
+
+pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
 
 /// Unpacks and examines a validator's snapshot archives
 ///
@@ -28,9 +32,30 @@ pub enum Command {
     Unpack(UnpackArgs),
     /// List an archive's entries
     ///
-    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
+    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. If the archive
+    /// has an index (`ledger-tool index`), that is listed, and the archive is not read.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Say what an archive is: its frames, who has made it, what its bank file says
+    ///
+    /// Reads the headers and what holds the bank file, which a validator puts first, and says what it
+    /// has not looked at. Exit code 1 if the bank file is not that of the archive's name.
+    #[command(after_long_help = parts::INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Take single entries or accounts out of an archive
+    ///
+    /// Entries appear in the directory when all of them are complete and on the disk. With an index
+    /// (`ledger-tool index`) only the frames that hold them are read and decoded; without, the archive
+    /// is gone through.
+    #[command(after_long_help = parts::EXTRACT_EXAMPLES)]
+    Extract(ExtractArgs),
+    /// Write down where everything is in an archive, beside it
+    ///
+    /// Goes through all of the archive once, proves its end, and writes ARCHIVE.unsnap-index: its frames,
+    /// its entries, and its digest. unpack, list, inspect and extract use it when it is there: unpack to
+    /// know exactly what it will write.
+    #[command(after_long_help = parts::INDEX_EXAMPLES)]
+    Index(IndexMakeArgs),
     /// Check that an archive holds what its name says
     ///
     /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts:
@@ -183,6 +208,9 @@ pub struct UnpackArgs {
     pub format: ReportFormat,
 
     #[command(flatten)]
+    pub index: IndexArgs,
+
+    #[command(flatten)]
     pub io: IoArgs,
 
     #[command(flatten)]
@@ -197,6 +225,9 @@ pub struct ListArgs {
     /// How to print the entries on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ListFormat,
+
+    #[command(flatten)]
+    pub index: IndexArgs,
 
     #[command(flatten)]
     pub io: IoArgs,
@@ -442,6 +473,9 @@ impl Command {
             Self::Repack(args) => &args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Unpack(args) => &args.output_control,
+            Self::Inspect(args) => &args.output_control,
+            Self::Extract(args) => &args.output_control,
+            Self::Index(args) => &args.output_control,
             Self::List(args) => &args.output_control,
         }
     }

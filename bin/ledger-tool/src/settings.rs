@@ -8,7 +8,8 @@ use unsnap_pack::PackOptions;
 use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
 use crate::cli::{
-    DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs, RepackArgs, UnpackArgs, VerifyArgs,
+    DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs, PrepareArgs, RepackArgs, UnpackArgs,
+    VerifyArgs,
 };
 
 /// The configuration of `verify`.
@@ -89,9 +90,22 @@ fn layout(layout: Layout) -> LayoutKind {
     }
 }
 
+/// The configuration of `extract`.
+pub fn extracting(args: &ExtractArgs) -> anyhow::Result<Config> {
+    let mut config = reading(&args.archive, &args.io)?;
+    config.index = args.index.index_use();
+    config.incremental = args.incremental.clone().map(Archive::File);
+    config.output = args.output.clone().unwrap_or_default();
+    if args.any_layout() {
+        config.layout = LayoutKind::Any;
+    }
+    Ok(config)
+}
+
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
+    config.index = args.index.index_use();
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = args.verify.verify();

@@ -51,7 +51,7 @@ impl FrameTable {
     /// The frames of an archive, found without decoding it: by its seek table, or else, if every frame
     /// declares its size, by a walk over the headers of all blocks. That walk reads one page for each
     /// block, one after the other, so of a large archive that is in no cache it takes long; it is given up
-    /// when `go_on` says no, which is asked at each frame.
+    /// when `go_on` says no, which is asked at each block.
     ///
     /// [`IndexError::NoTable`] says that the archive must be decoded: by a pass that notes frames
     /// ([`of_marks`](Self::of_marks)).
@@ -71,9 +71,8 @@ impl FrameTable {
         }
         let mut table = Self::new(encoding);
         let mut failed = None;
-        let end = walk_frames(archive, archive_bytes, WALK_READ_BYTES, &mut |frame| {
+        let end = walk_frames(archive, archive_bytes, WALK_READ_BYTES, go_on, &mut |frame| {
             let raw_bytes = match frame.content {
-                _ if !go_on() => Err(IndexError::Cancelled),
                 FrameContent::Declared(bytes) => Ok(Some(bytes)),
                 FrameContent::Skippable => Ok(None),
                 FrameContent::Undeclared => {
@@ -87,7 +86,8 @@ impl FrameTable {
         match (failed, end) {
             (Some(error), _) => Err(error),
             (None, WalkEnd::Complete) => Ok((table, TableSource::Headers)),
-            (None, _) => Err(IndexError::NoTable("its headers are damaged")),
+            (None, WalkEnd::Stopped) => Err(IndexError::Cancelled),
+            (None, WalkEnd::Damaged { .. }) => Err(IndexError::NoTable("its headers are damaged")),
         }
     }
 }

@@ -6,6 +6,9 @@ use unsnap_tarstream::{Member, MemberKind};
 
 use crate::{IndexError, varint};
 
+/// Entries at most: as many as a validator takes.
+const ENTRIES_MAX: usize = 5_000_000;
+
 /// A tar block.
 const BLOCK_BYTES: u64 = 512;
 
@@ -64,6 +67,20 @@ impl Entry {
         self.name.path()
     }
 
+    /// What a walk met, but for mode and time; `path`: the entry's.
+    pub fn member<'a>(&'a self, path: &'a [u8]) -> Member<'a> {
+        Member {
+            kind: self.kind,
+            path,
+            link: &self.link,
+            size: self.size,
+            header_offset: self.header_offset,
+            payload_offset: self.payload_offset,
+            mode: None,
+            mtime: None,
+        }
+    }
+
     /// Headers and content in the decoded stream, without the padding behind.
     pub fn raw_extent(&self) -> Range<u64> {
         self.header_offset..self.payload_offset + self.size
@@ -76,7 +93,8 @@ impl Entry {
 }
 
 impl EntryName {
-    fn of(path: &[u8]) -> Self {
+    /// What a path says.
+    pub fn of(path: &[u8]) -> Self {
         Self::storage(path).unwrap_or_else(|| Self::Path(path.into()))
     }
 
@@ -116,6 +134,9 @@ pub struct EntryTable {
 impl EntryTable {
     /// Adds the entry that follows.
     pub fn push(&mut self, entry: Entry) -> Result<(), IndexError> {
+        if self.entries.len() >= ENTRIES_MAX {
+            return Err(IndexError::Inconsistent("it has too many entries"));
+        }
         let is_placed = entry.header_offset >= self.raw_end
             && entry.payload_offset > entry.header_offset
             && [entry.header_offset, entry.payload_offset].iter().all(|at| at % BLOCK_BYTES == 0);

@@ -35,9 +35,6 @@ const SUFFIX: &str = ".unsnap-index";
 /// Largest side-car that is read: twice what twenty million frames and five million entries take.
 pub const SIDE_CAR_BYTES_MAX: u64 = 512 << 20;
 
-/// Entries at most, as in a snapshot.
-const ENTRIES_MAX: u64 = 5_000_000;
-
 /// Where the index of an archive is: beside it.
 pub fn side_car_path(archive: &Path) -> PathBuf {
     let mut path = archive.as_os_str().to_owned();
@@ -69,9 +66,6 @@ impl Index {
         }
         if entries.raw_end() > frames.raw_bytes() {
             return Err(bad("its entries are longer than its frames"));
-        }
-        if entries.entries().len() as u64 > ENTRIES_MAX {
-            return Err(bad("it has too many entries"));
         }
         Ok(Self { identity, frames, entries })
     }
@@ -139,9 +133,6 @@ impl Index {
         let mut sections = varint::Reader::new(&content[HEADER_BYTES..]);
         let frames = decode_frames(encoding, field.number(64), sections.take(field.number(72))?)?;
         let (count, section) = (field.number(80), sections.take(field.number(88))?);
-        if count > ENTRIES_MAX {
-            return Err(bad("it has too many entries"));
-        }
         let entries = EntryTable::decode(section, count)?;
         if !sections.is_empty() || frames.raw_bytes() != field.number(24) {
             return Err(bad("its parts do not add up to the whole"));

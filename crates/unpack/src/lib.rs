@@ -45,6 +45,7 @@ mod journal;
 mod manifest;
 mod members;
 mod opening;
+mod parts;
 mod pipeline;
 mod places;
 mod preflight;
@@ -70,10 +71,14 @@ use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
 pub use candidates::{Candidate, Candidates, Pair, SearchDirs};
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State,
-    Tuning, Verify,
+    FaultPlan, IndexUse, IoEngine, LayoutKind, Limits, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED,
+    State, Tuning, Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
+pub use parts::{
+    Account, AccountsFound, Extracted, FrameFacts, Histogram, Inspection, OwnerTotals, Producer,
+    Selection, StorageFacts, WhatToInspect, write_side_car,
+};
 use pipeline::no_thread;
 pub use preflight::Room;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
@@ -86,6 +91,7 @@ pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use tap::{Passing, Tap};
 pub use unsnap_arena::Slice;
 pub use unsnap_create::{FileSink, FinishedFile};
+pub use unsnap_index::{Index, IndexError, ReadCounts, ReadOptions, side_car_path};
 pub use unsnap_layout::{ArchiveHash, ArchiveName, BankFacts, Compression, Role};
 pub use unsnap_ring::Syscalls;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
@@ -192,6 +198,64 @@ impl Unpacker {
     /// tap hands work to, and that were started before, keep their rights.
     pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, Error> {
         on_a_thread_of_its_own(|| pipeline::tap(&self.config, &self.progress, &self.cancel, tap))
+    }
+
+    /// Finds out where everything is in the archive, by a pass over all of it that proves its end. The
+    /// work is done by a confined thread of its own; to write the index down is left to the caller.
+    pub fn index(self) -> Result<Index, Error> {
+        on_a_thread_of_its_own(|| parts::make(&self.config, &self.progress, &self.cancel))
+    }
+
+    /// Takes single entries out of the archive, into the directory [`Config::output`], which appears
+    /// complete and durable or not at all. With an index only the frames that hold them are read and
+    /// decoded; without, the archive up to its end, or until all have been found if they are named
+    /// one by one. Confines the calling thread, like
+    /// [`run_on_this_thread`](Self::run_on_this_thread).
+    pub fn extract_on_this_thread(
+        self,
+        what: &Selection,
+        how: ReadOptions,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Extracted, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::extract(config, progress, cancel, what, how, parts::To::Directory, confined)
+    }
+
+    /// Writes the content of one entry to `output`. Fails if there is none, or more than one.
+    pub fn extract_one_on_this_thread(
+        self,
+        what: &Selection,
+        how: ReadOptions,
+        output: &mut dyn io::Write,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Extracted, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::extract(config, progress, cancel, what, how, parts::To::Stream(output), confined)
+    }
+
+    /// Finds the newest versions of accounts, in the archive and, if there is one, in the incremental
+    /// archive upon it: of each that with the highest slot. Of storages only those in
+    /// [`Selection::slots`] are looked at, or all if there are none: that takes a pass over all of the
+    /// archives. Confines the calling thread.
+    pub fn accounts_on_this_thread(
+        self,
+        keys: &[[u8; 32]],
+        what: &Selection,
+        how: ReadOptions,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<AccountsFound, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::find_accounts(config, progress, cancel, keys, what, how, confined)
+    }
+
+    /// Looks at an archive: what it is, who has made it, what its bank file says. Reads only what holds
+    /// that, unless more is wanted. Confines the calling thread.
+    pub fn inspect_on_this_thread(
+        self,
+        what: WhatToInspect,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Inspection, Error> {
+        parts::inspect(&self.config, &self.progress, &self.cancel, what, confined)
     }
 
     /// Walks the archive without creating anything and shows `visit` every member, in order, with

@@ -1,8 +1,13 @@
 //! The pipeline, from archive to published files, in the order of the data's flow.
 
-use std::{io, ops::ControlFlow, time::Instant};
+use std::{
+    io,
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 
-use unsnap_decode::{Decoded, Position};
+use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position};
 use unsnap_layout::{BankFacts, LayoutError, Placement};
 use unsnap_tarstream::{Event, Member, Walker};
 
@@ -13,7 +18,8 @@ use crate::{
     bank::BankCheck,
     content::AccountsVerification,
     manifest::Manifest,
-    opening::{Opened, Target},
+    opening::{OpenArchive, Opened, Target},
+    parts,
     preflight::{Preflight, Room},
     resources::{Input, Memory},
     resume::Beginning,
@@ -77,7 +83,7 @@ pub(crate) fn stage(
     let sandbox = opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
-    let Opened { mut target, archives, mut manifest, threads, status, spill } = opened;
+    let Opened { mut target, archives, side_cars, mut manifest, threads, status, spill } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = fallback.into_iter().collect();
 
@@ -91,13 +97,15 @@ pub(crate) fn stage(
     let mut again = Again::of(config, &archives)?;
     let verification = AccountsVerification::start(config, spill)?;
 
+    // What the archives hold is known exactly if there are indexes.
+    let indexes = parts::load(side_cars, &archives, config, cancel)?;
     // Memory, all of it, divided by what the archives begin with.
     let since = Instant::now();
     let inputs = Input::begin_all(archives, config, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
     let (kept, place) = (&beginning.kept, target.as_ref());
-    let mut preflight = Preflight::make_room(&inputs, place, kept, config, cancel, fits)?;
+    let mut preflight = Preflight::make_room(&inputs, &indexes, place, kept, config, cancel, fits)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
@@ -245,8 +253,8 @@ fn sync(
     Ok(times)
 }
 
-/// Walks an archive without a layout and without creating anything; `visit` sees every member.
-/// Confines the calling thread like [`run`].
+/// Walks an archive without a layout and without creating anything; `visit` sees every member, out of
+/// the archive's index if it has one. Confines the calling thread like [`run`].
 pub(crate) fn list(
     config: &Config,
     progress: &Progress,
@@ -254,10 +262,33 @@ pub(crate) fn list(
     confined: impl FnOnce() -> io::Result<()>,
     mut visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    scan(config, progress, cancel, confined, |event, _, _| match event {
+    let opened = open_to_read(config, progress, confined)?;
+    let Opened { archives, side_cars, threads, .. } = opened;
+    let indexes = parts::load(side_cars, &archives, config, cancel)?;
+    if let Some(index) = indexes.into_iter().flatten().next() {
+        let mut entries = index.entries.entries().iter();
+        let _ = entries.try_for_each(|entry| visit(&entry.member(&entry.path())));
+        return Ok(());
+    }
+    let pass = Pass { config, progress, cancel, threads, frame_starts: Arc::default() };
+    let passed = pass.over(archives, |event, _, _| match event {
         Event::Member(member) => Ok(visit(&member)),
         _ => Ok(ControlFlow::Continue(())),
-    })
+    });
+    passed.map(drop)
+}
+
+/// Opens archives that are only read, and confines the calling thread.
+pub(crate) fn open_to_read(
+    config: &Config,
+    progress: &Progress,
+    confined: impl FnOnce() -> io::Result<()>,
+) -> Result<Opened, Error> {
+    progress.reset();
+    let opened = Opened::open(config, false)?;
+    opened.confine(config);
+    confined().map_err(|error| no_thread(&error))?;
+    Ok(opened)
 }
 
 /// Walks an archive until its bank file has passed by, and holds that to the archive's name. It
@@ -270,27 +301,23 @@ pub(crate) fn prove(
     let archive = config.archive.display_name();
     let mut layout = layout(config, &config.archive);
     let mut bank = BankCheck::new(archive.clone(), archive_name(&config.archive));
-    scan(
-        config,
-        progress,
-        cancel,
-        || Ok(()),
-        |event, bytes, at| {
-            match event {
-                Event::Member(member) => {
-                    let placement = layout.admit(&member);
-                    let placement =
-                        placement.map_err(|source| bad_layout(&archive, source, Some(at)))?;
-                    if let Placement::File { role, .. } = placement {
-                        bank.begin(role, member.size);
-                    }
+    let Opened { archives, threads, .. } = open_to_read(config, progress, || Ok(()))?;
+    let pass = Pass { config, progress, cancel, threads, frame_starts: Arc::default() };
+    pass.over(archives, |event, bytes, at| {
+        match event {
+            Event::Member(member) => {
+                let placement = layout.admit(&member);
+                let placement =
+                    placement.map_err(|source| bad_layout(&archive, source, Some(at)))?;
+                if let Placement::File { role, .. } = placement {
+                    bank.begin(role, member.size);
                 }
-                Event::Payload { last } => bank.take(bytes, last, at)?,
-                Event::Skipped | Event::End => {}
             }
-            Ok(if bank.is_proven() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        },
-    )?;
+            Event::Payload { last } => bank.take(bytes, last, at)?,
+            Event::Skipped | Event::End => {}
+        }
+        Ok(if bank.is_proven() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
     let missing = || {
         layout
             .finish()
@@ -301,34 +328,52 @@ pub(crate) fn prove(
     Ok(proven.facts)
 }
 
-/// Decodes an archive and shows `see` every event of its walk, with the bytes it is about and what
-/// they were decoded from, until that breaks. To the end, if it does not: then the end is proven.
-fn scan(
-    config: &Config,
-    progress: &Progress,
-    cancel: &CancelToken,
-    confined: impl FnOnce() -> io::Result<()>,
-    see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    progress.reset();
-    let name = config.archive.display_name();
-    let opened = Opened::open(config, false)?;
-    opened.confine(config);
-    confined().map_err(|error| no_thread(&error))?;
-    let Opened { archives, threads, .. } = opened;
-    let (engine, _) = choose_engine(&config.io_engine)?;
-    let inputs = Input::begin_all(archives, config, cancel)?;
-    let memory = Memory::reserve(config, &inputs, threads)?;
-    let _rouse = cancel.rouse_by(memory.closer());
-    let stages = Stages::new(config, &memory, &engine, progress);
-    let mut decoded = stages.decode(inputs, Position::default())?;
-    let first = decoded.first_mut();
-    let result = first.map_or(Ok(()), |decoded| see_all(&name, config, decoded, cancel, see));
-    memory.close();
-    for decoded in decoded {
-        decoded.join();
+/// A pass over an archive, which writes nothing.
+pub(crate) struct Pass<'a> {
+    pub config: &'a Config,
+    pub progress: &'a Progress,
+    pub cancel: &'a CancelToken,
+    /// Threads that decode.
+    pub threads: usize,
+    /// Where to note starts of frames.
+    pub frame_starts: Arc<FrameStarts>,
+}
+
+impl Pass<'_> {
+    /// Decodes the first archive and shows `see` every event of its walk, with the bytes it is about
+    /// and what they were decoded from, until that breaks. To the end, if it does not: then the end is
+    /// proven, and what was decoded is told.
+    pub fn over(
+        self,
+        mut archives: Vec<OpenArchive>,
+        mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<Option<DecodeSummary>, Error> {
+        let Self { config, progress, cancel, threads, frame_starts } = self;
+        let name = config.archive.display_name();
+        archives.truncate(1);
+        let (engine, _) = choose_engine(&config.io_engine)?;
+        let inputs = Input::begin_all(archives, config, cancel)?;
+        let memory = Memory::reserve(config, &inputs, threads)?;
+        let _rouse = cancel.rouse_by(memory.closer());
+        let stages = Stages::new(config, &memory, &engine, progress).noting(frame_starts);
+        let mut decoded = stages.decode(inputs, Position::default())?;
+        progress.enter(Phase::Unpacking);
+        let shared = &progress.shared;
+        let counted = |event: Event<'_>, bytes: &[u8], at| {
+            shared.bytes_decoded.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            see(event, bytes, at)
+        };
+        let first = decoded.first_mut();
+        let result =
+            first.map_or(Ok(()), |decoded| see_all(&name, config, decoded, cancel, counted));
+        memory.close();
+        let mut summary = None;
+        for decoded in decoded {
+            summary = decoded.summary().cloned();
+            decoded.join();
+        }
+        result.map(|()| summary)
     }
-    result
 }
 
 /// Shows `see` every event of the walk over a decoded archive, until that breaks, or to its proven end.

@@ -38,7 +38,7 @@ pub enum FrameContent {
 pub enum WalkEnd {
     /// At the archive's end: all frames have been seen, and nothing follows.
     Complete,
-    /// Whoever was shown the frames has seen enough.
+    /// Whoever was shown the frames has seen enough, or it is not to go on.
     Stopped,
     /// The archive is cut, damaged, or of no known format.
     Damaged {
@@ -52,11 +52,14 @@ pub enum WalkEnd {
 /// the whole of a large archive takes as long as its disk takes for as many small reads one after the
 /// other: 2.3 to 2.75 s for 1.7 GB that were in no cache.
 ///
+/// `go_on` is asked at each block.
+///
 /// A plain tar is one frame that declares its size. What headers declare is not proven.
 pub fn walk_frames(
     archive: &dyn ReadAt,
     archive_bytes: u64,
     piece_bytes: usize,
+    go_on: &dyn Fn() -> bool,
     see: &mut dyn FnMut(FrameExtent) -> ControlFlow<()>,
 ) -> WalkEnd {
     let mut peek = Peek::new(archive, archive_bytes, piece_bytes.max(HEAD_BYTES));
@@ -72,6 +75,9 @@ pub fn walk_frames(
     let mut walk = Blocks::from_frame(0, format);
     let (mut offset, mut content) = (0, FrameContent::Undeclared);
     loop {
+        if !go_on() {
+            return WalkEnd::Stopped;
+        }
         match walk.next(&mut peek) {
             Ok(Step::FrameBegins { content_bytes, .. }) => {
                 content = content_bytes.map_or(FrameContent::Undeclared, FrameContent::Declared);
@@ -101,10 +107,11 @@ mod tests {
 
     fn walk(archive: &[u8], piece_bytes: usize) -> (Vec<FrameExtent>, WalkEnd) {
         let mut frames = Vec::new();
-        let end = walk_frames(&archive, archive.len() as u64, piece_bytes, &mut |frame| {
-            frames.push(frame);
-            ControlFlow::Continue(())
-        });
+        let end =
+            walk_frames(&archive, archive.len() as u64, piece_bytes, &|| true, &mut |frame| {
+                frames.push(frame);
+                ControlFlow::Continue(())
+            });
         (frames, end)
     }
 
