@@ -59,7 +59,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
 
 /// Asks for all these accounts at once and compares.
 fn check(archive: &Path, flags: &[&str], expected: &Accounts) {
-    let keys: Vec<String> = expected.keys().map(|key| format!("--account={}", base58(key))).collect();
+    let keys: Vec<String> =
+        expected.keys().map(|key| format!("--account={}", base58(key))).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let words = [&["extract", "--format", "json"][..], &keys, flags].concat();
     let found = tool(&words, archive).assert_code(0).json();
@@ -68,7 +69,10 @@ fn check(archive: &Path, flags: &[&str], expected: &Accounts) {
     for (found, (key, expected)) in found.iter().zip(expected) {
         assert_eq!(found["pubkey"], base58(key));
         assert_eq!(found["owner"], base58(&expected.owner));
-        assert_eq!((&found["slot"], &found["lamports"]), (&expected.slot.into(), &expected.lamports.into()));
+        assert_eq!(
+            (&found["slot"], &found["lamports"]),
+            (&expected.slot.into(), &expected.lamports.into())
+        );
         assert_eq!(found["data"], hexadecimal(&expected.data));
     }
 }

@@ -41,7 +41,7 @@ pub fn found(directory: &Path) -> BTreeMap<String, Vec<u8>> {
         .filter_map(|(path, node)| match node {
             unsnap_testkit::tree::Node::File { bytes, .. } => Some((path, bytes)),
             unsnap_testkit::tree::Node::Dir { .. } => None,
-            node => panic!("{path}: {node:?}"),
+            _ => panic!("{path} is neither file nor directory"),
         })
         .collect()
 }
@@ -175,7 +175,10 @@ fn an_index_that_is_not_of_the_archive_is_passed_over_with_a_warning() {
         fs::write(&archive, archive_bytes).unwrap();
         fs::write(&side_car, index_bytes).unwrap();
         let listed = tool(&["list"], &archive).assert_code(0);
-        assert!(listed.stderr.contains("passed over") && listed.stderr.contains(reason), "{listed:?}");
+        assert!(
+            listed.stderr.contains("passed over") && listed.stderr.contains(reason),
+            "{listed:?}"
+        );
         assert_eq!(listed.stdout, tool(&["list", "--no-index"], &archive).assert_code(0).stdout);
         let before = site.state();
         let output = site.output();
@@ -213,23 +216,32 @@ fn an_index_that_lies_never_gives_other_bytes_under_an_entrys_name() {
     };
     let is_it = |entry: &Entry| entry.name == EntryName::Storage { slot: 14, id: 2 };
     let lies: [(&str, Index); 3] = [
-        ("another name", forge(&|entry| {
-            if is_it(entry) {
-                entry.name = EntryName::Storage { slot: 15, id: 2 };
-            }
-        })),
-        ("another size", forge(&|entry| {
-            if is_it(entry) {
-                entry.size -= 1;
-            }
-        })),
-        ("another place", forge(&|entry| {
-            if is_it(entry) {
-                entry.header_offset += 512;
-                entry.payload_offset += 512;
-                entry.size -= 512;
-            }
-        })),
+        (
+            "another name",
+            forge(&|entry| {
+                if is_it(entry) {
+                    entry.name = EntryName::Storage { slot: 15, id: 2 };
+                }
+            }),
+        ),
+        (
+            "another size",
+            forge(&|entry| {
+                if is_it(entry) {
+                    entry.size -= 1;
+                }
+            }),
+        ),
+        (
+            "another place",
+            forge(&|entry| {
+                if is_it(entry) {
+                    entry.header_offset += 512;
+                    entry.payload_offset += 512;
+                    entry.size -= 512;
+                }
+            }),
+        ),
     ];
     let before = site.state();
     for (lie, index) in lies {

@@ -71,7 +71,7 @@ fn text(found: &Inspection) -> String {
     }
     line("producer", format!("probably {}", found.producer.guess));
     for evidence in &found.producer.evidence {
-        line("", format!("{evidence}"));
+        line("", evidence.clone());
     }
     if let Some(bank) = &found.bank {
         bank_lines(bank, &mut line);

@@ -76,8 +76,8 @@ pub use config::{
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
 pub use parts::{
-    Account, AccountsFound, Extracted, FrameFacts, Histogram, Inspection, OwnerTotals, Producer,
-    Selection, StorageFacts, WhatToInspect, write_side_car,
+    Account, AccountsFound, BankInspection, Extracted, FrameFacts, Histogram, Inspection,
+    OwnerTotals, Producer, Reads, Selection, Sizes, StorageFacts, WhatToInspect, write_side_car,
 };
 use pipeline::no_thread;
 pub use preflight::Room;
