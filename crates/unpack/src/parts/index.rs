@@ -35,13 +35,11 @@ pub(crate) fn make(
     config.digest = Some(DigestKind::Xxh3);
     config.expect_digest = None;
     let Opened { archives, threads, .. } = open_to_read(&config, progress, || Ok(()))?;
-    let file = match archives.first() {
-        Some(OpenArchive::File(file)) => file.again().map_err(Error::Source)?,
-        _ => {
-            let reason = "only a file can have an index, and this is a stream".to_owned();
-            return Err(Error::Request { reason, hint: None });
-        }
+    let Some(OpenArchive::File(file)) = archives.first() else {
+        let reason = "only a file can have an index, and this is a stream".to_owned();
+        return Err(Error::Request { reason, hint: None });
     };
+    let file = file.again().map_err(Error::Source)?;
     let frame_starts = Arc::new(FrameStarts::complete());
     let noted = Arc::clone(&frame_starts);
     let pass = Pass { config: &config, progress, cancel, threads, frame_starts };
@@ -60,10 +58,8 @@ pub(crate) fn make(
         Some(Format::Zstd) => of_marks(Encoding::Zstd),
         Some(Format::Tar) | None => Ok(FrameTable::plain(bytes)),
     };
-    let digest = match summary.source.digest {
-        Some(Digest::Xxh3(digest)) => digest,
-        _ => return Err(Error::Cancelled),
-    };
+    // Both were asked for, and a pass that was not broken off has come to the end.
+    let Some(Digest::Xxh3(digest)) = summary.source.digest else { return Err(Error::Cancelled) };
     let identity = Identity::of(&Anywhere(&file), bytes, digest).map_err(failed)?;
     Index::new(identity, frames.map_err(failed)?, entries).map_err(failed)
 }

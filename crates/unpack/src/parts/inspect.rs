@@ -222,13 +222,11 @@ pub(crate) fn inspect(
     let Opened { archives, side_cars, threads, .. } = opened;
     let index = load(side_cars, &archives, config, cancel)?.into_iter().flatten().next();
     let archive = config.archive.display_name();
-    let file = match archives.first() {
-        Some(OpenArchive::File(file)) => file.again().map_err(Error::Source)?,
-        _ => {
-            let reason = "only a file can be inspected, and this is a stream".to_owned();
-            return Err(Error::Request { reason, hint: None });
-        }
+    let Some(OpenArchive::File(file)) = archives.first() else {
+        let reason = "only a file can be inspected, and this is a stream".to_owned();
+        return Err(Error::Request { reason, hint: None });
     };
+    let file = file.again().map_err(Error::Source)?;
     let head = file.read_head(HEAD_BYTES).map_err(Error::Source)?;
     let format = Format::detect(&head);
     let beginning = Beginning::of(&head, format);
@@ -420,7 +418,9 @@ impl<'a> Seen<'a> {
         cancel: &CancelToken,
     ) -> Result<(), Error> {
         let entries = index.entries.entries();
-        entries.iter().for_each(|entry| self.tally.add(entry));
+        for entry in entries {
+            self.tally.add(entry);
+        }
         self.all_storages = true;
         let bank: Vec<&Entry> = entries.iter().filter(|entry| is_bank_file(entry)).collect();
         let (options, limits) = (ReadOptions::default(), config.limits.tar);

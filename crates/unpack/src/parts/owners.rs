@@ -33,10 +33,8 @@ pub(crate) struct Owners {
 impl Owners {
     fn add(&mut self, header: &RecordHeader) {
         let known = self.totals.len() < OWNERS_MAX || self.totals.contains_key(&header.owner);
-        let totals = match known {
-            true => self.totals.entry(header.owner).or_default(),
-            false => &mut self.others,
-        };
+        let totals =
+            if known { self.totals.entry(header.owner).or_default() } else { &mut self.others };
         totals.records += 1;
         totals.data_bytes = totals.data_bytes.saturating_add(header.data_len);
         totals.lamports = totals.lamports.saturating_add(u128::from(header.lamports));
