@@ -3,6 +3,7 @@
 use std::{error::Error, fmt, process::ExitCode};
 
 use unsnap_control::{ClientError, protocol::RefusalKind};
+use unsnap_pack::PackError;
 use unsnap_unpack::{Code, Family};
 
 use crate::{settings::RequestError, signals};
@@ -68,8 +69,12 @@ pub enum Exit {
 impl Exit {
     /// What an error means.
     pub fn of(error: &anyhow::Error) -> Self {
-        if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
-            return match error.family() {
+        let family = match error.downcast_ref::<unsnap_unpack::Error>() {
+            Some(error) => Some(error.family()),
+            None => error.downcast_ref::<PackError>().map(PackError::family),
+        };
+        if let Some(family) = family {
+            return match family {
                 Family::BadArchive => Self::BadArchive,
                 Family::Request => Self::Usage,
                 Family::Environment => Self::Environment,
@@ -98,6 +103,9 @@ impl Exit {
     /// What went wrong, in a word that stays the same; `None` if there is none for it.
     pub fn code(error: &anyhow::Error) -> Option<&'static str> {
         if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
+            return Some(error.code().name());
+        }
+        if let Some(error) = error.downcast_ref::<PackError>() {
             return Some(error.code().name());
         }
         if error.is::<StateDamaged>() {

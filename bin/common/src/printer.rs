@@ -46,10 +46,14 @@ impl Printer {
     pub fn error(&self, error: &anyhow::Error) {
         let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
         log_line(&format!("{}: {}{code}", self.paint("error", "31;1"), message(error)));
-        let hint = match (error.downcast_ref(), error.downcast_ref::<ClientError>()) {
-            (Some(error), _) => unsnap_unpack::Error::hint(error),
-            (None, Some(error)) => error.hint().map(str::to_owned),
-            (None, None) => error
+        let unpacking = error.downcast_ref::<unsnap_unpack::Error>();
+        let packing = error.downcast_ref::<unsnap_pack::PackError>();
+        let asking = error.downcast_ref::<ClientError>();
+        let hint = match (unpacking, packing, asking) {
+            (Some(error), _, _) => error.hint(),
+            (_, Some(error), _) => error.hint(),
+            (_, _, Some(error)) => error.hint().map(str::to_owned),
+            (None, None, None) => error
                 .chain()
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
                 .and_then(unsnap_unpack::io_hint)

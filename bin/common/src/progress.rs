@@ -34,14 +34,19 @@ pub struct Display {
 impl Display {
     /// Starts showing `progress`, if the printer wants it shown.
     pub fn start(printer: &Printer, progress: Progress) -> Option<Self> {
+        Self::start_doing("unpacking", printer, progress)
+    }
+
+    /// The same for what is not unpacking, but goes through an archive like it: `doing` is what.
+    pub fn start_doing(doing: &'static str, printer: &Printer, progress: Progress) -> Option<Self> {
         let style = printer.progress()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("unsnap-progress".to_owned())
             .spawn(move || match style {
-                ProgressStyle::Line => draw(&progress, &stopped),
-                ProgressStyle::Log => log(&progress, &stopped),
+                ProgressStyle::Line => draw(doing, &progress, &stopped),
+                ProgressStyle::Log => log(doing, &progress, &stopped),
             })
             .ok();
         Some(Self { stop, thread })
@@ -58,7 +63,7 @@ impl Drop for Display {
     }
 }
 
-fn draw(progress: &Progress, stop: &AtomicBool) {
+fn draw(doing: &str, progress: &Progress, stop: &AtomicBool) {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     if let Ok(style) = indicatif::ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
@@ -67,13 +72,13 @@ fn draw(progress: &Progress, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let now = progress.snapshot();
         rate.add(now);
-        bar.set_message(line(&now, &rate));
+        bar.set_message(line(doing, &now, &rate));
         thread::park_timeout(REDRAW);
     }
     bar.finish_and_clear();
 }
 
-fn log(progress: &Progress, stop: &AtomicBool) {
+fn log(doing: &str, progress: &Progress, stop: &AtomicBool) {
     let mut rate = Rate::new();
     let mut last = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -81,7 +86,7 @@ fn log(progress: &Progress, stop: &AtomicBool) {
         rate.add(now);
         if last.elapsed() >= LOG_EVERY {
             last = Instant::now();
-            log_line(&line(&now, &rate));
+            log_line(&line(doing, &now, &rate));
         }
         thread::park_timeout(Duration::from_millis(500));
     }
@@ -123,11 +128,11 @@ impl Rate {
 }
 
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn line(now: &Snapshot, rate: &Rate) -> String {
+fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
     let doing = match now.phase {
         Phase::Preparing => return "preparing".to_owned(),
         Phase::Unpacking if now.paused => "paused",
-        Phase::Unpacking => "unpacking",
+        Phase::Unpacking => doing,
         Phase::Verifying => "verifying accounts",
         Phase::Syncing => "syncing to disk",
         Phase::Publishing => "publishing",
@@ -141,11 +146,13 @@ fn line(now: &Snapshot, rate: &Rate) -> String {
         }
         None => format!("{} read", BinaryBytes(now.bytes_read)),
     };
-    let mut line = format!(
-        "{doing}  {read}  {} written  {} files",
-        BinaryBytes(now.bytes_written),
-        HumanCount(now.files)
-    );
+    let mut line = format!("{doing}  {read}");
+    if now.bytes_written > 0 {
+        let _ = write!(line, "  {} written", BinaryBytes(now.bytes_written));
+    }
+    if now.files > 0 {
+        let _ = write!(line, "  {} files", HumanCount(now.files));
+    }
     if let (Phase::Unpacking, Some((reading, decoding))) = (now.phase, rate.per_second()) {
         let _ = write!(line, "  {}/s", BinaryBytes(decoding as u64));
         if let (Some(total), true) = (now.bytes_total, reading > 0.0) {

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+mod parts;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,6 +11,7 @@ pub use unsnap_cli::args::{
 use unsnap_unpack::Digest;
 
 use crate::service::args::{SERVICE_EXAMPLES, ServiceArgs};
+pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
 
 /// Unpacks and examines a validator's snapshot archives
 ///
@@ -32,9 +35,30 @@ pub enum Command {
     Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
-    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar.
+    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. If the archive
+    /// has an index (`ledger-tool index`), that is listed, and the archive is not read.
     #[command(after_long_help = LIST_EXAMPLES)]
     List(ListArgs),
+    /// Say what an archive is: its frames, who has made it, what its bank file says
+    ///
+    /// Reads the headers and what holds the bank file, which a validator puts first, and says what it
+    /// has not looked at. Exit code 1 if the bank file is not that of the archive's name.
+    #[command(after_long_help = parts::INSPECT_EXAMPLES)]
+    Inspect(InspectArgs),
+    /// Take single entries or accounts out of an archive
+    ///
+    /// Entries appear in the directory when all of them are complete and on the disk. With an index
+    /// (`ledger-tool index`) only the frames that hold them are read and decoded; without, the archive
+    /// is gone through.
+    #[command(after_long_help = parts::EXTRACT_EXAMPLES)]
+    Extract(ExtractArgs),
+    /// Write down where everything is in an archive, beside it
+    ///
+    /// Goes through all of the archive once, proves its end, and writes ARCHIVE.unsnap-index: its frames,
+    /// its entries, and its digest. unpack, list, inspect and extract use it when it is there: unpack to
+    /// know exactly what it will write.
+    #[command(after_long_help = parts::INDEX_EXAMPLES)]
+    Index(IndexMakeArgs),
     /// Check that an archive holds what its name says
     ///
     /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts:
@@ -42,6 +66,15 @@ pub enum Command {
     /// bank file. Nothing is written, but what does not fit into memory.
     #[command(after_long_help = VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
+    /// Write an archive's content into frames that any number of threads can unpack
+    ///
+    /// Archives of one zstd frame (Agave up to 4.2) and of lz4 are unpacked by one thread. Repacked,
+    /// they begin a frame with every entry that does not fit into the one before, and every frame says
+    /// how much it holds. The tar stream inside is the same, byte for byte: each frame is decoded again
+    /// and compared before it is written. Validators, `zstd -d` and Firedancer read the result. What
+    /// `unpack --dry-run` refuses is refused.
+    #[command(after_long_help = REPACK_EXAMPLES)]
+    Repack(RepackArgs),
     /// Prepare what a validator starts from without unpacking, or look after it
     ///
     /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
@@ -65,6 +98,17 @@ Examples:
 
   An incremental archive holds what has changed since its full one, and its name both:
     ledger-tool verify snapshot-39-<HASH>.tar.zst --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
+
+const REPACK_EXAMPLES: &str = "\
+Examples:
+  Repack a snapshot, under its own name in another directory:
+    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked
+
+  Where it lies, with a checksum in every frame and a table of the frames:
+    ledger-tool repack snapshot-39-<HASH>.tar.zst --output . --force --checksums --seek-table
+
+  As small as is reasonable, for an archive that is fetched often:
+    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked --level 9 --frame-size 32MiB";
 
 const FASTBOOT_EXAMPLES: &str = "\
 Examples:
@@ -180,6 +224,9 @@ pub struct UnpackArgs {
     pub format: ReportFormat,
 
     #[command(flatten)]
+    pub index: IndexArgs,
+
+    #[command(flatten)]
     pub io: IoArgs,
 
     #[command(flatten)]
@@ -197,6 +244,9 @@ pub struct ListArgs {
     /// How to print the entries on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ListFormat,
+
+    #[command(flatten)]
+    pub index: IndexArgs,
 
     #[command(flatten)]
     pub io: IoArgs,
@@ -259,6 +309,62 @@ pub struct VerifyArgs {
 
     #[command(flatten)]
     pub output_control: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct RepackArgs {
+    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    pub archive: PathBuf,
+
+    /// The new archive, which has the same name but ends in .tar.zst, or the directory it goes to
+    #[arg(long, short, value_name = "ARCHIVE|DIR")]
+    pub output: PathBuf,
+
+    #[command(flatten)]
+    pub frames: FrameArgs,
+
+    /// What the archive may contain
+    #[arg(long, value_enum, default_value = "snapshot")]
+    pub layout: Layout,
+
+    /// How to print the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+/// How an archive is written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How to write it")]
+pub struct FrameArgs {
+    /// The most a frame holds, 4MiB to 32MiB [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub frame_size: Option<u64>,
+
+    /// Level of zstd
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub level: i32,
+
+    /// End every frame in a checksum of its content
+    #[arg(long)]
+    pub checksums: bool,
+
+    /// Add a table of all frames at the end (the zstd project's seekable format)
+    #[arg(long)]
+    pub seek_table: bool,
+
+    /// Threads that compress [default: as many as there are cores, at most 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+
+    /// Replace what is there
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Args)]
@@ -414,9 +520,13 @@ impl Command {
     pub fn output_control(&self) -> &OutputArgs {
         match self {
             Self::Verify(args) => &args.output_control,
+            Self::Repack(args) => &args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Service(args) => args.action.output_control(),
             Self::Unpack(args) => &args.output_control,
+            Self::Inspect(args) => &args.output_control,
+            Self::Extract(args) => &args.output_control,
+            Self::Index(args) => &args.output_control,
             Self::List(args) => &args.output_control,
         }
     }

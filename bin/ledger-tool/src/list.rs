@@ -30,7 +30,9 @@ struct Entry<'a> {
 }
 
 pub fn run(args: &ListArgs) -> anyhow::Result<()> {
-    let unpacker = Unpacker::new(settings::reading(&args.archive, &args.io)?);
+    let mut config = settings::reading(&args.archive, &args.io)?;
+    config.index = args.index.index_use();
+    let unpacker = Unpacker::new(config);
     let signals = Signals::catch()?;
     let cancel = unpacker.cancel_token();
     let mut out = BufWriter::new(io::stdout().lock());

@@ -5,9 +5,13 @@
 //! clap. Only [`printer`] writes to the terminal.
 
 mod cli;
+mod extract;
 mod fastboot;
+mod index;
+mod inspect;
 mod list;
 mod service;
+mod repack;
 mod settings;
 mod unpack;
 
@@ -29,7 +33,11 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),
+        Command::Inspect(args) => inspect::run(args, &printer),
+        Command::Extract(args) => extract::run(args, &printer),
+        Command::Index(args) => index::run(args, &printer),
         Command::Verify(args) => unpack::run_verify(args, &printer),
+        Command::Repack(args) => repack::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
         Command::Service(args) => service::run(&args.action, &printer),
     };

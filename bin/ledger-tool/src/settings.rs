@@ -1,12 +1,16 @@
 //! From what was typed to a validated `Config`: defaults < file < flags.
 
-use std::path::Path;
+use std::{num::NonZeroUsize, path::Path};
 
 pub use unsnap_cli::settings::{RequestError, parse_size, reading};
 use unsnap_fastboot::{Places, Request};
+use unsnap_pack::PackOptions;
 use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
-use crate::cli::{DigestArg, Layout, PlacesArgs, PrepareArgs, UnpackArgs, VerifyArgs};
+use crate::cli::{
+    DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs, PrepareArgs, RepackArgs, UnpackArgs,
+    VerifyArgs,
+};
 
 /// The configuration of `verify`.
 pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
@@ -60,10 +64,53 @@ pub fn places(args: &PlacesArgs) -> Places {
     places
 }
 
+/// How `repack` reads.
+pub fn repacking(args: &RepackArgs) -> anyhow::Result<Config> {
+    let mut config = reading(&args.archive, &args.io)?;
+    config.digest = Some(DigestKind::Xxh3);
+    config.layout = layout(args.layout);
+    Ok(config)
+}
+
+/// How an archive is written.
+pub fn packing(args: &FrameArgs) -> PackOptions {
+    let default = PackOptions::default();
+    let frame_bytes = args.frame_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let threads = args.threads.and_then(|threads| NonZeroUsize::new(threads.into()));
+    PackOptions {
+        frame_bytes: frame_bytes.unwrap_or(default.frame_bytes),
+        level: args.level,
+        checksums: args.checksums,
+        seek_table: args.seek_table,
+        threads: threads.unwrap_or(default.threads),
+        replace: args.force,
+    }
+}
+
+fn layout(layout: Layout) -> LayoutKind {
+    match layout {
+        Layout::Snapshot => LayoutKind::Snapshot,
+        Layout::Any => LayoutKind::Any,
+    }
+}
+
+/// The configuration of `extract`.
+pub fn extracting(args: &ExtractArgs) -> anyhow::Result<Config> {
+    let mut config = reading(&args.archive, &args.io)?;
+    config.index = args.index.index_use();
+    config.incremental = args.incremental.clone().map(Archive::File);
+    config.output = args.output.clone().unwrap_or_default();
+    if args.any_layout() {
+        config.layout = LayoutKind::Any;
+    }
+    Ok(config)
+}
+
 /// The configuration of `unpack`.
 pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     let mut config = reading(&args.archive, &args.io)?;
     args.neighbour.apply(&mut config);
+    config.index = args.index.index_use();
     config.dry_run = args.dry_run;
     config.preflight = !args.no_preflight;
     config.verify = args.verify.verify();
@@ -79,10 +126,7 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     };
     config.expect_digest = args.expect_digest;
     config.manifest.clone_from(&args.manifest);
-    config.layout = match args.layout {
-        Layout::Snapshot => LayoutKind::Snapshot,
-        Layout::Any => LayoutKind::Any,
-    };
+    config.layout = layout(args.layout);
     if config.layout == LayoutKind::Any && !config.accounts.is_empty() {
         let reason =
             "--accounts has no meaning with --layout any: only a snapshot has account files";

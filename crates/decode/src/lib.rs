@@ -24,7 +24,7 @@
 //! raw order, the memory in use is the pool's, and [`Limits`] hold for what an archive claims.
 //!
 //! Beside all that, [`survey`](survey()) looks at an archive beforehand and tells how much it will
-//! decode to.
+//! decode to, and [`walk_frames`] where its frames lie.
 //!
 //! What this crate leaves to others: what the decoded bytes mean.
 
@@ -47,12 +47,16 @@ mod survey;
 
 pub use error::{DecodeError, Position};
 pub use format::Format;
+pub use frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError, frame_start};
 pub use limits::Limits;
 pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
 pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
-pub use restart::FrameStarts;
-pub use survey::{Basis, Effort, Place, ReadAt, Samples, Survey, survey};
+pub use restart::{FrameMark, FrameStarts};
+pub use survey::{
+    Basis, Effort, FrameContent, FrameExtent, Place, ReadAt, Samples, Survey, WalkEnd, survey,
+    walk_frames,
+};
 
 /// How frames are found, for the fuzz targets: no part of the interface.
 #[doc(hidden)]

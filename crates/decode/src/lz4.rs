@@ -6,7 +6,7 @@ use lz4_flex::frame::FrameDecoder;
 use unsnap_source::SourceError;
 
 use crate::{
-    DecodeError, Limits, Position,
+    DecodeError, FrameStarts, Limits, Position,
     cursor::{Cursor, Spans},
     error::hex,
     format::{LZ4_MAGIC, begins_magic, is_skippable, magic},
@@ -27,10 +27,11 @@ pub(crate) fn decode<S: Spans>(
     segment_bytes: usize,
     limits: &Limits,
     output: &mut Output,
+    starts: &FrameStarts,
     progress: &impl Fn(u64),
 ) -> Result<Lz4Frames, DecodeError> {
     let mut filler = Filler::new(output, segment_bytes);
-    let result = frames(cursor, &mut filler, limits, progress);
+    let result = frames(cursor, &mut filler, limits, starts, progress);
     // After an error too: what precedes the damage is handed out.
     filler.flush()?;
     result
@@ -40,6 +41,7 @@ fn frames<S: Spans>(
     cursor: &mut Cursor<S>,
     filler: &mut Filler<'_>,
     limits: &Limits,
+    starts: &FrameStarts,
     progress: &impl Fn(u64),
 ) -> Result<Lz4Frames, DecodeError> {
     let mut found = Lz4Frames::default();
@@ -58,11 +60,13 @@ fn frames<S: Spans>(
             Some(LZ4_MAGIC) => {
                 // A header that has no flags is cut, which the decoder notices.
                 let flags = head.get(4).copied().unwrap_or(0);
+                starts.mark(at, false);
                 frame(cursor, BlockWalk::new(flags), filler, at, progress)?;
                 found.frames += 1;
             }
             Some(magic) if is_skippable(magic) && head.len() == 8 => {
                 let content = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+                starts.mark(at, true);
                 if !cursor.skip(8 + u64::from(content))? {
                     let at = Position { compressed_offset: cursor.offset(), ..at };
                     return Err(DecodeError::Truncated { at, inside: "a skippable frame" });

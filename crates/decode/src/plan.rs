@@ -36,6 +36,9 @@ pub struct Tuning {
     pub segment_bytes: Option<usize>,
     /// Bytes of one read.
     pub chunk_bytes: Option<usize>,
+    /// Bytes of segments that whoever takes the decoded stream may hold on to while he waits for
+    /// more of it. They come on top of the budget. 0 unless somebody says so.
+    pub held_bytes: usize,
 }
 
 /// How the memory budget is divided between reading ahead and decoded segments.
@@ -110,7 +113,7 @@ impl MemoryPlan {
         let frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
         Self {
             read_bytes: read_bytes / 4096 * 4096,
-            segments_bytes,
+            segments_bytes: segments_bytes + tuning.held_bytes.next_multiple_of(4096),
             segment_bytes: segment_bytes.max(1),
             job_bytes: tuning.segment_bytes.unwrap_or(JOB_BYTES).min(segments_bytes / 4),
             frame_bytes_max: frame_bytes_max.min(frame_footprint_max - OpenSegment::footprint(0)),

@@ -152,6 +152,7 @@ impl Planner {
                     segment_bytes,
                     &self.limits,
                     &mut self.output,
+                    &self.frame_starts,
                     &progress,
                 )?;
                 self.summary.frames = found.frames;
@@ -202,6 +203,7 @@ impl Planner {
             let header = match frame_start(head) {
                 Ok(FrameStart::Zstd(header)) => header,
                 Ok(FrameStart::Skippable { bytes }) => {
+                    self.frame_starts.mark(at, true);
                     if !self.cursor.skip(bytes)? {
                         let at = self.position();
                         return Err(DecodeError::Truncated { at, inside: "a skippable frame" });

@@ -14,15 +14,48 @@ const SPACING_BYTES: u64 = 256 << 10;
 /// Starts that are remembered at most; when there are more, every other one is forgotten.
 const STARTS_MAX: usize = 1 << 16;
 
-/// Starts of zstd frames, noted as they are passed. A frame needs nothing of those before it, so
-/// decoding can begin at any of them. Empty for archives of other formats.
+/// A frame's beginning, and whether decoders pass the frame over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameMark {
+    /// Where it is.
+    pub at: Position,
+    /// Whether nothing is decoded from it.
+    pub skippable: bool,
+}
+
+/// Starts of frames, noted as they are passed. A frame needs nothing of those before it, so
+/// decoding can begin at any of them.
 #[derive(Debug, Default)]
 pub struct FrameStarts {
+    /// Of zstd frames, some: enough to begin anew. Empty for archives of other formats.
     starts: Mutex<VecDeque<Position>>,
+    /// Of all frames, if they are wanted.
+    all: Option<Mutex<Vec<FrameMark>>>,
 }
 
 impl FrameStarts {
+    /// Remembers every frame, which takes 32 bytes for each: their number is limited by
+    /// [`Limits::frames_max`](crate::Limits::frames_max).
+    pub fn complete() -> Self {
+        Self { all: Some(Mutex::default()), ..Self::default() }
+    }
+
+    /// Every frame that has been passed, in order; empty unless made by [`complete`](Self::complete).
+    pub fn take_all(&self) -> Vec<FrameMark> {
+        let all = self.all.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
+        all.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
+    }
+
+    /// A frame begins, of whatever kind.
+    pub(crate) fn mark(&self, at: Position, skippable: bool) {
+        if let Some(all) = &self.all {
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(FrameMark { at, skippable });
+        }
+    }
+
     pub(crate) fn note(&self, at: Position) {
+        self.mark(at, false);
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
         if starts.back().is_some_and(|last| at.raw_offset < last.raw_offset + SPACING_BYTES) {
             return;
@@ -68,6 +101,20 @@ mod tests {
         assert_eq!(starts.last_before(SPACING_BYTES - 1), Some(at(0)));
         assert_eq!(starts.last_before(2 * SPACING_BYTES + 5), Some(at(2 * SPACING_BYTES)));
         assert_eq!(starts.last_before(u64::MAX), Some(at(3 * SPACING_BYTES)));
+    }
+
+    #[test]
+    fn all_starts_are_kept_if_they_are_wanted() {
+        let starts = FrameStarts::complete();
+        starts.note(at(0));
+        starts.note(at(1));
+        starts.mark(at(2), true);
+        let all = starts.take_all();
+        let offsets: Vec<u64> = all.iter().map(|mark| mark.at.raw_offset).collect();
+        assert_eq!((offsets, all[2].skippable), (vec![0, 1, 2], true));
+        let some = FrameStarts::default();
+        some.note(at(0));
+        assert_eq!(some.take_all(), []);
     }
 
     #[test]

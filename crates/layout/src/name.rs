@@ -170,6 +170,17 @@ impl ArchiveName {
         }
     }
 
+    /// The name of the same snapshot in an archive that is compressed in another way.
+    #[must_use]
+    pub fn with_compression(mut self, new: Compression) -> Self {
+        match &mut self {
+            Self::Full { compression, .. } | Self::Incremental { compression, .. } => {
+                *compression = new;
+            }
+        }
+        self
+    }
+
     /// How the archive is compressed.
     pub fn compression(&self) -> Compression {
         match *self {

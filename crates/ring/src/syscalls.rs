@@ -70,6 +70,21 @@ impl Syscalls {
         retry_on_intr(|| self.call(kind_of_open(flags), open))
     }
 
+    /// Creates a file below a directory, to be written, wherever no link is in the way. It must not be
+    /// there.
+    pub fn create_beneath(
+        &self,
+        directory: impl AsFd,
+        path: impl Arg + Copy,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let open = || rustix::fs::openat2(directory.as_fd(), path, flags, mode, resolve);
+        retry_on_intr(|| self.call(Call::Create, open))
+    }
+
     /// Reads from where the file stands.
     pub fn read(&self, file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
         let len = self.transfer(buffer.len());

@@ -61,6 +61,10 @@ codes! {
     WrongAccounts = "wrong-accounts",
     /// The archive has another digest than was asked for.
     WrongDigest = "wrong-digest",
+    /// The archive's index is damaged, or of another archive.
+    IndexUnusable = "index-unusable",
+    /// What was written does not decode to what was read.
+    NotIdentical = "not-identical",
     /// The archive is still being written, or was replaced.
     ArchiveChanging = "archive-changing",
     /// There is no archive to begin with.
@@ -138,6 +142,7 @@ impl Error {
             Self::Tar { source, .. } => of_tar(source),
             Self::Layout { source, .. } => of_layout(source),
             Self::Bank { .. } => Code::WrongBank,
+            Self::Index { .. } => Code::IndexUnusable,
             Self::Storage { .. } => Code::BadStorage,
             Self::Accounts { source, .. } if source.is_bad_archive() => Code::WrongAccounts,
             Self::Accounts { .. } => Code::VerifySpace,

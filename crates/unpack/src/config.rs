@@ -169,6 +169,20 @@ pub enum Verify {
     Accounts,
 }
 
+/// Whether the index beside an archive (its side-car) is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexUse {
+    /// If it is there, and seems to be that of the archive by size and samples; otherwise it is passed
+    /// over with a warning.
+    #[default]
+    Auto,
+    /// It must be there, and the archive must have the digest that it says, which takes a pass over
+    /// all bytes of the archive.
+    Proven,
+    /// Not at all.
+    Ignore,
+}
+
 /// A state that a validator starts from, instead of the tree that the archive holds: the output is
 /// the bank snapshot's directory `<snapshots>/snapshots/<slot>`, and the storages go to the
 /// directory `run` of each accounts path.
@@ -206,6 +220,8 @@ pub struct Config {
     /// Bytes for what is remembered of accounts, 16 for each record; what is more goes to a file
     /// without a name. `None` for 1 GiB.
     pub verify_memory: Option<u64>,
+    /// Whether what the archive's index says is believed.
+    pub index: IndexUse,
     /// What the archive may contain.
     pub layout: LayoutKind,
     /// Whether to bypass the page cache.
@@ -268,6 +284,7 @@ impl Config {
             files: None,
             verify: Verify::default(),
             verify_memory: None,
+            index: IndexUse::default(),
             layout: LayoutKind::default(),
             direct_io: DirectMode::default(),
             io_engine: IoEngine::default(),

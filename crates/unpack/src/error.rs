@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use unsnap_create::CreateError;
 use unsnap_decode::{DecodeError, Position};
+use unsnap_index::IndexError;
 use unsnap_layout::{BankError, LayoutError};
 use unsnap_ring::{EngineError, UringRefused};
 use unsnap_source::{Digest, SourceError};
@@ -86,6 +87,28 @@ pub enum Error {
         archive: String,
         /// What was found and expected, or why it could not be found out.
         source: Box<AccountsError>,
+    },
+    /// The archive's index is of no use, or it and the archive contradict one another.
+    #[error("{archive}: {source}")]
+    Index {
+        /// The archive.
+        archive: String,
+        /// What is wrong.
+        source: Box<IndexError>,
+    },
+    /// The archive does not hold what is wanted of it.
+    #[error("{archive}: {what}")]
+    NotFound {
+        /// The archive.
+        archive: String,
+        /// What is missing.
+        what: String,
+    },
+    /// Whoever takes what was asked for takes no more.
+    #[error("cannot write the output: {error}")]
+    Output {
+        /// The answer.
+        error: std::io::Error,
     },
     /// The archive cannot be read.
     #[error(transparent)]
@@ -321,6 +344,14 @@ impl Error {
         }
     }
 
+    pub(crate) fn index(archive: &str, source: IndexError) -> Self {
+        match source {
+            IndexError::Cancelled => Self::Cancelled,
+            IndexError::SetUp(reason) => Self::Memory { reason },
+            source => Self::Index { archive: archive.to_owned(), source: Box::new(source) },
+        }
+    }
+
     /// The archive that it speaks of, as it was given, if it is about what is in an archive.
     pub fn archive(&self) -> Option<&str> {
         match self {
@@ -330,6 +361,8 @@ impl Error {
             | Self::Bank { archive, .. }
             | Self::Storage { archive, .. }
             | Self::Accounts { archive, .. }
+            | Self::Index { archive, .. }
+            | Self::NotFound { archive, .. }
             | Self::Digest { archive, .. } => Some(archive),
             _ => None,
         }
@@ -343,7 +376,9 @@ impl Error {
             | Self::Layout { .. }
             | Self::Bank { .. }
             | Self::Storage { .. }
+            | Self::NotFound { .. }
             | Self::Digest { .. } => Family::BadArchive,
+            Self::Index { source, .. } if !source.is_environment() => Family::BadArchive,
             Self::Accounts { source, .. } if source.is_bad_archive() => Family::BadArchive,
             Self::Source(SourceError::Alignment { .. }) | Self::Request { .. } => Family::Request,
             Self::NotClean { .. }
@@ -396,6 +431,13 @@ impl Error {
                      status_cache_bytes_max (--config)"
                 }
                 _ => return None,
+            },
+            Self::Index { source, .. } => match **source {
+                IndexError::Frame { .. } => {
+                    "the archive is damaged, or its index is that of another: try --no-index"
+                }
+                IndexError::Read { .. } => return None,
+                _ => "make the index anew (ledger-tool index), or do without it (--no-index)",
             },
             Self::Search { errno: Errno::NOENT | Errno::NOTDIR, .. } => {
                 "give the directory that holds the archives: the validator's --snapshots, or its \

@@ -48,6 +48,7 @@ mod members;
 mod neighbour;
 mod opening;
 mod paused;
+mod parts;
 mod pipeline;
 mod places;
 mod preflight;
@@ -63,6 +64,7 @@ mod space;
 mod stages;
 mod staging;
 mod state;
+mod tap;
 mod times;
 mod walk;
 mod walks;
@@ -75,11 +77,15 @@ pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
 pub use code::Code;
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IoEngine, IoPriority, LayoutKind, Limits, Pace, RUN_DIRECTORY, SHADOW_DIRECTORY,
-    STAGED, State, Tuning, Verify,
+    FaultPlan, IndexUse, IoEngine, IoPriority, LayoutKind, Limits, Pace, RUN_DIRECTORY,
+    SHADOW_DIRECTORY, STAGED, State, Tuning, Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
 pub use neighbour::{CpuSet, NotACpuSet};
+pub use parts::{
+    Account, AccountsFound, BankInspection, Extracted, FrameFacts, Histogram, Inspection,
+    OwnerTotals, Producer, Reads, Selection, Sizes, StorageFacts, WhatToInspect, write_side_car,
+};
 use pipeline::no_thread;
 pub use preflight::Room;
 pub use progress::{CancelToken, Phase, Progress, Snapshot};
@@ -90,8 +96,11 @@ pub use report::{
 pub use sandbox::{SandboxMode, SandboxReport};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use size::parse_size;
+pub use tap::{Passing, Tap};
+pub use unsnap_arena::Slice;
 pub use unsnap_create::{FileSink, FinishedFile};
-pub use unsnap_layout::BankFacts;
+pub use unsnap_index::{Index, IndexError, ReadCounts, ReadOptions, side_car_path};
+pub use unsnap_layout::{ArchiveHash, ArchiveName, BankFacts, Compression, Role};
 pub use unsnap_ring::{NotAnIoPriority, Syscalls};
 pub use unsnap_source::SourceError;
 pub use unsnap_tarstream::{Member, MemberKind, printable};
@@ -172,6 +181,7 @@ impl Unpacker {
                         let sent = ask.send(room).ok();
                         sent.and_then(|()| answered.recv().ok()).unwrap_or(Err(Error::Cancelled))
                     },
+                    None,
                 )
             };
             let thread = thread::Builder::new().name("unsnap-walk".to_owned());
@@ -188,6 +198,74 @@ impl Unpacker {
     /// first megabytes of a real archive. The work is done by a confined thread of its own.
     pub fn prove(self) -> Result<BankFacts, Error> {
         on_a_thread_of_its_own(|| pipeline::prove(&self.config, &self.progress, &self.cancel))
+    }
+
+    /// Walks the archive as a dry run does, with all the checks that were asked for, while `tap`
+    /// listens to the decoded stream. What it has heard may be taken for good when this has
+    /// succeeded. [`Config::dry_run`] must be set, and there must be no second archive.
+    ///
+    /// The work is done by a confined thread of its own, and so is the listening; threads that the
+    /// tap hands work to, and that were started before, keep their rights.
+    pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, Error> {
+        on_a_thread_of_its_own(|| pipeline::tap(&self.config, &self.progress, &self.cancel, tap))
+    }
+
+    /// Finds out where everything is in the archive, by a pass over all of it that proves its end. The
+    /// work is done by a confined thread of its own; to write the index down is left to the caller.
+    pub fn index(self) -> Result<Index, Error> {
+        on_a_thread_of_its_own(|| parts::make(&self.config, &self.progress, &self.cancel))
+    }
+
+    /// Takes single entries out of the archive, into the directory [`Config::output`], which appears
+    /// complete and durable or not at all. With an index only the frames that hold them are read and
+    /// decoded; without, the archive up to its end, or until all have been found if they are named
+    /// one by one. Confines the calling thread, like
+    /// [`run_on_this_thread`](Self::run_on_this_thread).
+    pub fn extract_on_this_thread(
+        self,
+        what: &Selection,
+        how: ReadOptions,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Extracted, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::extract(config, progress, cancel, what, how, parts::To::Directory, confined)
+    }
+
+    /// Writes the content of one entry to `output`. Fails if there is none, or more than one.
+    pub fn extract_one_on_this_thread(
+        self,
+        what: &Selection,
+        how: ReadOptions,
+        output: &mut dyn io::Write,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Extracted, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::extract(config, progress, cancel, what, how, parts::To::Stream(output), confined)
+    }
+
+    /// Finds the newest versions of accounts, in the archive and, if there is one, in the incremental
+    /// archive upon it: of each that with the highest slot. Of storages only those in
+    /// [`Selection::slots`] are looked at, or all if there are none: that takes a pass over all of the
+    /// archives. Confines the calling thread.
+    pub fn accounts_on_this_thread(
+        self,
+        keys: &[[u8; 32]],
+        what: &Selection,
+        how: ReadOptions,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<AccountsFound, Error> {
+        let Self { config, progress, cancel } = &self;
+        parts::find_accounts(config, progress, cancel, keys, what, how, confined)
+    }
+
+    /// Looks at an archive: what it is, who has made it, what its bank file says. Reads only what holds
+    /// that, unless more is wanted. Confines the calling thread.
+    pub fn inspect_on_this_thread(
+        self,
+        what: WhatToInspect,
+        confined: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Inspection, Error> {
+        parts::inspect(&self.config, &self.progress, &self.cancel, what, confined)
     }
 
     /// Walks the archive without creating anything and shows `visit` every member, in order, with

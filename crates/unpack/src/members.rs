@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use unsnap_decode::{Basis, Place, Samples};
+use unsnap_index::Entry;
 use unsnap_tarstream::{Event, Limits, Member, MemberKind, Walker};
 
 /// A tar block.
@@ -84,6 +85,15 @@ impl Need {
     pub fn with_incremental(&self, other: &Self) -> Self {
         Self { storages: self.storages.plus(&other.storages), ..*other }
     }
+}
+
+/// What all entries of an archive take. `split_accounts`: as in [`Members::need`].
+pub(crate) fn need_of(entries: &[Entry], split_accounts: bool) -> Need {
+    let mut head = Head::default();
+    for entry in entries {
+        head.add(&entry.member(&entry.path()));
+    }
+    head.need(split_accounts)
 }
 
 impl Part {
@@ -171,14 +181,12 @@ impl Members {
         if head.refused {
             return None;
         }
-        let implied = usize::from(head.accounts_implied && !split_accounts);
-        let directories = (head.directories.len() < DIRECTORIES_MAX)
-            .then_some((head.directories.len() + implied) as u64);
-        let (storages, others) = (Part::of(head.storages), Part::of(head.others));
+        let seen = head.need(split_accounts);
         if basis == Basis::Decoded {
             self.walker.as_ref()?.finish().ok()?;
-            return Some(Need { storages, others, directories });
+            return Some(seen);
         }
+        let Need { storages, others, directories } = seen;
         // An estimate may be less than the entries say, but not by much.
         if head.covered_bytes / 5 * 4 > raw_bytes {
             return None;
@@ -281,6 +289,15 @@ impl Samples for Members {
 }
 
 impl Head {
+    /// What the entries that were seen take.
+    fn need(&self, split_accounts: bool) -> Need {
+        let implied = usize::from(self.accounts_implied && !split_accounts);
+        let directories = (self.directories.len() < DIRECTORIES_MAX)
+            .then_some((self.directories.len() + implied) as u64);
+        let (storages, others) = (Part::of(self.storages), Part::of(self.others));
+        Need { storages, others, directories }
+    }
+
     fn add(&mut self, member: &Member<'_>) {
         let padded = member.size.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(u64::MAX);
         self.covered_bytes = member.payload_offset.saturating_add(padded);

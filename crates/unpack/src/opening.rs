@@ -20,8 +20,8 @@ use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, DigestKind, SourceError};
 
 use crate::{
-    Archive, Config, Error, SandboxReport, Verify, manifest::Manifest, sandbox, staging::Staging,
-    writeback::SyncTarget,
+    Archive, Config, Error, SandboxReport, Verify, manifest::Manifest, parts::SideCarFile, sandbox,
+    staging::Staging, writeback::SyncTarget,
 };
 
 /// Threads beyond which decoding has never been seen to gain, for a default. A guess.
@@ -33,6 +33,8 @@ pub(crate) struct Opened {
     pub target: Option<Target>,
     /// The archives, the one that others build on first.
     pub archives: Vec<OpenArchive>,
+    /// Of each archive the side-car, if it has one that is to be used.
+    pub side_cars: Vec<Option<SideCarFile>>,
     /// Threads that decode. Asked for here, since the answer is in files (of control groups).
     pub threads: usize,
     /// What will list the files, if that is wanted.
@@ -69,6 +71,9 @@ impl Opened {
         let target = if writes { Some(Target::open(&calls, config)?) } else { None };
         let open = |archive: &Archive| OpenArchive::open(&calls, archive, config.direct_io);
         let archives = config.archives().into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let side_cars =
+            config.archives().into_iter().map(|archive| SideCarFile::open(config, archive));
+        let side_cars = side_cars.collect();
         let kind = digest_kind(config).unwrap_or(DigestKind::Xxh3);
         let identity = match archives.first() {
             Some(OpenArchive::File(file)) => {
@@ -88,6 +93,7 @@ impl Opened {
         Ok(Self {
             target,
             archives,
+            side_cars,
             spill,
             manifest: manifest.transpose()?,
             threads: decode_threads(config),

@@ -3,11 +3,11 @@
 use std::{
     io,
     ops::ControlFlow,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use unsnap_decode::{Decoded, Position};
+use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position};
 use unsnap_layout::{BankFacts, LayoutError, Placement};
 use unsnap_tarstream::{Event, Member, Walker};
 
@@ -18,7 +18,8 @@ use crate::{
     bank::BankCheck,
     content::AccountsVerification,
     manifest::Manifest,
-    opening::{Opened, Target},
+    opening::{OpenArchive, Opened, Target},
+    parts,
     paused::PausedWatch,
     preflight::{Preflight, Room},
     resources::{Input, Memory},
@@ -27,6 +28,7 @@ use crate::{
         Creation, Stages, archive_name, check_digest, choose_engine, finish_creating, layout,
     },
     staging::Staging,
+    tap::Tap,
     times::Times,
     walk::{bad_layout, bad_tar},
     walks::Walks,
@@ -41,19 +43,35 @@ pub(crate) fn run(
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
 ) -> Result<Report, Error> {
-    stage(config, progress, cancel, confined, |_| Ok(()))?.publish(progress)
+    stage(config, progress, cancel, confined, |_| Ok(()), None)?.publish(progress)
+}
+
+/// Walks an archive as in a dry run, with all its checks, while `tap` listens.
+pub(crate) fn tap(
+    config: &Config,
+    progress: &Progress,
+    cancel: &CancelToken,
+    tap: &mut dyn Tap,
+) -> Result<Report, Error> {
+    if !config.dry_run || config.incremental.is_some() {
+        let reason = "only a dry run over a single archive can be listened to".to_owned();
+        return Err(Error::Request { reason, hint: None });
+    }
+    stage(config, progress, cancel, || Ok(()), |_| Ok(()), Some(tap))?.publish(progress)
 }
 
 /// Unpacks, but for giving the result its names. Read top to bottom, this is the whole of unsnap.
 ///
 /// Confines the calling thread on the way, for good; `confined` is called when that is done. `fits` is
-/// called before the first byte is written, when it is known that there is room.
+/// called before the first byte is written, when it is known that there is room. `tap` listens to the
+/// decoded stream.
 pub(crate) fn stage(
     config: &Config,
     progress: &Progress,
     cancel: &CancelToken,
     confined: impl FnOnce() -> io::Result<()>,
     fits: impl FnOnce(Room) -> Result<(), Error>,
+    tap: Option<&mut dyn Tap>,
 ) -> Result<Staged, Error> {
     let started = Instant::now();
     progress.reset(config.pace.as_ref());
@@ -70,7 +88,7 @@ pub(crate) fn stage(
     let sandbox = opened.confine(config);
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
-    let Opened { mut target, archives, mut manifest, threads, status, spill } = opened;
+    let Opened { mut target, archives, side_cars, mut manifest, threads, status, spill } = opened;
     let (engine, fallback) = choose_engine(&config.io_engine)?;
     let mut fallbacks: Vec<String> = refused.into_iter().chain(fallback).collect();
 
@@ -84,13 +102,15 @@ pub(crate) fn stage(
     let mut again = Again::of(config, &archives)?;
     let verification = AccountsVerification::start(config, spill)?;
 
+    // What the archives hold is known exactly if there are indexes.
+    let indexes = parts::load(side_cars, &archives, config, cancel)?;
     // Memory, all of it, divided by what the archives begin with.
     let since = Instant::now();
     let inputs = Input::begin_all(archives, config, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
     let (kept, place) = (&beginning.kept, target.as_ref());
-    let mut preflight = Preflight::make_room(&inputs, place, kept, config, cancel, fits)?;
+    let mut preflight = Preflight::make_room(&inputs, &indexes, place, kept, config, cancel, fits)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 
@@ -101,7 +121,9 @@ pub(crate) fn stage(
     // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
     let (mut creation, mut writeback) = (Ok(None), None);
-    let mut walks = Walks::new(config, progress, cancel, beginning);
+    // A shorter borrow of the same.
+    let tap = tap.map(|tap| tap as &mut dyn Tap);
+    let mut walks = Walks::new(config, progress, cancel, beginning, tap);
     if let Some(target) = &mut target {
         creation = stages.create(target).map(Some);
         writeback = Some(stages.write_back(target, &mut walks));
@@ -273,8 +295,8 @@ fn sync(
     Ok(times)
 }
 
-/// Walks an archive without a layout and without creating anything; `visit` sees every member.
-/// Confines the calling thread like [`run`].
+/// Walks an archive without a layout and without creating anything; `visit` sees every member, out of
+/// the archive's index if it has one. Confines the calling thread like [`run`].
 pub(crate) fn list(
     config: &Config,
     progress: &Progress,
@@ -282,10 +304,35 @@ pub(crate) fn list(
     confined: impl FnOnce() -> io::Result<()>,
     mut visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
 ) -> Result<(), Error> {
-    scan(config, progress, cancel, confined, |event, _, _| match event {
+    let opened = open_to_read(config, progress, confined)?;
+    let Opened { archives, side_cars, threads, .. } = opened;
+    let indexes = parts::load(side_cars, &archives, config, cancel)?;
+    if let Some(index) = indexes.into_iter().flatten().next() {
+        let mut entries = index.entries.entries().iter();
+        let _ = entries.try_for_each(|entry| visit(&entry.member(&entry.path())));
+        return Ok(());
+    }
+    let pass = Pass { config, progress, cancel, threads, frame_starts: Arc::default() };
+    let passed = pass.over(archives, |event, _, _| match event {
         Event::Member(member) => Ok(visit(&member)),
         _ => Ok(ControlFlow::Continue(())),
-    })
+    });
+    passed.map(drop)
+}
+
+/// Opens archives that are only read, and confines the calling thread.
+pub(crate) fn open_to_read(
+    config: &Config,
+    progress: &Progress,
+    confined: impl FnOnce() -> io::Result<()>,
+) -> Result<Opened, Error> {
+    progress.reset(config.pace.as_ref());
+    config.check_nice()?;
+    config.settle_this_thread()?;
+    let opened = Opened::open(config, false)?;
+    opened.confine(config);
+    confined().map_err(|error| no_thread(&error))?;
+    Ok(opened)
 }
 
 /// Walks an archive until its bank file has passed by, and holds that to the archive's name. It
@@ -298,27 +345,23 @@ pub(crate) fn prove(
     let archive = config.archive.display_name();
     let mut layout = layout(config, &config.archive);
     let mut bank = BankCheck::new(archive.clone(), archive_name(&config.archive));
-    scan(
-        config,
-        progress,
-        cancel,
-        || Ok(()),
-        |event, bytes, at| {
-            match event {
-                Event::Member(member) => {
-                    let placement = layout.admit(&member);
-                    let placement =
-                        placement.map_err(|source| bad_layout(&archive, source, Some(at)))?;
-                    if let Placement::File { role, .. } = placement {
-                        bank.begin(role, member.size);
-                    }
+    let Opened { archives, threads, .. } = open_to_read(config, progress, || Ok(()))?;
+    let pass = Pass { config, progress, cancel, threads, frame_starts: Arc::default() };
+    pass.over(archives, |event, bytes, at| {
+        match event {
+            Event::Member(member) => {
+                let placement = layout.admit(&member);
+                let placement =
+                    placement.map_err(|source| bad_layout(&archive, source, Some(at)))?;
+                if let Placement::File { role, .. } = placement {
+                    bank.begin(role, member.size);
                 }
-                Event::Payload { last } => bank.take(bytes, last, at)?,
-                Event::Skipped | Event::End => {}
             }
-            Ok(if bank.is_proven() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        },
-    )?;
+            Event::Payload { last } => bank.take(bytes, last, at)?,
+            Event::Skipped | Event::End => {}
+        }
+        Ok(if bank.is_proven() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
     let missing = || {
         layout
             .finish()
@@ -329,36 +372,52 @@ pub(crate) fn prove(
     Ok(proven.facts)
 }
 
-/// Decodes an archive and shows `see` every event of its walk, with the bytes it is about and what
-/// they were decoded from, until that breaks. To the end, if it does not: then the end is proven.
-fn scan(
-    config: &Config,
-    progress: &Progress,
-    cancel: &CancelToken,
-    confined: impl FnOnce() -> io::Result<()>,
-    see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
-) -> Result<(), Error> {
-    progress.reset(config.pace.as_ref());
-    config.check_nice()?;
-    config.settle_this_thread()?;
-    let name = config.archive.display_name();
-    let opened = Opened::open(config, false)?;
-    opened.confine(config);
-    confined().map_err(|error| no_thread(&error))?;
-    let Opened { archives, threads, .. } = opened;
-    let (engine, _) = choose_engine(&config.io_engine)?;
-    let inputs = Input::begin_all(archives, config, cancel)?;
-    let memory = Memory::reserve(config, &inputs, threads)?;
-    let _rouse = cancel.rouse_by(memory.closer());
-    let stages = Stages::new(config, &memory, &engine, progress);
-    let mut decoded = stages.decode(inputs, Position::default())?;
-    let first = decoded.first_mut();
-    let result = first.map_or(Ok(()), |decoded| see_all(&name, config, decoded, cancel, see));
-    memory.close();
-    for decoded in decoded {
-        decoded.join();
+/// A pass over an archive, which writes nothing.
+pub(crate) struct Pass<'a> {
+    pub config: &'a Config,
+    pub progress: &'a Progress,
+    pub cancel: &'a CancelToken,
+    /// Threads that decode.
+    pub threads: usize,
+    /// Where to note starts of frames.
+    pub frame_starts: Arc<FrameStarts>,
+}
+
+impl Pass<'_> {
+    /// Decodes the first archive and shows `see` every event of its walk, with the bytes it is about
+    /// and what they were decoded from, until that breaks. To the end, if it does not: then the end is
+    /// proven, and what was decoded is told.
+    pub fn over(
+        self,
+        mut archives: Vec<OpenArchive>,
+        mut see: impl FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<Option<DecodeSummary>, Error> {
+        let Self { config, progress, cancel, threads, frame_starts } = self;
+        let name = config.archive.display_name();
+        archives.truncate(1);
+        let (engine, _) = choose_engine(&config.io_engine)?;
+        let inputs = Input::begin_all(archives, config, cancel)?;
+        let memory = Memory::reserve(config, &inputs, threads)?;
+        let _rouse = cancel.rouse_by(memory.closer());
+        let stages = Stages::new(config, &memory, &engine, progress).noting(frame_starts);
+        let mut decoded = stages.decode(inputs, Position::default())?;
+        progress.enter(Phase::Unpacking);
+        let shared = &progress.shared;
+        let counted = |event: Event<'_>, bytes: &[u8], at| {
+            shared.bytes_decoded.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            see(event, bytes, at)
+        };
+        let first = decoded.first_mut();
+        let result =
+            first.map_or(Ok(()), |decoded| see_all(&name, config, decoded, cancel, counted));
+        memory.close();
+        let mut summary = None;
+        for decoded in decoded {
+            summary = decoded.summary().cloned();
+            decoded.join();
+        }
+        result.map(|()| summary)
     }
-    result
 }
 
 /// Shows `see` every event of the walk over a decoded archive, until that breaks, or to its proven end.

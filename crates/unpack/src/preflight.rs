@@ -19,15 +19,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{Advice, fadvise};
-use unsnap_decode::{Basis, Effort, ReadAt, survey};
+use unsnap_decode::{Basis, Effort, survey};
+use unsnap_index::Index;
 use unsnap_source::ArchiveFile;
 
 use crate::{
     CancelToken, Config, Error, LayoutKind,
     error::{Resource, Shortage},
-    members::{Members, Need},
+    members::{self, Members, Need},
     opening::Target,
+    parts::Anywhere,
     report::{FileSystemReport, PreflightReport, millis},
     resources::Input,
     resume::Kept,
@@ -121,6 +122,7 @@ impl Preflight {
     /// clear something away for it.
     pub fn make_room(
         inputs: &[Input],
+        indexes: &[Option<Index>],
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
@@ -128,7 +130,8 @@ impl Preflight {
         fits: impl FnOnce(Room) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let check = || {
-            let files = inputs.iter().map(Input::file);
+            let indexes = indexes.iter().map(Option::as_ref);
+            let files = inputs.iter().map(Input::file).zip(indexes);
             Self::check(files, target, kept, config, cancel)
         };
         match check() {
@@ -153,10 +156,10 @@ impl Preflight {
 
     /// Compares what an archive needs with what its destinations have.
     ///
-    /// `archives`: `None` for a stream, of which nothing is known. `target`: `None` in a dry run.
+    /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is one. `target`: `None` in a dry run.
     /// `kept`: what is there already in each destination. Opens nothing.
     fn check<'a>(
-        archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
+        archives: impl Iterator<Item = Surveyed<'a>>,
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
@@ -207,13 +210,19 @@ impl Preflight {
     }
 }
 
+/// An archive, and its index.
+type Surveyed<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
+
 /// What all of them take together, decoded and on a disk, and how the least known of them is known.
 fn survey_archives<'a>(
-    archives: impl Iterator<Item = Option<&'a ArchiveFile>>,
+    archives: impl Iterator<Item = Surveyed<'a>>,
     config: &Config,
     cancel: &CancelToken,
 ) -> Result<(u64, Basis, Need), &'static str> {
-    let one = |archive: Option<&ArchiveFile>| {
+    let one = |(archive, index): Surveyed<'_>| {
+        if let Some(index) = index {
+            return Ok(survey_index(index, config));
+        }
         let file = archive.ok_or("a stream does not tell how much it holds")?;
         survey_archive(file, config, cancel).ok_or("the archive does not tell how much it holds")
     };
@@ -231,6 +240,12 @@ fn survey_archives<'a>(
     sum.ok_or("there is no archive")
 }
 
+/// What an index says is exact: every entry is in it.
+fn survey_index(index: &Index, config: &Config) -> (u64, Basis, Need) {
+    let need = members::need_of(index.entries.entries(), accounts_directories(config) > 0);
+    (index.frames.raw_bytes(), Basis::Decoded, need)
+}
+
 fn survey_archive(
     file: &ArchiveFile,
     config: &Config,
@@ -243,7 +258,7 @@ fn survey_archive(
         walk_time: config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
         is_cancelled: &|| cancel.is_cancelled(),
     };
-    let survey = survey(&Archive(file), file.size(), &config.limits.decode, &effort, &mut members);
+    let survey = survey(&Anywhere(file), file.size(), &config.limits.decode, &effort, &mut members);
     let (raw_bytes, basis) = survey.raw_bytes?;
     let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
     Some((raw_bytes, basis, need))
@@ -286,7 +301,7 @@ impl Needed {
     ) -> Self {
         let share = need.storages.share(accounts_directories.max(1) as u64);
         let (mut bytes, mut inodes) = (0_u64, Some(0_u64));
-        let mut add = |part: &crate::members::Part| {
+        let mut add = |part: &members::Part| {
             bytes = bytes.saturating_add(part.bytes(free.unit_bytes));
             inodes = inodes.zip(part.files).map(|(sum, files)| sum.saturating_add(files));
         };
@@ -421,21 +436,6 @@ impl PreflightReport {
             }
         }
         Ok(())
-    }
-}
-
-/// An open archive, read wherever one likes.
-struct Archive<'a>(&'a ArchiveFile);
-
-impl ReadAt for Archive<'_> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        Ok(self.0.trial_read(buffer, offset)?)
-    }
-
-    fn will_read(&self, offset: u64, bytes: u64) {
-        // Only advice: where it is refused, reads take longer.
-        let bytes = std::num::NonZeroU64::new(bytes);
-        let _ = fadvise(self.0.descriptor(), offset, bytes, Advice::WillNeed);
     }
 }
 

@@ -131,6 +131,12 @@ impl Progress {
         self.shared.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts bytes that were written by somebody else than the unpacker: see
+    /// [`Unpacker::tap`](crate::Unpacker::tap).
+    pub fn count_written(&self, bytes: u64) {
+        self.shared.created.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Begins anew, for another run.
     pub(crate) fn reset(&self, pace: Option<&Pace>) {
         *self.pace() =

@@ -74,6 +74,12 @@ impl<'a> Stages<'a> {
         Self { config, memory, engine, progress, frame_starts, read }
     }
 
+    /// The same, with every start of a frame noted.
+    pub fn noting(mut self, frame_starts: Arc<FrameStarts>) -> Self {
+        self.frame_starts = frame_starts;
+        self
+    }
+
     /// The same with other memory, for another pass over the archives.
     pub fn with_memory<'b>(&self, memory: &'b Memory) -> Stages<'b>
     where

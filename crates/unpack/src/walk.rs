@@ -15,6 +15,7 @@ use crate::{
     content::{ContentCheck, Placements},
     manifest::Manifest,
     places::Places,
+    tap::{Passing, Tap, show},
     watch::Watch,
 };
 
@@ -54,6 +55,8 @@ pub(crate) struct Walk<'a> {
     pub compromised: Option<Compromised>,
     /// Ends the run before a disk is full.
     pub watch: Option<&'a Watch>,
+    /// Listens.
+    pub tap: Option<&'a mut dyn Tap>,
 }
 
 impl Met {
@@ -131,7 +134,8 @@ impl Walk<'_> {
             let range = position..position + step.consumed;
             position = range.end;
             match step.event {
-                Event::Skipped | Event::End => {}
+                Event::Skipped => show(&mut self.tap, Passing::Skipped, view, range)?,
+                Event::End => show(&mut self.tap, Passing::End, view, range)?,
                 Event::Member(member) => {
                     if let Some(compromised) = self.compromised.take() {
                         compromised.strike();
@@ -149,6 +153,10 @@ impl Walk<'_> {
                     if let Some(checkpoints) = &mut self.checkpoints {
                         checkpoints.member(&member);
                     }
+                    let role = match placement {
+                        Placement::File { role, .. } => Some(role),
+                        _ => None,
+                    };
                     match placement {
                         Placement::Root => {}
                         Placement::Directory { path } => {
@@ -182,10 +190,11 @@ impl Walk<'_> {
                             } else {
                                 self.met.creates(member.size);
                             }
-                            if member.size == 0 {
-                                self.file_ended()?;
-                            }
                         }
+                    }
+                    show(&mut self.tap, Passing::Member { member, role }, view, range)?;
+                    if role.is_some() && member.size == 0 {
+                        self.file_ended()?;
                     }
                 }
                 Event::Payload { last } => {
@@ -195,6 +204,7 @@ impl Walk<'_> {
                     if let Some(manifest) = &mut self.manifest {
                         manifest.content(&bytes[range.clone()]);
                     }
+                    show(&mut self.tap, Passing::Payload { last }, view, range.clone())?;
                     if let Some(files) = files {
                         files.payload(view, range, last)?;
                     }

@@ -20,6 +20,7 @@ use crate::{
     places::{Places, Spread, StatePlaces},
     resume::Beginning,
     stages::{Creation, archive_name, layout},
+    tap::Tap,
     walk::{Met, Walk, Walked},
     watch::Watch,
 };
@@ -33,6 +34,8 @@ pub(crate) struct Walks<'a> {
     beginning: Beginning,
     /// What is recorded of the first archive's.
     pub checkpoints: Option<Checkpoints>,
+    /// Listens to the first archive.
+    tap: Option<&'a mut dyn Tap>,
 }
 
 impl<'a> Walks<'a> {
@@ -41,8 +44,9 @@ impl<'a> Walks<'a> {
         progress: &'a Progress,
         cancel: &'a CancelToken,
         beginning: Beginning,
+        tap: Option<&'a mut dyn Tap>,
     ) -> Self {
-        Self { config, progress, cancel, beginning, checkpoints: None }
+        Self { config, progress, cancel, beginning, checkpoints: None, tap }
     }
 
     /// Takes out what is needed to write down how far they are.
@@ -62,7 +66,7 @@ impl<'a> Walks<'a> {
         stop: &(dyn Fn() + Sync),
         verification: Option<&AccountsVerification>,
     ) -> Result<Vec<Walked>, Error> {
-        let Self { config, progress, cancel, beginning, mut checkpoints } = self;
+        let Self { config, progress, cancel, beginning, mut checkpoints, mut tap } = self;
         let archives = config.archives();
         let names: Vec<String> = archives.iter().map(|archive| archive.display_name()).collect();
         let spread = creation.as_ref().and_then(|creation| creation.spread.clone());
@@ -108,6 +112,8 @@ impl<'a> Walks<'a> {
                 cancel,
                 compromised: config.tuning.compromised.clone().filter(|_| index == 0),
                 watch,
+                // A shorter borrow of the same.
+                tap: tap.take().filter(|_| index == 0).map(|tap| tap as &mut dyn Tap),
             };
             walks.push((walk, assemblers.as_mut().and_then(Iterator::next)));
         }

@@ -27,6 +27,7 @@
 
 mod blocks;
 mod chains;
+mod frames;
 mod peek;
 mod sample;
 mod sum;
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 use crate::{Format, Limits, format::HEAD_BYTES};
 
+pub use frames::{FrameContent, FrameExtent, WalkEnd, walk_frames};
 pub use peek::ReadAt;
 
 use blocks::{Blocks, Step, Stop};

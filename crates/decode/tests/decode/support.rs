@@ -73,7 +73,7 @@ impl Setup {
         memory: impl FnOnce(&MemoryPlan) -> (Pool, Pool),
     ) -> Running {
         let head = &archive[..archive.len().min(512)];
-        let tuning = Tuning { segment_bytes: self.segment_bytes, chunk_bytes: None };
+        let tuning = Tuning { segment_bytes: self.segment_bytes, ..Tuning::default() };
         let plan = MemoryPlan::new(self.budget, self.threads, head, &self.limits, tuning);
         let (read, segments) = memory(&plan);
         let progress = Arc::new(AtomicU64::new(0));

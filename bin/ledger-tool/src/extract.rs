@@ -1,0 +1,257 @@
+//! `ledger-tool extract`
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufWriter, Write as _},
+};
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use serde::Serialize;
+use unsnap_unpack::{
+    Account, AccountsFound, ArchiveHash, Config, Error, Extracted, ReadOptions, Selection, Unpacker,
+};
+
+use crate::{
+    cli::{ExtractArgs, ExtractFormat, Layout, Pubkey},
+    printer::{Printer, data},
+    progress::Display,
+    settings::{self, RequestError},
+    signals::Signals,
+};
+
+/// Bytes gathered before they are written to standard output.
+const OUTPUT_BYTES: usize = 1 << 20;
+
+pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
+    let config = settings::extracting(args)?;
+    let what = Selection::new(&args.entry, args.slot.clone())?;
+    let to_output = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
+    if args.account.is_empty() && args.entry.is_empty() && args.slot.is_empty() {
+        let reason = "nothing is asked for: give --entry, --slot or --account";
+        return Err(RequestError(reason.to_owned()).into());
+    }
+    if args.format == ExtractFormat::Raw && args.account.len() != 1 {
+        return Err(RequestError("--format raw is for a single account".to_owned()).into());
+    }
+    if args.account.is_empty() {
+        entries(args, config, &what, to_output, printer)
+    } else {
+        accounts(args, config, &what, printer)
+    }
+}
+
+fn options(config: &Config, args: &ExtractArgs) -> ReadOptions {
+    let defaults = ReadOptions::default();
+    ReadOptions {
+        coalesce_gap: args.coalesce_gap,
+        threads: config.decode_threads.unwrap_or_else(cores),
+        memory_bytes: config.memory_budget.unwrap_or(defaults.memory_bytes),
+    }
+}
+
+/// As many threads decode as there are cores, at most 16.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(16)
+}
+
+fn entries(
+    args: &ExtractArgs,
+    config: Config,
+    what: &Selection,
+    to_output: bool,
+    printer: &Printer,
+) -> anyhow::Result<()> {
+    let how = options(&config, args);
+    let unpacker = Unpacker::new(config);
+    let signals = Signals::catch()?;
+    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let mut display = None;
+    // The other threads are started once this one is confined, and so are confined like it.
+    let confined = || {
+        display = Display::start_doing("extracting", printer, progress);
+        signals.cancel(cancel).map(drop)
+    };
+    if to_output {
+        let mut output = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
+        let extracted = unpacker.extract_one_on_this_thread(what, how, &mut output, confined);
+        drop(display);
+        extracted.map_err(writing)?;
+        output.flush()?;
+        return Ok(());
+    }
+    let extracted = unpacker.extract_on_this_thread(what, how, confined);
+    drop(display);
+    let extracted = extracted?;
+    match args.format {
+        ExtractFormat::Json => {
+            let json =
+                serde_json::to_string_pretty(&extracted).context("cannot write the report")?;
+            data(&format!("{json}\n"))?;
+        }
+        _ if printer.wants_summary() => data(&summary(&extracted))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// An error of standard output is one by itself: whoever reads it may have had enough.
+fn writing(error: Error) -> anyhow::Error {
+    match error {
+        Error::Output { error } => error.into(),
+        error => error.into(),
+    }
+}
+
+fn summary(extracted: &Extracted) -> String {
+    let mut text = format!(
+        "extracted {} entries, {}, in {}.{:02} s\n",
+        HumanCount(extracted.entries),
+        BinaryBytes(extracted.bytes),
+        extracted.elapsed_ms / 1000,
+        extracted.elapsed_ms % 1000 / 10,
+    );
+    match extracted.reads {
+        Some(reads) => {
+            let _ = writeln!(
+                text,
+                "  looked up in the index: {} frame(s) decoded, {} read in {} read(s)",
+                HumanCount(reads.frames),
+                BinaryBytes(reads.bytes_read),
+                HumanCount(reads.reads),
+            );
+            if reads.reads_saved > 0 {
+                let _ = writeln!(
+                    text,
+                    "  {} read(s) saved by reading {} of gaps",
+                    HumanCount(reads.reads_saved),
+                    BinaryBytes(reads.extra_bytes),
+                );
+            }
+        }
+        None => text.push_str(
+            "  the archive was gone through; with an index (ledger-tool index) it need not\n",
+        ),
+    }
+    text
+}
+
+fn accounts(
+    args: &ExtractArgs,
+    config: Config,
+    what: &Selection,
+    printer: &Printer,
+) -> anyhow::Result<()> {
+    let how = options(&config, args);
+    let archive = config.archive.display_name();
+    let unpacker = Unpacker::new(config);
+    let signals = Signals::catch()?;
+    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let keys: Vec<[u8; 32]> = args.account.iter().map(|Pubkey(key)| *key).collect();
+    let mut display = None;
+    let found = unpacker.accounts_on_this_thread(&keys, what, how, || {
+        display = Display::start_doing("searching", printer, progress);
+        signals.cancel(cancel).map(drop)
+    });
+    drop(display);
+    let AccountsFound { accounts, .. } = found?;
+    let found: Vec<&Account> = accounts.iter().flatten().collect();
+    match args.format {
+        ExtractFormat::Text => {
+            data(&found.iter().map(|account| text(account)).collect::<String>())?;
+        }
+        ExtractFormat::Json => {
+            let shown: Vec<Shown> = found.iter().map(|account| Shown::of(account)).collect();
+            let json = serde_json::to_string_pretty(&shown).context("cannot write the accounts")?;
+            data(&format!("{json}\n"))?;
+        }
+        ExtractFormat::Raw => {
+            let mut output = io::stdout().lock();
+            for account in found {
+                output.write_all(&account.data)?;
+            }
+            output.flush()?;
+        }
+    }
+    let missing = keys.iter().zip(&accounts).filter(|(_, account)| account.is_none());
+    let missing: Vec<String> = missing.map(|(key, _)| base58(*key)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    // What was found has been shown.
+    let what = format!("there is no account {}", missing.join(", "));
+    Err(Error::NotFound { archive, what }.into())
+}
+
+/// An account, as JSON shows it.
+#[derive(Serialize)]
+struct Shown {
+    pubkey: String,
+    lamports: u64,
+    owner: String,
+    executable: bool,
+    rent_epoch: u64,
+    slot: u64,
+    storage: String,
+    offset: u64,
+    data_bytes: u64,
+    /// In hexadecimal.
+    data: String,
+}
+
+impl Shown {
+    fn of(account: &Account) -> Self {
+        Self {
+            pubkey: base58(account.pubkey),
+            lamports: account.lamports,
+            owner: base58(account.owner),
+            executable: account.executable,
+            rent_epoch: account.rent_epoch,
+            slot: account.slot,
+            storage: format!("accounts/{}.{}", account.slot, account.storage),
+            offset: account.offset,
+            data_bytes: account.data.len() as u64,
+            data: hexadecimal(&account.data),
+        }
+    }
+}
+
+/// Bytes of data that are shown to people.
+const TEXT_DATA_BYTES: usize = 64;
+
+fn text(account: &Account) -> String {
+    let shown = &account.data[..account.data.len().min(TEXT_DATA_BYTES)];
+    let closed = if account.lamports == 0 { " (the account has ceased to be)" } else { "" };
+    let more = if shown.len() < account.data.len() { "…" } else { "" };
+    format!(
+        "account {}\n  lamports: {}{closed}\n  owner: {}\n  executable: {}\n  data: {} bytes {}{more}\n  \
+         in accounts/{}.{} at byte {}\n",
+        base58(account.pubkey),
+        HumanCount(account.lamports),
+        base58(account.owner),
+        if account.executable { "yes" } else { "no" },
+        HumanCount(account.data.len() as u64),
+        hexadecimal(shown),
+        account.slot,
+        account.storage,
+        account.offset,
+    )
+}
+
+fn base58(key: [u8; 32]) -> String {
+    ArchiveHash::new(key).to_string()
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl ExtractArgs {
+    /// Whether any tar is taken, and not only a snapshot.
+    pub fn any_layout(&self) -> bool {
+        self.layout == Layout::Any
+    }
+}

@@ -1,0 +1,192 @@
+//! `ledger-tool inspect`
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use unsnap_unpack::{
+    BankInspection, FrameFacts, Inspection, OwnerTotals, StorageFacts, Unpacker, WhatToInspect,
+};
+
+use crate::{
+    cli::{InspectArgs, ReportFormat},
+    printer::{Printer, data},
+    progress::Display,
+    settings,
+    signals::Signals,
+};
+
+/// Columns of the longest bar of a histogram.
+const BAR_COLUMNS: u64 = 40;
+
+pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
+    let mut config = settings::reading(&args.archive, &args.io)?;
+    config.index = args.index.index_use();
+    let unpacker = Unpacker::new(config);
+    let signals = Signals::catch()?;
+    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let owners = args.owners.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let what = WhatToInspect { storages: args.storages, owners, frames: args.frames };
+    let mut display = None;
+    let inspected = unpacker.inspect_on_this_thread(what, || {
+        display = Display::start_doing("inspecting", printer, progress);
+        signals.cancel(cancel).map(drop)
+    });
+    drop(display);
+    let mut inspected = inspected?;
+    match args.format {
+        ReportFormat::Json => {
+            let json =
+                serde_json::to_string_pretty(&inspected).context("cannot write the result")?;
+            data(&format!("{json}\n"))?;
+        }
+        ReportFormat::Text => data(&text(&inspected))?,
+    }
+    // What was found has been shown; that it is not what the name says is an error.
+    inspected.mismatch.take().map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn text(found: &Inspection) -> String {
+    let mut text = format!("{}\n", found.archive);
+    let mut line = |label: &str, value: String| {
+        let _ = writeln!(text, "  {label:<14} {value}");
+    };
+    let name = match (found.kind, found.slot, found.base_slot) {
+        (Some(kind), Some(slot), Some(base)) => {
+            format!("{kind} snapshot of slot {slot}, upon slot {base}")
+        }
+        (Some(kind), Some(slot), None) => format!("{kind} snapshot of slot {slot}"),
+        _ => "not that of a snapshot".to_owned(),
+    };
+    line("name", name);
+    line("size", format!("{} ({} bytes)", BinaryBytes(found.archive_bytes), found.archive_bytes));
+    let header = found.window_bytes.map_or_else(String::new, |window| {
+        let checksum = if found.checksum == Some(true) { "with" } else { "without" };
+        format!(", window {}, {checksum} checksums", BinaryBytes(window))
+    });
+    line("compression", format!("{}{header}", found.compression));
+    line("frames", frames(&found.frames));
+    if let Some(sizes) = frame_sizes(&found.frames) {
+        line("", sizes);
+    }
+    line("producer", format!("probably {}", found.producer.guess));
+    for evidence in &found.producer.evidence {
+        line("", evidence.clone());
+    }
+    if let Some(bank) = &found.bank {
+        bank_lines(bank, &mut line);
+    }
+    if let Some(storages) = &found.storages {
+        storage_lines(storages, &mut line);
+    }
+    if let Some(owners) = &found.owners {
+        owner_lines(owners, &mut line);
+    }
+    let index = if found.index { ", with its index" } else { "" };
+    line(
+        "looked at",
+        format!(
+            "{} decoded, in {}.{:03} s{index}",
+            BinaryBytes(found.bytes_decoded),
+            found.elapsed_ms / 1000,
+            found.elapsed_ms % 1000
+        ),
+    );
+    for missing in &found.not_looked_at {
+        line("not looked at", missing.clone());
+    }
+    text
+}
+
+fn frames(frames: &FrameFacts) -> String {
+    let skippable = match frames.skippable_frames {
+        0 => String::new(),
+        count => format!(", and {} that are passed over", HumanCount(count)),
+    };
+    let seen = HumanCount(frames.frames);
+    match (frames.complete, frames.estimated_frames) {
+        (true, _) => format!("{seen}{skippable} (by {})", frames.source),
+        (false, Some(all)) => {
+            format!("about {} (the first {seen} were looked at{skippable})", HumanCount(all))
+        }
+        (false, None) => "none ends in what was looked at".to_owned(),
+    }
+}
+
+fn frame_sizes(frames: &FrameFacts) -> Option<String> {
+    if frames.frames == 0 {
+        return None;
+    }
+    let bytes = frames.bytes;
+    let declared = frames.frames - frames.undeclared;
+    let raw = match declared {
+        0 => "they do not say what they decode to".to_owned(),
+        _ => format!(
+            "decoded {} to {}, on average {}",
+            BinaryBytes(frames.raw_bytes.smallest),
+            BinaryBytes(frames.raw_bytes.largest),
+            BinaryBytes(frames.raw_bytes.sum / declared)
+        ),
+    };
+    let mean = BinaryBytes(bytes.sum / frames.frames);
+    let (smallest, largest) = (BinaryBytes(bytes.smallest), BinaryBytes(bytes.largest));
+    Some(format!("of {smallest} to {largest}, on average {mean}; {raw}"))
+}
+
+fn bank_lines(bank: &BankInspection, line: &mut impl FnMut(&str, String)) {
+    line("slot", format!("{}, epoch {}, parent {}", bank.slot, bank.epoch, bank.parent_slot));
+    line("bank hash", bank.hash.clone());
+    line("parent hash", bank.parent_hash.clone());
+    if let Some(id) = &bank.block_id {
+        line("block id", id.clone());
+    }
+    line("capitalization", format!("{} lamports", HumanCount(bank.capitalization)));
+    line(
+        "since genesis",
+        format!(
+            "{} blocks, {} transactions",
+            HumanCount(bank.block_height),
+            HumanCount(bank.transaction_count)
+        ),
+    );
+    line("bank file", format!("{}", BinaryBytes(bank.bytes)));
+    line(
+        "hash check",
+        match bank.hash_check.as_str() {
+            "matches" => "the bank file is that of the archive's name".to_owned(),
+            "no name" => "nothing to hold the bank file to: the name is no snapshot's".to_owned(),
+            problem => format!("FAILED: {problem}"),
+        },
+    );
+}
+
+fn storage_lines(storages: &StorageFacts, line: &mut impl FnMut(&str, String)) {
+    line(
+        "storages",
+        format!(
+            "{}, {}, of slots {} to {}",
+            HumanCount(storages.count),
+            BinaryBytes(storages.bytes),
+            storages.lowest_slot,
+            storages.highest_slot
+        ),
+    );
+    let most = storages.sizes.iter().map(|class| class.count).max().unwrap_or(0);
+    for class in &storages.sizes {
+        let columns = (class.count * BAR_COLUMNS).div_ceil(most.max(1));
+        let bar = "█".repeat(usize::try_from(columns).unwrap_or(0));
+        let from = BinaryBytes(class.from_bytes).to_string();
+        let count = HumanCount(class.count).to_string();
+        line("", format!("{from:>12} {count:>9} {bar}"));
+    }
+}
+
+fn owner_lines(owners: &[OwnerTotals], line: &mut impl FnMut(&str, String)) {
+    line("owners", "by bytes of data; older versions of accounts count too".to_owned());
+    for totals in owners {
+        let owner = totals.owner.as_deref().unwrap_or("all that were not told apart");
+        let data = BinaryBytes(totals.data_bytes).to_string();
+        let records = HumanCount(totals.records).to_string();
+        line("", format!("{owner:<44} {records:>13} accounts {data:>12}"));
+    }
+}

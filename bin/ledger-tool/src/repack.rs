@@ -1,0 +1,87 @@
+//! `ledger-tool repack`
+
+use std::fmt::Write;
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use unsnap_pack::{PackReport, RepackReport, repack};
+use unsnap_unpack::{CancelToken, Progress, Syscalls};
+
+use crate::{
+    cli::{RepackArgs, ReportFormat},
+    printer::{Printer, data},
+    progress::Display,
+    settings,
+    signals::Signals,
+};
+
+pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
+    let (config, options) = (settings::repacking(args)?, settings::packing(&args.frames));
+    let (progress, cancel) = (Progress::default(), CancelToken::default());
+    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("repacking", printer, progress.clone());
+    let repacked =
+        repack(&config, &args.output, &options, &Syscalls::default(), &progress, &cancel);
+    drop(display);
+    let report = repacked?;
+    match args.format {
+        ReportFormat::Json => {
+            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
+            data(&format!("{json}\n"))?;
+        }
+        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
+        ReportFormat::Text => {}
+    }
+    Ok(())
+}
+
+/// The report for people.
+fn summary(RepackReport { pack, raw_digest, archive }: &RepackReport) -> String {
+    let mut text = format!(
+        "repacked {} frame(s) of {}, {}, into {}\n",
+        HumanCount(archive.frames),
+        archive.compression,
+        BinaryBytes(archive.bytes_read),
+        written(pack),
+    );
+    if pack.limited_by == "input" {
+        let _ = writeln!(text, "  the input was limited by: {}", archive.limited_by);
+    }
+    let _ = writeln!(text, "  digest of the tar stream, in both: {raw_digest}");
+    if let Some(digest) = &archive.digest {
+        let _ = writeln!(text, "  digest of the archive that was read: {digest}");
+    }
+    for fallback in &archive.fallbacks {
+        let _ = writeln!(text, "  fallback: {fallback}");
+    }
+    text
+}
+
+/// What was written, over several lines.
+pub fn written(pack: &PackReport) -> String {
+    let seconds = |ms: u64| format!("{}.{:02} s", ms / 1000, ms % 1000 / 10);
+    let mut text = format!(
+        "{} frames, {}, in {}\n  {}\n",
+        HumanCount(pack.frames),
+        BinaryBytes(pack.bytes_written),
+        seconds(pack.elapsed_ms),
+        pack.output,
+    );
+    let _ = writeln!(
+        text,
+        "  {}/s of the tar stream, by {} thread(s) at level {}; limited by: {}",
+        BinaryBytes(pack.raw_bytes_per_second),
+        pack.threads,
+        pack.level,
+        pack.limited_by,
+    );
+    let _ = write!(
+        text,
+        "  compressing took {} of all threads together, decoding again and comparing {}; \
+         durable: {} were spent syncing",
+        seconds(pack.compressing_ms),
+        seconds(pack.proving_ms),
+        seconds(pack.sync_ms),
+    );
+    text
+}

@@ -1,0 +1,75 @@
+//! How far apart two parts of a file may be so that reading what lies between is faster than a second
+//! read: where the default of `--coalesce-gap` comes from.
+//!
+//! `cargo run --release -p unsnap-index --example gaps -- <FILE>`: a large file on the disk in question,
+//! of which parts are put out of the page cache. 64 pieces of 64 KiB are read, once each by itself and once
+//! with what lies between, in reads of 16 MiB at most; medians of 21 times.
+
+use std::{
+    error::Error,
+    fs::File,
+    io,
+    num::NonZeroU64,
+    os::unix::fs::FileExt,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{Advice, fadvise};
+
+const PIECES: u64 = 64;
+const PIECE_BYTES: u64 = 64 << 10;
+const READ_BYTES_MAX: u64 = 16 << 20;
+const TIMES: usize = 21;
+
+#[allow(clippy::print_stdout)] // its result
+fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args_os().nth(1).ok_or("give a large file")?;
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let mut buffer = vec![0; usize::try_from(READ_BYTES_MAX)?];
+    println!("| gap | apart | together |\n|---|---|---|");
+    let mut place = 0;
+    for gap in [4, 16, 32, 48, 64, 96, 128, 256, 512].map(|kib: u64| kib << 10) {
+        let stride = PIECE_BYTES + gap;
+        let span = PIECES * stride;
+        let (mut apart, mut together) = (Vec::new(), Vec::new());
+        for _ in 0..TIMES {
+            for (read_over, times) in [(false, &mut apart), (true, &mut together)] {
+                // Somewhere else each time: a step that visits all of the file before it comes back.
+                place = (place + size / 21 * 13) % size.saturating_sub(span).max(1) / 4096 * 4096;
+                // With what the kernel reads ahead of it.
+                fadvise(&file, place, NonZeroU64::new(span + (4 << 20)), Advice::DontNeed)?;
+                let since = Instant::now();
+                let reads = if read_over { span.div_ceil(READ_BYTES_MAX) } else { PIECES };
+                let (step, bytes) = if read_over {
+                    (READ_BYTES_MAX, READ_BYTES_MAX.min(span))
+                } else {
+                    (stride, PIECE_BYTES)
+                };
+                for index in 0..reads {
+                    read(&file, &mut buffer[..usize::try_from(bytes)?], place + index * step)?;
+                }
+                times.push(since.elapsed());
+            }
+        }
+        let (apart, together) = (median(apart), median(together));
+        println!("| {} KiB | {:.1} ms | {:.1} ms |", gap >> 10, ms(apart), ms(together));
+    }
+    Ok(())
+}
+
+fn read(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    match file.read_exact_at(buffer, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        result => result,
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}

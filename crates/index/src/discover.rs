@@ -1,0 +1,93 @@
+//! Finding the frames of an archive that has no side-car.
+
+use std::ops::ControlFlow;
+
+use unsnap_decode::{Format, FrameContent, ReadAt, WalkEnd, walk_frames};
+
+use crate::{Encoding, FrameTable, IndexError, seek_table};
+
+/// How a table of frames was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableSource {
+    /// From a side-car, which was made of all of the archive.
+    SideCar,
+    /// From the seek table at the archive's end.
+    SeekTable,
+    /// From the headers of all frames and blocks, which declare sizes.
+    Headers,
+}
+
+impl TableSource {
+    /// The word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SideCar => "side-car",
+            Self::SeekTable => "seek table",
+            Self::Headers => "headers",
+        }
+    }
+}
+
+/// Bytes of the beginning that tell the format: a tar header.
+const HEAD_BYTES: usize = 512;
+
+/// Bytes of a read of the walk over headers: see `walk_frames`. A page is touched in any case.
+const WALK_READ_BYTES: usize = 4096;
+
+/// How an archive is encoded, by its first bytes.
+pub fn encoding_of(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Encoding, IndexError> {
+    let mut head = [0; HEAD_BYTES];
+    let length = usize::try_from(archive_bytes).unwrap_or(usize::MAX).min(HEAD_BYTES);
+    crate::reading::read_into(archive, &mut head[..length], 0)?;
+    match Format::detect(&head[..length]) {
+        Some(Format::Zstd) => Ok(Encoding::Zstd),
+        Some(Format::Lz4) => Ok(Encoding::Lz4),
+        Some(Format::Tar) => Ok(Encoding::Plain),
+        None => Err(IndexError::NoTable("it begins like no archive")),
+    }
+}
+
+impl FrameTable {
+    /// The frames of an archive, found without decoding it: by its seek table, or else, if every frame
+    /// declares its size, by a walk over the headers of all blocks. That walk reads one page for each
+    /// block, one after the other, so of a large archive that is in no cache it takes long; it is given up
+    /// when `go_on` says no, which is asked at each block.
+    ///
+    /// [`IndexError::NoTable`] says that the archive must be decoded: by a pass that notes frames
+    /// ([`of_marks`](Self::of_marks)).
+    pub fn of_archive(
+        archive: &dyn ReadAt,
+        archive_bytes: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(Self, TableSource), IndexError> {
+        let encoding = encoding_of(archive, archive_bytes)?;
+        if encoding == Encoding::Plain {
+            return Ok((Self::plain(archive_bytes), TableSource::Headers));
+        }
+        if encoding == Encoding::Zstd
+            && let Some(table) = seek_table(archive, archive_bytes)?
+        {
+            return Ok((table, TableSource::SeekTable));
+        }
+        let mut table = Self::new(encoding);
+        let mut failed = None;
+        let end = walk_frames(archive, archive_bytes, WALK_READ_BYTES, go_on, &mut |frame| {
+            let raw_bytes = match frame.content {
+                FrameContent::Declared(bytes) => Ok(Some(bytes)),
+                FrameContent::Skippable => Ok(None),
+                FrameContent::Undeclared => {
+                    Err(IndexError::NoTable("its frames do not say how long they are"))
+                }
+            };
+            let pushed = raw_bytes.and_then(|raw_bytes| table.push(frame.bytes, raw_bytes));
+            failed = pushed.err();
+            if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match (failed, end) {
+            (Some(error), _) => Err(error),
+            (None, WalkEnd::Complete) => Ok((table, TableSource::Headers)),
+            (None, WalkEnd::Stopped) => Err(IndexError::Cancelled),
+            (None, WalkEnd::Damaged { .. }) => Err(IndexError::NoTable("its headers are damaged")),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Whether an index is that of an archive.
+//!
+//! An archive is told by its digest, which takes a look at every byte: 110 GB. So there are two
+//! checks:
+//!
+//! | check | looks at | does not notice |
+//! |---|---|---|
+//! | [`Identity::check`], before every use | size, and the hash of 64 blocks spread evenly, the first and the last bytes among them | a change of the archive between these blocks that keeps its size |
+//! | [`Identity::check_digest`], when asked for | everything | nothing |
+//!
+//! What the first does not notice meets others: each frame must decode to exactly the length that the
+//! index has noted, and in front of an entry's content there must be a header with its name and size.
+//! So an index that is not that of the archive costs an error, and never gives wrong bytes under an
+//! entry's name, unless somebody has changed the content of a frame and nothing else: for that, and for
+//! archives of unknown origin, there is the digest.
+//!
+//! The time of the last change is not looked at: a copy has another one and is the same archive.
+
+use unsnap_decode::ReadAt;
+use unsnap_source::{Digest, DigestKind, Hasher};
+
+use crate::{IndexError, reading::read_into};
+
+/// Blocks that are looked at before every use, and their size. 64 reads take some milliseconds on any
+/// disk without moving parts.
+const SAMPLES: u64 = 64;
+const SAMPLE_BYTES: usize = 4096;
+
+/// Bytes of a read when everything is digested. A guess.
+const DIGEST_READ_BYTES: usize = 4 << 20;
+
+/// What an archive is recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its size.
+    pub archive_bytes: u64,
+    /// XXH3 (128 bits) of all of it, as `xxhsum -H2` prints it.
+    pub digest: u128,
+    /// XXH3 (128 bits) of the blocks that are looked at before every use.
+    pub samples: u128,
+}
+
+impl Identity {
+    /// That of an archive whose digest is known.
+    pub fn of(archive: &dyn ReadAt, archive_bytes: u64, digest: u128) -> Result<Self, IndexError> {
+        Ok(Self { archive_bytes, digest, samples: samples(archive, archive_bytes)? })
+    }
+
+    /// Whether an archive seems to be this one: see the module.
+    pub fn check(&self, archive: &dyn ReadAt, archive_bytes: u64) -> Result<(), IndexError> {
+        if archive_bytes != self.archive_bytes {
+            return Err(IndexError::Stale("the archive has another size"));
+        }
+        if samples(archive, archive_bytes)? != self.samples {
+            return Err(IndexError::Stale("the archive's content has changed"));
+        }
+        Ok(())
+    }
+
+    /// Whether an archive is this one, by all of its bytes. `progress` is told how many have been read.
+    pub fn check_digest(
+        &self,
+        archive: &dyn ReadAt,
+        archive_bytes: u64,
+        progress: &mut dyn FnMut(u64) -> Result<(), IndexError>,
+    ) -> Result<(), IndexError> {
+        self.check(archive, archive_bytes)?;
+        let mut hasher = DigestKind::Xxh3.hasher();
+        let mut buffer = vec![0; DIGEST_READ_BYTES];
+        let mut offset = 0;
+        while offset < archive_bytes {
+            progress(offset)?;
+            let left = usize::try_from(archive_bytes - offset).unwrap_or(usize::MAX);
+            let piece = &mut buffer[..left.min(DIGEST_READ_BYTES)];
+            read_into(archive, piece, offset)?;
+            hasher.update(piece);
+            offset += piece.len() as u64;
+        }
+        progress(offset)?;
+        if digest_of(&hasher) == self.digest {
+            return Ok(());
+        }
+        Err(IndexError::Stale("the archive has another digest"))
+    }
+}
+
+/// Hash of blocks that are spread evenly from the first byte to the last: of a small archive, all of
+/// it.
+fn samples(archive: &dyn ReadAt, archive_bytes: u64) -> Result<u128, IndexError> {
+    let mut hasher = DigestKind::Xxh3.hasher();
+    hasher.update(&archive_bytes.to_le_bytes());
+    let mut block = [0; SAMPLE_BYTES];
+    let block_bytes = SAMPLE_BYTES as u64;
+    if archive_bytes <= SAMPLES * block_bytes {
+        let mut offset = 0;
+        while offset < archive_bytes {
+            let piece = usize::try_from(archive_bytes - offset).unwrap_or(usize::MAX);
+            let piece = &mut block[..piece.min(SAMPLE_BYTES)];
+            read_into(archive, piece, offset)?;
+            hasher.update(piece);
+            offset += piece.len() as u64;
+        }
+        return Ok(digest_of(&hasher));
+    }
+    let last = archive_bytes - block_bytes;
+    let place = |index: u64| {
+        let at = u128::from(last) * u128::from(index) / u128::from(SAMPLES - 1);
+        u64::try_from(at).unwrap_or(last)
+    };
+    (0..SAMPLES).for_each(|index| archive.will_read(place(index), block_bytes));
+    for index in 0..SAMPLES {
+        read_into(archive, &mut block, place(index))?;
+        hasher.update(&block);
+    }
+    Ok(digest_of(&hasher))
+}
+
+pub(crate) fn digest_of(hasher: &Hasher) -> u128 {
+    match hasher.digest() {
+        Digest::Xxh3(value) => value,
+        Digest::Blake3(bytes) => {
+            u128::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(archive: &[u8]) -> Identity {
+        let mut hasher = DigestKind::Xxh3.hasher();
+        hasher.update(archive);
+        Identity::of(&archive, archive.len() as u64, digest_of(&hasher)).unwrap()
+    }
+
+    #[test]
+    fn an_archive_is_recognised_and_another_is_not() {
+        for length in [1, 5000, 262_144, 262_145, 3_000_000] {
+            let archive: Vec<u8> =
+                (0..length).map(|n: u32| (n.wrapping_mul(n) >> 7).to_le_bytes()[0]).collect();
+            let (identity, bytes) = (identity(&archive), archive.len() as u64);
+            identity.check(&archive.as_slice(), bytes).unwrap();
+            identity.check_digest(&archive.as_slice(), bytes, &mut |_| Ok(())).unwrap();
+            // Every byte of the ends is looked at, and every byte of a small archive.
+            for at in [0, archive.len() / 2, archive.len() - 1] {
+                let mut other = archive.clone();
+                other[at] ^= 1;
+                let noticed = identity.check(&other.as_slice(), bytes).is_err();
+                assert!(noticed || (length > 262_144 && at == archive.len() / 2), "{length} {at}");
+                let digest = identity.check_digest(&other.as_slice(), bytes, &mut |_| Ok(()));
+                assert!(matches!(digest, Err(IndexError::Stale(_))));
+            }
+            let longer = [&archive[..], &[0]].concat();
+            assert!(identity.check(&longer.as_slice(), bytes + 1).is_err());
+        }
+    }
+}

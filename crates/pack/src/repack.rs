@@ -1,0 +1,161 @@
+//! An archive becomes one that is faster to unpack: the same tar stream in other frames.
+
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+use unsnap_ring::Syscalls;
+use unsnap_source::{DigestKind, Hasher};
+use unsnap_unpack::{
+    Archive, ArchiveName, CancelToken, Compression, Config, Passing, Progress, Report, Slice, Tap,
+    Unpacker,
+};
+
+use crate::{
+    PackError,
+    frames::Framer,
+    output::Output,
+    pack::{PackOptions, PackReport, pack},
+};
+
+/// What was repacked, and into what.
+#[derive(Clone, Debug, Serialize)]
+pub struct RepackReport {
+    /// What was written.
+    #[serde(flatten)]
+    pub pack: PackReport,
+    /// XXH3 of the tar stream, which is the same in both archives: every frame was decoded again and
+    /// compared. As `zstd -dc ARCHIVE | xxhsum -H2` prints it.
+    pub raw_digest: String,
+    /// What was read, and where the time of that went; as `unpack --dry-run` reports it.
+    pub archive: Report,
+}
+
+/// Writes the tar stream of an archive into frames that begin with its entries.
+///
+/// `config` says how the archive is read and what is checked of it, as for a dry run; what a dry run
+/// refuses is refused. `output` is the new archive, or the directory in which it gets the same name.
+/// Nothing is under that name before all of it is proven, compressed and durable.
+pub fn repack(
+    config: &Config,
+    output: &Path,
+    options: &PackOptions,
+    calls: &Syscalls,
+    progress: &Progress,
+    cancel: &CancelToken,
+) -> Result<RepackReport, PackError> {
+    options.check()?;
+    let path = output_path(&config.archive, output)?;
+    let output = Output::create(calls, &path, options.replace)?;
+    let mut config = config.clone();
+    config.dry_run = true;
+    // Frames that are gathered, compressed and written hold on to what they are made of.
+    config.tuning.decode.held_bytes = options.held_bytes();
+    let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
+    let wrote = |bytes| progress.count_written(bytes);
+    let ((archive, digest), report) = pack(options, output, wrote, |take| {
+        let framer = Framer::new(options.frame_bytes, take);
+        let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
+        let report = unpacker.tap(&mut digesting)?;
+        let Digesting { framer, hasher } = digesting;
+        match framer.finish() {
+            ControlFlow::Continue(()) => Ok((report, hasher.digest())),
+            ControlFlow::Break(()) => Err(unsnap_unpack::Error::Cancelled.into()),
+        }
+    })?;
+    Ok(RepackReport { pack: report, raw_digest: digest.to_string(), archive })
+}
+
+/// Digests the stream on its way to the framer.
+struct Digesting<F> {
+    framer: Framer<F>,
+    hasher: Hasher,
+}
+
+impl<F: FnMut(crate::RawFrame) -> ControlFlow<()> + Send> Tap for Digesting<F> {
+    fn take(&mut self, what: Passing<'_>, bytes: Slice) -> ControlFlow<()> {
+        self.hasher.update(&bytes);
+        self.framer.take(what, bytes)
+    }
+}
+
+/// Where the new archive goes. Its name must say what that of the old one says.
+fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
+    let refuse = |reason: String, hint| Err(PackError::Request { reason, hint });
+    let name_of = |path: &Path| ArchiveName::parse(path.file_name()?.to_str()?).ok();
+    let old = match archive {
+        Archive::File(path) => name_of(path),
+        Archive::Stdin => None,
+    };
+    let archive = archive.display_name();
+    if output.is_dir() {
+        return match old {
+            Some(name) => Ok(output.join(name.with_compression(Compression::Zstd).to_string())),
+            None => refuse(
+                format!("{archive} has no snapshot's name that the new archive could have"),
+                "give the name of a file",
+            ),
+        };
+    }
+    let new = name_of(output);
+    match (old, new) {
+        (Some(old), Some(new)) if new == old.with_compression(Compression::Zstd) => {}
+        (None, None) if output.extension().is_some_and(|extension| extension == "zst") => {}
+        (Some(old), _) => {
+            return refuse(
+                format!("{} says something else than {archive}", output.display()),
+                if old.compression() == Compression::Zstd {
+                    "give the same name in another directory, or only the directory"
+                } else {
+                    "give the same name, but .tar.zst, or only a directory"
+                },
+            );
+        }
+        (None, Some(_)) => {
+            return refuse(
+                format!("nothing says that {archive} is the snapshot that its new name says"),
+                "give it its own name before, or the new one another",
+            );
+        }
+        (None, None) => {
+            return refuse(
+                format!("{} does not end in .zst", output.display()),
+                "the new archive is compressed by zstd",
+            );
+        }
+    }
+    Ok(output.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar";
+
+    fn named(archive: &str, output: &str) -> Result<PathBuf, PackError> {
+        output_path(&Archive::File(archive.into()), Path::new(output))
+    }
+
+    #[test]
+    fn the_name_keeps_what_it_says() {
+        let (zst, lz4) = (format!("{FULL}.zst"), format!("{FULL}.lz4"));
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().to_str().unwrap();
+        for archive in [&zst, &lz4] {
+            assert_eq!(named(archive, directory).unwrap(), scratch.path().join(&zst));
+            let there = format!("elsewhere/{zst}");
+            assert_eq!(named(archive, &there).unwrap(), Path::new(&there));
+            for other in ["other.tar.zst", &lz4, &zst.replace("39", "40")] {
+                assert!(named(archive, other).is_err(), "{other}");
+            }
+        }
+        assert!(named("any.tar", "any.tar.zst").is_ok());
+        assert!(output_path(&Archive::Stdin, Path::new("any.tar.zst")).is_ok());
+        for refused in [directory, &zst, "any.tar.lz4"] {
+            assert!(named("any.tar", refused).is_err(), "{refused}");
+        }
+    }
+}
