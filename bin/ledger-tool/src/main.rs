@@ -4,7 +4,10 @@
 //! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees
 //! clap. Only [`printer`] writes to the terminal.
 
+mod accounts;
 mod cli;
+mod create;
+mod diff;
 mod fastboot;
 mod list;
 mod repack;
@@ -31,13 +34,16 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(args),
         Command::Verify(args) => unpack::run_verify(args, &printer),
         Command::Repack(args) => repack::run(args, &printer),
+        Command::Create(args) => create::run(args, &printer),
+        Command::Diff(args) => diff::run(args, &printer),
+        Command::Accounts(args) => accounts::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let exit = Exit::of(&error);
-            if exit != Exit::BrokenPipe {
+            if !exit.is_quiet() {
                 printer.error(&error);
             }
             exit.leave()
