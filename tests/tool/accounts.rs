@@ -1,123 +1,159 @@
-//! Single accounts: what a plain scan of all storages finds.
+//! `accounts`: accounts are listed as a plain scan finds them.
 
-use std::{collections::BTreeMap, fs, path::Path};
-
-use unsnap_testkit::tree::{files, reference_entries};
-
-use crate::{
-    lookup::{index, tool},
-    support::{Site, genuine, genuine_full},
+use std::{
+    fs,
+    path::{Path, PathBuf},
 };
 
-/// The newest version of an account, by a plain scan.
-#[derive(Clone, Debug, PartialEq)]
-struct Newest {
-    slot: u64,
-    lamports: u64,
-    owner: Vec<u8>,
-    data: Vec<u8>,
+use serde_json::{Value, json};
+use unsnap_testkit::{
+    compress,
+    spec::{ArchiveSpec, FileSizes, Frames},
+    tree::decompress,
+};
+
+use crate::{
+    scan::{Scanned, newest, scan},
+    support::{Outcome, Site, genuine, genuine_full, ledger_tool, ledger_tool_path, run},
+};
+
+fn accounts(archive: &Path, more: &[&str]) -> Outcome {
+    run(ledger_tool().arg("accounts").arg(archive).args(more))
 }
 
-type Accounts = BTreeMap<Vec<u8>, Newest>;
-
-/// Adds all records of an archive's storages, by the layout of `append_vec.rs` of `solana-accounts-db`.
-fn scan(archive: &Path, accounts: &mut Accounts) {
-    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
-    for (path, storage) in files(reference_entries(&fs::read(archive).unwrap()).unwrap()) {
-        let Some(name) = path.strip_prefix("accounts/") else { continue };
-        let slot: u64 = name.split_once('.').unwrap().0.parse().unwrap();
-        let mut at = 0;
-        while at + 136 <= storage.len() {
-            let record = &storage[at..];
-            let length = usize::try_from(number(&record[8..16])).unwrap();
-            let (lamports, key) = (number(&record[48..56]), record[16..48].to_vec());
-            if lamports == 0 && key.iter().all(|byte| *byte == 0) {
-                break;
-            }
-            let account = Newest {
-                slot,
-                lamports,
-                owner: record[64..96].to_vec(),
-                data: record[136..136 + length].to_vec(),
-            };
-            let known = accounts.get(&key).is_some_and(|known| known.slot > slot);
-            if !known {
-                accounts.insert(key, account);
-            }
-            at = (at + 136 + length).next_multiple_of(8);
-        }
-    }
+/// What is listed, as JSON.
+#[track_caller]
+fn lines(archive: &Path, more: &[&str]) -> Vec<Value> {
+    let outcome = accounts(archive, more).assert_code(0);
+    outcome.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn base58(bytes: &[u8]) -> String {
-    bs58::encode(bytes).into_string()
+fn expected(record: &Scanned) -> Value {
+    json!({
+        "pubkey": record.pubkey, "lamports": record.lamports, "owner": record.owner,
+        "executable": record.executable, "rent_epoch": record.rent_epoch,
+        "data_len": record.data.len(), "slot": record.slot, "storage_id": record.id,
+        "offset": record.offset,
+    })
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Asks for all these accounts at once and compares.
-fn check(archive: &Path, flags: &[&str], expected: &Accounts) {
-    let keys: Vec<String> =
-        expected.keys().map(|key| format!("--account={}", base58(key))).collect();
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    let words = [&["extract", "--format", "json"][..], &keys, flags].concat();
-    let found = tool(&words, archive).assert_code(0).json();
-    let found = found.as_array().unwrap();
-    assert_eq!(found.len(), expected.len());
-    for (found, (key, expected)) in found.iter().zip(expected) {
-        assert_eq!(found["pubkey"], base58(key));
-        assert_eq!(found["owner"], base58(&expected.owner));
-        assert_eq!(
-            (&found["slot"], &found["lamports"]),
-            (&expected.slot.into(), &expected.lamports.into())
-        );
-        assert_eq!(found["data"], hexadecimal(&expected.data));
-    }
+/// The genuine archives, and a generated one whose accounts have many versions and straddle frames.
+fn archives(site: &Site) -> Vec<PathBuf> {
+    let many = ArchiveSpec {
+        total_bytes: 3_000_000,
+        file_sizes: FileSizes::Fixed(60_000),
+        frames: Frames::Sized(9_000),
+        ..ArchiveSpec::default()
+    };
+    let mut archives = genuine();
+    archives.push(site.archive(&many));
+    archives
 }
 
 #[test]
-fn accounts_are_those_of_a_plain_scan() {
+fn every_record_is_listed_in_order() {
     let site = Site::new();
-    let genuine = genuine();
-    let full = genuine_full();
-    let incremental = genuine
-        .iter()
-        .find(|path| path.display().to_string().contains("incremental-snapshot-39-47"))
-        .unwrap();
-    let mut accounts = Accounts::new();
-    scan(&full, &mut accounts);
-    assert!(accounts.len() > 20);
-    check(&full, &[], &accounts);
-    let before = accounts.clone();
-    scan(incremental, &mut accounts);
-    assert_ne!(accounts, before, "something is newer");
-    check(&full, &["--incremental", incremental.to_str().unwrap()], &accounts);
-
-    // With an index and a slot only one storage is looked at; elsewhere there is nothing to be found.
-    let archive = site.path(full.file_name().unwrap().to_str().unwrap());
-    fs::copy(&full, &archive).unwrap();
-    index(&archive);
-    let (key, account) = before.iter().next().unwrap();
-    let slot = account.slot.to_string();
-    check(&archive, &["--slot", &slot], &[(key.clone(), account.clone())].into());
-    let beyond = format!("{}-", account.slot + 1);
-    let words = ["extract", "--account", &base58(key), "--slot", &beyond];
-    tool(&words, &archive).assert_code(1).assert_error(&["there is no account", &base58(key)]);
+    for archive in archives(&site) {
+        let expected: Vec<_> = scan(&archive).iter().map(expected).collect();
+        assert!(lines(&archive, &[]) == expected, "{}", archive.display());
+    }
 }
 
 #[test]
-fn an_account_is_shown_as_text_and_as_its_data() {
-    let full = genuine_full();
-    let mut accounts = Accounts::new();
-    scan(&full, &mut accounts);
-    let text = |bytes: &[u8]| str::from_utf8(bytes).is_ok_and(|text| !text.is_empty());
-    let (key, account) = accounts.iter().find(|(_, account)| text(&account.data)).unwrap();
-    let raw = tool(&["extract", "--format", "raw", "--account", &base58(key)], &full);
-    assert_eq!(raw.assert_code(0).stdout.as_bytes(), account.data);
-    let shown = tool(&["extract", "--account", &base58(key)], &full).assert_code(0).stdout;
-    for part in [base58(key), base58(&account.owner), format!("accounts/{}.", account.slot)] {
-        assert!(shown.contains(&part), "{part} in {shown}");
+fn only_what_is_asked_for_is_listed() {
+    let archive = genuine_full();
+    let all = scan(&archive);
+    let owners = [all[0].owner.as_str(), all[all.len() / 2].owner.as_str()];
+    let some = |keep: &dyn Fn(&Scanned) -> bool| -> Vec<Value> {
+        all.iter().filter(|record| keep(record)).map(expected).collect()
+    };
+    let found = lines(&archive, &["--owner", owners[0], "--owner", owners[1]]);
+    assert!(found == some(&|record| owners.contains(&record.owner.as_str())));
+    let length = all.iter().map(|record| record.data.len()).max().unwrap();
+    let found = lines(&archive, &["--data-size", &length.to_string()]);
+    assert!(!found.is_empty() && found == some(&|record| record.data.len() == length));
+    let found = lines(&archive, &["--data-size", "1..200"]);
+    assert!(found == some(&|record| (1..=200).contains(&record.data.len())));
+    assert!(lines(&archive, &["--data-size", "10MiB.."]).is_empty());
+}
+
+#[test]
+fn the_newest_versions_are_those_of_a_plain_scan() {
+    let site = Site::new();
+    // Several archives' storages in one: keys that occur twice.
+    for archive in archives(&site) {
+        let records = scan(&archive);
+        let kept = newest(&records);
+        let expected: Vec<_> = records
+            .iter()
+            .filter(|record| kept.get(&record.pubkey) == Some(record))
+            .map(expected)
+            .collect();
+        assert!(lines(&archive, &["--newest"]) == expected, "{}", archive.display());
+        // With so little memory that most is put into a file.
+        let found = lines(&archive, &["--newest", "--memory", "4MiB"]);
+        assert!(found == expected, "{}, spilt", archive.display());
     }
+}
+
+#[test]
+fn tables_hold_the_same_and_data_is_base64() {
+    let archive = genuine_full();
+    let table = accounts(&archive, &["--format", "csv", "--with-data"]).assert_code(0).stdout;
+    let mut table = table.lines();
+    let names = "pubkey,lamports,owner,executable,rent_epoch,data_len,slot,storage_id,offset,data";
+    assert_eq!(table.next(), Some(names));
+    let json = lines(&archive, &["--with-data"]);
+    let records = scan(&archive);
+    assert_eq!((table.clone().count(), json.len()), (records.len(), records.len()));
+    for ((row, object), record) in table.zip(json).zip(&records) {
+        let cells: Vec<_> = row.split(',').collect();
+        assert_eq!(cells.len(), 10, "{row}");
+        for (name, cell) in names.split(',').zip(&cells) {
+            let value = &object[name];
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(*cell, text, "{name} of {}", record.pubkey);
+        }
+        assert_eq!(from_base64(cells[9]), record.data, "{}", record.pubkey);
+    }
+}
+
+/// RFC 4648, by the book.
+fn from_base64(text: &str) -> Vec<u8> {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = Vec::new();
+    assert!(text.len().is_multiple_of(4));
+    for group in text.as_bytes().chunks(4) {
+        let digit = |byte: &u8| ALPHABET.iter().position(|letter| letter == byte);
+        let digits: Vec<_> = group.iter().map_while(digit).collect();
+        let bits =
+            digits.iter().fold(0, |bits, digit| bits << 6 | digit) << (6 * (4 - digits.len()));
+        let three = [bits >> 16, bits >> 8, bits].map(|byte| u8::try_from(byte & 255).unwrap());
+        bytes.extend(&three[..digits.len() - 1]);
+    }
+    bytes
+}
+
+#[test]
+fn bad_archives_and_requests_are_told() {
+    let site = Site::new();
+    let tar = decompress(&fs::read(genuine_full()).unwrap()).unwrap();
+    let cut = site.write("cut", &compress::zstd_frames(&tar[..tar.len() / 2], 1 << 16, 1));
+    for more in [&[][..], &["--newest"]] {
+        accounts(&cut, more).assert_code(1).assert_error(&["hint: "]);
+    }
+    accounts(Path::new("-"), &["--newest"]).assert_code(2).assert_error(&["two passes"]);
+    for bad in [["--owner", "1"], ["--data-size", "5..4"]] {
+        accounts(&genuine_full(), &bad).assert_code(2);
+    }
+    accounts(&site.path("missing"), &[]).assert_code(3).assert_error(&[]);
+}
+
+#[test]
+fn who_has_read_enough_is_no_error() {
+    let script = "set -o pipefail; \"$0\" accounts \"$1\" --quiet | head -n 1";
+    let mut shell = std::process::Command::new("bash");
+    let outcome = run(shell.args(["-c", script]).arg(ledger_tool_path()).arg(genuine_full()));
+    let outcome = outcome.assert_code(0);
+    assert_eq!((outcome.stdout.lines().count(), outcome.stderr.as_str()), (1, ""));
 }

@@ -1,20 +1,32 @@
-//! What `ledger-tool` does besides unpacking: looking things up in archives.
+//! What `ledger-tool` does beside unpacking, by the program itself, and held to independent code: the
+//! crates tar and zstd, plain scans, and the tools of the same names.
 //!
 //! | module | proves |
 //! |---|---|
 //! | [`lookup`] | entries are the same bytes with an index and without, for archives of every shape; stale, damaged and lying indexes |
-//! | [`accounts`] | the newest versions of accounts are those that a plain scan finds |
+//! | [`account`] | the newest versions of single accounts are those that a plain scan finds |
 //! | [`inspect`] | what archives are said to be |
 //! | [`bad_input`] | what is refused: by a clear error and the right exit code, with nothing under a final name |
-//!
-//! Expected values come from the `tar` and `zstd` crates and from plain loops over their bytes.
+//! | [`repack`] | the same tar stream in frames that begin with entries, or nothing |
+//! | [`create`] | directories become archives that validators would have written |
+//! | [`accounts`] | accounts are listed as a plain scan finds them |
+//! | [`diff`] | differences are those that a plain scan finds |
+//! | [`doctor`] | what makes unsnap slow or unsafe is told, with the right exit code, and nothing is left behind |
+//! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod account;
 mod accounts;
 mod bad_input;
+mod bench;
+mod create;
+mod diff;
+mod doctor;
 mod inspect;
 mod lookup;
+mod repack;
+mod scan;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]

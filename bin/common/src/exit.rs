@@ -49,6 +49,18 @@ impl fmt::Display for Interrupted {
 
 impl Error for Interrupted {}
 
+/// Two archives differ, and that was to be the exit code: 1, without any word.
+#[derive(Debug)]
+pub struct Differ;
+
+impl fmt::Display for Differ {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the archives differ")
+    }
+}
+
+impl Error for Differ {}
+
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -64,6 +76,8 @@ pub enum Exit {
     Signal,
     /// Whoever read our output has had enough: a quiet success.
     BrokenPipe,
+    /// What was compared is different, as was found out on demand. 1.
+    Differ,
 }
 
 impl Exit {
@@ -71,7 +85,11 @@ impl Exit {
     pub fn of(error: &anyhow::Error) -> Self {
         let family = match error.downcast_ref::<unsnap_unpack::Error>() {
             Some(error) => Some(error.family()),
-            None => error.downcast_ref::<PackError>().map(PackError::family),
+            // What could not be told is a matter of who was to be told, see below.
+            None => error
+                .downcast_ref::<PackError>()
+                .filter(|error| !matches!(error, PackError::Output(_)))
+                .map(PackError::family),
         };
         if let Some(family) = family {
             return match family {
@@ -94,8 +112,12 @@ impl Exit {
         if error.is::<RequestError>() {
             return Self::Usage;
         }
+        if error.is::<Differ>() {
+            return Self::Differ;
+        }
         let broken_pipe = error
-            .downcast_ref::<std::io::Error>()
+            .chain()
+            .find_map(|cause| cause.downcast_ref::<std::io::Error>())
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
     }
@@ -144,10 +166,15 @@ impl Exit {
         }
     }
 
+    /// Whether nothing is to be said.
+    pub fn is_quiet(self) -> bool {
+        matches!(self, Self::BrokenPipe | Self::Differ)
+    }
+
     /// What `main` returns, if it does.
     pub fn leave(self) -> ExitCode {
         match self {
-            Self::BadArchive => ExitCode::from(1),
+            Self::BadArchive | Self::Differ => ExitCode::from(1),
             Self::Usage => ExitCode::from(2),
             Self::Environment => ExitCode::from(3),
             Self::NotClean => ExitCode::from(4),

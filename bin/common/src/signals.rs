@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
     flag,
     iterator::{self, Handle},
     low_level::emulate_default_handler,
@@ -45,6 +45,8 @@ impl Signals {
                 flag::register_usize(number, Arc::clone(&RECEIVED), value)?;
                 flag::register(number, Arc::clone(&again))?;
             }
+            // A limit of file sizes is an error of the write that meets it, and not the end.
+            flag::register(SIGXFSZ, Arc::default())?;
             iterator::Signals::new(numbers)
         };
         let caught = register().context("cannot watch for signals")?;

@@ -75,6 +75,28 @@ pub enum Command {
     /// `unpack --dry-run` refuses is refused.
     #[command(after_long_help = REPACK_EXAMPLES)]
     Repack(RepackArgs),
+    /// Make an archive of a directory
+    ///
+    /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it, whose
+    /// storages are in the accounts paths. The archive's name follows from the bank file. Entries and
+    /// headers are those of a validator; storages come in the order of their slots. A file that
+    /// changes meanwhile is an error: nothing may be running there. That the accounts add up to the
+    /// hash in the name, `verify` tells.
+    #[command(after_long_help = CREATE_EXAMPLES)]
+    Create(CreateArgs),
+    /// Say which storages and accounts are different in two archives
+    ///
+    /// Storages are compared by slot, and accounts by the newest version that each archive has of
+    /// them. Reads both archives whole, one after the other; nothing is told before both have proven
+    /// to be whole. The exit code is 0 whether or not they differ, unless --exit-code is given.
+    #[command(after_long_help = DIFF_EXAMPLES)]
+    Diff(DiffArgs),
+    /// List the accounts of an archive
+    ///
+    /// Every record of every storage, in the order of the archive, or only those that are wanted.
+    /// What is listed may be taken for good when the exit code is 0.
+    #[command(after_long_help = ACCOUNTS_EXAMPLES)]
+    Accounts(AccountsArgs),
     /// Prepare what a validator starts from without unpacking, or look after it
     ///
     /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
@@ -109,6 +131,41 @@ Examples:
 
   As small as is reasonable, for an archive that is fetched often:
     ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked --level 9 --frame-size 32MiB";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  Make an archive of what was unpacked:
+    ledger-tool create /mnt/ledger/unpacked --output /mnt/archives
+
+  Make one of the state that a validator would start from:
+    ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts --output /mnt/archives
+
+  Of what was unpacked of an incremental archive:
+    ledger-tool create /mnt/ledger/unpacked --base-slot 39 --output /mnt/archives";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  What has changed between two snapshots, in numbers:
+    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst
+
+  The accounts that are new in the second:
+    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst --format json-lines \\
+      | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
+
+  In a script: do two archives hold the same?
+    ledger-tool diff --exit-code --quiet snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
+
+const ACCOUNTS_EXAMPLES: &str = "\
+Examples:
+  All accounts that exist, as a table:
+    ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --format csv
+
+  What the stake program owns, with its data:
+    ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --with-data \\
+      --owner Stake11111111111111111111111111111111111111
+
+  Records with more than a megabyte of data, older versions too:
+    ledger-tool accounts snapshot-39-<HASH>.tar.zst --data-size 1000001..";
 
 const FASTBOOT_EXAMPLES: &str = "\
 Examples:
@@ -338,6 +395,121 @@ pub struct RepackArgs {
     pub output_control: OutputArgs,
 }
 
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The tree, or the state: a directory SNAPSHOTS/SLOT
+    pub directory: PathBuf,
+
+    /// The archive, or the directory it goes to
+    #[arg(long, short, value_name = "ARCHIVE|DIR")]
+    pub output: PathBuf,
+
+    /// Where the storages are, if they are not in accounts/ of the tree; of a state, the accounts paths
+    #[arg(long, value_name = "DIR", value_delimiter = ',')]
+    pub accounts: Vec<PathBuf>,
+
+    /// Make an incremental archive upon the full one of this slot
+    #[arg(long, value_name = "SLOT")]
+    pub base_slot: Option<u64>,
+
+    #[command(flatten)]
+    pub frames: FrameArgs,
+
+    /// How to print the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The archive that counts as the earlier one
+    pub before: PathBuf,
+
+    /// The archive that is compared with it
+    pub after: PathBuf,
+
+    /// How to print what is different on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: DiffFormat,
+
+    /// Exit with 1 if they differ, and with 0 if they do not
+    #[arg(long)]
+    pub exit_code: bool,
+
+    /// Memory for what is remembered of accounts, 80 bytes for each record of both; what is more goes
+    /// to a file without a name in the directory for temporary files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub memory: Option<u64>,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// How many of each
+    Text,
+    /// How many of each, as one object
+    Json,
+    /// Everything that is different, one object a line
+    JsonLines,
+}
+
+#[derive(Debug, Args)]
+pub struct AccountsArgs {
+    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    pub archive: PathBuf,
+
+    /// Only accounts of this owner; may be given several times
+    #[arg(long, value_name = "PUBKEY", value_parser = crate::settings::parse_pubkey)]
+    pub owner: Vec<Pubkey>,
+
+    /// Only accounts with so many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
+    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range)]
+    pub data_size: Option<std::ops::RangeInclusive<u64>>,
+
+    /// Only the newest version of each account, if it has lamports; reads the archive twice
+    #[arg(long)]
+    pub newest: bool,
+
+    /// Data too, in base64
+    #[arg(long)]
+    pub with_data: bool,
+
+    /// How to print accounts on standard output
+    #[arg(long, value_enum, default_value = "json-lines")]
+    pub format: AccountsFormat,
+
+    /// With --newest: memory for what is remembered, 80 bytes for each record; what is more goes to a
+    /// file without a name in the directory for temporary files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub memory: Option<u64>,
+
+    #[command(flatten)]
+    pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+/// The address of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pubkey(pub [u8; 32]);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AccountsFormat {
+    /// Comma-separated values, with a line of names
+    Csv,
+    /// One object a line
+    JsonLines,
+}
+
 /// How an archive is written.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "How to write it")]
@@ -521,6 +693,9 @@ impl Command {
         match self {
             Self::Verify(args) => &args.output_control,
             Self::Repack(args) => &args.output_control,
+            Self::Create(args) => &args.output_control,
+            Self::Diff(args) => &args.output_control,
+            Self::Accounts(args) => &args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Service(args) => args.action.output_control(),
             Self::Unpack(args) => &args.output_control,

@@ -4,7 +4,10 @@
 //! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees
 //! clap. Only [`printer`] writes to the terminal.
 
+mod accounts;
 mod cli;
+mod create;
+mod diff;
 mod extract;
 mod fastboot;
 mod index;
@@ -38,6 +41,9 @@ fn main() -> ExitCode {
         Command::Index(args) => index::run(args, &printer),
         Command::Verify(args) => unpack::run_verify(args, &printer),
         Command::Repack(args) => repack::run(args, &printer),
+        Command::Create(args) => create::run(args, &printer),
+        Command::Diff(args) => diff::run(args, &printer),
+        Command::Accounts(args) => accounts::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
         Command::Service(args) => service::run(&args.action, &printer),
     };
@@ -45,7 +51,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let exit = Exit::of(&error);
-            if exit != Exit::BrokenPipe && !error.is::<exit::Interrupted>() {
+            if !exit.is_quiet() && !error.is::<exit::Interrupted>() {
                 printer.error(&error);
             }
             exit.leave()

@@ -1,15 +1,15 @@
 //! From what was typed to a validated `Config`: defaults < file < flags.
 
-use std::{num::NonZeroUsize, path::Path};
+use std::{num::NonZeroUsize, ops::RangeInclusive, path::Path, thread};
 
 pub use unsnap_cli::settings::{RequestError, parse_size, reading};
 use unsnap_fastboot::{Places, Request};
-use unsnap_pack::PackOptions;
+use unsnap_pack::{AccountsQuery, DiffOptions, MEMORY_BYTES, PackOptions};
 use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
 use crate::cli::{
-    DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs, PrepareArgs, RepackArgs, UnpackArgs,
-    VerifyArgs,
+    AccountsArgs, AccountsFormat, DiffArgs, DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs,
+    PrepareArgs, Pubkey, RepackArgs, UnpackArgs, VerifyArgs,
 };
 
 /// The configuration of `verify`.
@@ -87,6 +87,62 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
     }
 }
 
+/// How `diff` compares.
+pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Config; 2], DiffOptions)> {
+    if [&args.before, &args.after].iter().all(|path| path.as_os_str() == "-") {
+        let reason = "standard input can be one of the archives, not both".to_owned();
+        return Err(RequestError(reason).into());
+    }
+    let configs = [reading(&args.before, &args.io)?, reading(&args.after, &args.io)?];
+    let options = DiffOptions { memory_bytes_max: memory(args.memory), threads: cores() };
+    Ok((configs, options))
+}
+
+/// What `accounts` lists.
+pub fn listing(args: &AccountsArgs) -> anyhow::Result<(Config, AccountsQuery)> {
+    let query = AccountsQuery {
+        owners: args.owner.iter().map(|owner| owner.0).collect(),
+        data_len: args.data_size.clone().unwrap_or(0..=u64::MAX),
+        newest: args.newest,
+        format: match args.format {
+            AccountsFormat::Csv => unsnap_pack::AccountsFormat::Csv,
+            AccountsFormat::JsonLines => unsnap_pack::AccountsFormat::JsonLines,
+        },
+        with_data: args.with_data,
+        memory_bytes_max: memory(args.memory),
+        threads: cores(),
+    };
+    Ok((reading(&args.archive, &args.io)?, query))
+}
+
+fn memory(bytes: Option<u64>) -> usize {
+    bytes.map_or(MEMORY_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+fn cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Reads an address in base58.
+pub fn parse_pubkey(text: &str) -> Result<Pubkey, String> {
+    let mut pubkey = [0; 32];
+    match bs58::decode(text).onto(&mut pubkey) {
+        Ok(32) => Ok(Pubkey(pubkey)),
+        _ => Err("an address is base58 of 32 bytes".to_owned()),
+    }
+}
+
+/// Reads `N`, `MIN..MAX`, `MIN..` or `..MAX`, where numbers are sizes. Both ends are in the range.
+pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    let end = |end: &str, default| if end.is_empty() { Ok(default) } else { parse_size(end) };
+    let range = end(min, 0)?..=end(max, u64::MAX)?;
+    if range.is_empty() || text.is_empty() || text == ".." {
+        return Err("no number is in this range".to_owned());
+    }
+    Ok(range)
+}
+
 fn layout(layout: Layout) -> LayoutKind {
     match layout {
         Layout::Snapshot => LayoutKind::Snapshot,
@@ -133,4 +189,28 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
         return Err(RequestError(reason.to_owned()).into());
     }
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_include_their_ends() {
+        assert_eq!(parse_range("165"), Ok(165..=165));
+        assert_eq!(parse_range("1KiB..2KiB"), Ok(1024..=2048));
+        assert_eq!(parse_range("10.."), Ok(10..=u64::MAX));
+        assert_eq!(parse_range("..10"), Ok(0..=10));
+        for bad in ["", "..", "5..4", "x", "1..x", "1...2"] {
+            assert!(parse_range(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_32_bytes() {
+        assert_eq!(parse_pubkey("11111111111111111111111111111111"), Ok(Pubkey([0; 32])));
+        for bad in ["", "1", "0OIl", "111111111111111111111111111111111"] {
+            assert!(parse_pubkey(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ impl BankFacts {
         }
         let expected = name.hash();
         let mut first = None;
-        for form in [TailForm::BlockId, TailForm::NoBlockId, TailForm::LatticeHashOnly] {
+        for form in TailForm::ALL {
             let Some((offset, proof)) = form.read(self) else { continue };
             let hash = blake3::hash(&proof.lattice_hash[..]);
             let found = ArchiveHash::new(*hash.as_bytes());
@@ -103,6 +103,15 @@ impl BankFacts {
             Some((offset, found)) => BankError::WrongLatticeHash { offset, expected, found },
             None => BankError::NoLatticeHash { offset: end, expected },
         })
+    }
+
+    /// The hash that an archive of this bank has in its name, by the first of the three tails that the
+    /// file can be read to have. Nothing proves it: an archive that was made under this name is to be
+    /// verified by its accounts. `None` if the file has no lattice hash.
+    pub fn name_hash(&self) -> Option<ArchiveHash> {
+        let proof = TailForm::ALL.into_iter().find_map(|form| form.read(self));
+        let (_, proof) = proof?;
+        Some(ArchiveHash::new(*blake3::hash(&proof.lattice_hash[..]).as_bytes()))
     }
 
     /// Checks that an incremental archive of this name builds upon this bank, which is that of a
@@ -129,6 +138,9 @@ enum TailForm {
 }
 
 impl TailForm {
+    /// The more a form asks for, the earlier.
+    const ALL: [Self; 3] = [Self::BlockId, Self::NoBlockId, Self::LatticeHashOnly];
+
     /// What the file holds in this form, and the offset of the lattice hash. `None` if the file is
     /// too short for it, or says by its tags that it is of another one.
     fn read(self, facts: &BankFacts) -> Option<(u64, BankProof)> {

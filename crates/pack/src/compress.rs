@@ -6,10 +6,7 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, Sender};
-use zstd_safe::{
-    CCtx, CParameter, DCtx, InBuffer, OutBuffer, ResetDirective, get_error_name,
-    zstd_sys::ZSTD_EndDirective,
-};
+use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
 use crate::{PackError, frames::RawFrame};
 
@@ -56,7 +53,9 @@ impl CompressTimes {
 pub struct Compressor<'a> {
     manner: Manner,
     contexts: Result<(CCtx<'static>, DCtx<'static>), usize>,
-    /// What a frame decodes to.
+    /// What a frame is made of, if it came in several pieces.
+    whole: Vec<u8>,
+    /// What it decodes to.
     again: Vec<u8>,
     /// Buffers that others are done with.
     spare: Receiver<Vec<u8>>,
@@ -66,7 +65,8 @@ pub struct Compressor<'a> {
 impl<'a> Compressor<'a> {
     /// `spare`: where buffers of frames that are written come back.
     pub fn new(manner: Manner, spare: Receiver<Vec<u8>>, times: &'a CompressTimes) -> Self {
-        Self { manner, contexts: contexts(manner), again: Vec::new(), spare, times }
+        let (whole, again) = (Vec::new(), Vec::new());
+        Self { manner, contexts: contexts(manner), whole, again, spare, times }
     }
 
     /// Compresses a frame, and proves that it decodes to the same bytes.
@@ -78,7 +78,18 @@ impl<'a> Compressor<'a> {
         let (compressor, decompressor) = self.contexts.as_mut().map_err(|code| failed(*code))?;
         let mut compressed = self.spare.try_recv().unwrap_or_default();
         let begun = Instant::now();
-        compress(compressor, raw, &mut compressed).map_err(failed)?;
+        // In one piece, always: fed piece by piece, libzstd copies everything too, and what comes out
+        // depends on where the pieces end.
+        let whole: &[u8] = if let [piece] = raw.pieces.as_slice() {
+            piece
+        } else {
+            self.whole.clear();
+            raw.pieces.iter().for_each(|piece| self.whole.extend_from_slice(piece));
+            &self.whole
+        };
+        compressed.clear();
+        compressed.reserve(zstd_safe::compress_bound(whole.len()));
+        compressor.compress2(&mut compressed, whole).map_err(failed)?;
         let compressed_at = Instant::now();
         // Grows to the largest frame, once: memory that is reused costs no page faults.
         if self.again.len() < raw.bytes {
@@ -115,39 +126,7 @@ fn contexts(manner: Manner) -> Result<(CCtx<'static>, DCtx<'static>), usize> {
     Ok((compressor, DCtx::create()))
 }
 
-/// Fills `compressed` with one frame that declares its content size.
-fn compress(
-    context: &mut CCtx<'static>,
-    raw: &RawFrame,
-    compressed: &mut Vec<u8>,
-) -> Result<(), usize> {
-    // What may be left of a frame that failed. Parameters stay.
-    context.reset(ResetDirective::SessionOnly)?;
-    compressed.clear();
-    compressed.reserve(zstd_safe::compress_bound(raw.bytes));
-    // In one piece nothing is copied to a window of libzstd's own.
-    if let [piece] = raw.pieces.as_slice() {
-        return context.compress2(compressed, piece).map(drop);
-    }
-    context.set_pledged_src_size(Some(raw.bytes as u64))?;
-    let mut output = OutBuffer::around(compressed);
-    for piece in &raw.pieces {
-        let mut input = InBuffer::around(piece);
-        while input.pos() < piece.len() {
-            context.compress_stream2(
-                &mut output,
-                &mut input,
-                ZSTD_EndDirective::ZSTD_e_continue,
-            )?;
-        }
-    }
-    let mut nothing = InBuffer::around(&[]);
-    // The output has room for the whole frame, so this ends.
-    while context.compress_stream2(&mut output, &mut nothing, ZSTD_EndDirective::ZSTD_e_end)? > 0 {}
-    Ok(())
-}
-
-/// Whether the bytes are those of the frame.
+/// Whether the bytes are those of the frame as they were read.
 fn is_same(bytes: &[u8], raw: &RawFrame) -> bool {
     let mut rest = bytes;
     for piece in &raw.pieces {

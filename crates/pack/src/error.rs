@@ -75,6 +75,9 @@ pub enum PackError {
         /// What to do instead.
         hint: &'static str,
     },
+    /// What was found could not be told: standard output, say.
+    #[error("cannot write what was found")]
+    Output(#[source] std::io::Error),
     /// A thread could not be started.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
@@ -92,6 +95,7 @@ impl PackError {
             | Self::NotIdentical { .. }
             | Self::File { .. }
             | Self::Changed { .. }
+            | Self::Output(_)
             | Self::Thread(_) => Family::Environment,
         }
     }

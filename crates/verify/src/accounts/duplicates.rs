@@ -12,7 +12,7 @@ use unsnap_layout::append_vec::RecordHeader;
 
 use super::{
     AccountsError, Shared, StorageId,
-    entries::{ENTRY_BYTES, Entry, PARTITIONS, Place},
+    entries::{Entry, PARTITIONS, Place, sorting},
     look::{LookError, SecondLook, Wanted},
     pool::lock,
     scan::Sums,
@@ -48,15 +48,9 @@ pub(super) fn resolve<B: Send + Sync>(
     storages: &[StorageId],
     look: &mut dyn SecondLook,
 ) -> Result<Resolved, AccountsError> {
-    let largest = shared.entries.settle()?.max(1);
-    let sorting_bytes_max = shared.memory_bytes_max / 4;
-    let limit = (sorting_bytes_max / ENTRY_BYTES).max(1024);
-    if largest > limit {
-        return Err(AccountsError::PartitionTooLarge { entries: largest, limit });
-    }
-    // Partitions that are sorted at the same time take at most a quarter of the memory. What is in
-    // them may be candidates without exception, so a round can become three times what it should.
-    let fitting = (sorting_bytes_max / (largest * ENTRY_BYTES)).max(1);
+    // What is in the partitions that are sorted at a time may be candidates without exception, so a
+    // round can become three times what it should.
+    let fitting = sorting(&shared.entries, shared.memory_bytes_max)?;
     let threads = shared.workers.get().min(fitting);
     let candidates_max = (shared.memory_bytes_max / CANDIDATE_BYTES).max(1);
 

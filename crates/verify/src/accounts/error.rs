@@ -33,6 +33,14 @@ pub enum AccountsError {
         /// Where in that storage.
         second_offset: u64,
     },
+    /// The same, where only that is known.
+    #[error("account {pubkey} is in slot {slot} twice")]
+    TwiceInSlot {
+        /// The account's address in base58.
+        pubkey: String,
+        /// The slot.
+        slot: u64,
+    },
     /// More storages than two archives can hold.
     #[error("more than {limit} storages")]
     TooManyStorages {
@@ -69,8 +77,8 @@ pub enum AccountsError {
     },
     /// What has to be remembered does not fit in memory, and there is no file for it.
     #[error(
-        "what has to be remembered of the accounts (16 bytes of each) does not fit into \
-         {memory_bytes_max} bytes of memory, and there is no file to put it in"
+        "what has to be remembered of the accounts does not fit into {memory_bytes_max} bytes of \
+         memory, and there is no file to put it in"
     )]
     NoSpillFile {
         /// [`AccountsConfig::memory_bytes_max`](super::AccountsConfig::memory_bytes_max).
@@ -90,7 +98,7 @@ pub enum AccountsError {
          either an account occurs in very many versions, or the memory is too little"
     )]
     PartitionTooLarge {
-        /// Entries of the largest partition, 16 bytes each.
+        /// Entries of the largest partition.
         entries: usize,
         /// What a quarter of the memory holds.
         limit: usize,
@@ -109,6 +117,7 @@ impl AccountsError {
         match self {
             Self::Storage(_)
             | Self::Twice { .. }
+            | Self::TwiceInSlot { .. }
             | Self::TooManyStorages { .. }
             | Self::TooManyLamports { .. }
             | Self::WrongHash { .. }

@@ -26,7 +26,7 @@
 //! | candidates for the second look | 64 to 113 each; [`AccountsConfig::memory_bytes_max`] in a round, three times that for archives of nothing but duplicates |
 
 mod duplicates;
-mod entries;
+pub mod entries;
 mod error;
 mod look;
 mod pool;
@@ -54,7 +54,7 @@ use crate::{
     lattice::{LatticeHash, Vectors},
     structure::StorageScanner,
 };
-use entries::{Entries, Fingerprints};
+use entries::{Entries, Entry, Fingerprints};
 use pool::{Piece, Queue, Storage, StorageState, lock};
 use scan::{Scan, Sums, Worker};
 
@@ -155,7 +155,7 @@ pub struct AccountsCheck<B: AsRef<[u8]> + Send + Sync + 'static> {
 #[derive(Debug)]
 struct Shared<B> {
     queue: Queue<B>,
-    entries: Entries,
+    entries: Entries<Entry>,
     storages: Mutex<Vec<StorageId>>,
     streams: AtomicUsize,
     fingerprints: Fingerprints,

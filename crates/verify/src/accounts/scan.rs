@@ -69,7 +69,7 @@ impl Sums {
 pub(super) struct Worker<'a, B> {
     shared: &'a Shared<B>,
     hasher: LatticeHasher,
-    gathered: Gathered,
+    gathered: Gathered<Entry>,
     sums: Sums,
 }
 

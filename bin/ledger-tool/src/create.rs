@@ -1,0 +1,50 @@
+//! `ledger-tool create`
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanCount};
+use unsnap_pack::{CreateReport, CreateRequest, create};
+use unsnap_unpack::{CancelToken, Progress, Syscalls};
+
+use crate::{
+    cli::{CreateArgs, ReportFormat},
+    printer::{Printer, data},
+    progress::Display,
+    repack::written,
+    settings,
+    signals::Signals,
+};
+
+pub fn run(args: &CreateArgs, printer: &Printer) -> anyhow::Result<()> {
+    let request = CreateRequest {
+        directory: args.directory.clone(),
+        accounts: args.accounts.clone(),
+        base_slot: args.base_slot,
+        output: args.output.clone(),
+    };
+    let options = settings::packing(&args.frames);
+    let (progress, cancel) = (Progress::default(), CancelToken::default());
+    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("reading files", printer, progress.clone());
+    let created = create(&request, &options, &Syscalls::default(), &progress, &cancel);
+    drop(display);
+    let report = created?;
+    match args.format {
+        ReportFormat::Json => {
+            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
+            data(&format!("{json}\n"))?;
+        }
+        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
+        ReportFormat::Text => {}
+    }
+    Ok(())
+}
+
+fn summary(report: &CreateReport) -> String {
+    format!(
+        "made an archive of slot {}: {} storages, {}, in {}\n",
+        report.slot,
+        HumanCount(report.storages),
+        BinaryBytes(report.storage_bytes),
+        written(&report.pack),
+    )
+}
