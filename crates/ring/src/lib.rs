@@ -37,6 +37,7 @@ mod fault;
 mod faulty;
 mod operation;
 mod residency;
+mod survey;
 mod syscalls;
 mod threads;
 mod uring;
@@ -53,4 +54,5 @@ pub use operation::{
     RelativePathError, WriteAt, WriteFile,
 };
 pub use residency::is_cached;
+pub use survey::{UringSurvey, survey_uring};
 pub use syscalls::Syscalls;
