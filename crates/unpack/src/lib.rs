@@ -80,7 +80,7 @@ pub use report::{
     AccountsPathReport, AccountsReport, BankReport, FileSystemReport, IncrementalReport,
     PreflightReport, Report, Resumed, ThreadReport,
 };
-pub use sandbox::{SandboxMode, SandboxReport};
+pub use sandbox::{SandboxMode, SandboxReport, survey_sandbox};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_layout::BankFacts;
