@@ -6,6 +6,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use unsnap_cli::args::{FastbootFormatArg, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 use unsnap_unpack::Digest;
 
+use crate::{
+    bench::{self, BenchArgs},
+    doctor::{self, DoctorArgs},
+};
+
 /// Unpacks and examines a validator's snapshot archives
 ///
 /// Exit codes: 0 done; 1 bad archive; 2 usage; 3 environment (disk full, I/O error, a limit);
@@ -46,6 +51,25 @@ pub enum Command {
     /// validator is running on the ledger; to be run as its user.
     #[command(after_long_help = FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
+    /// Say what makes unsnap slow or unsafe on this machine, and what to do about it
+    ///
+    /// Looks at the kernel, io_uring, limits, control groups, processors and memory, and for each path
+    /// at the file system, direct I/O, space and the disk's queue. Each check has a verdict: ok; note
+    /// (worth knowing, unsnap is neither slower nor less safe for it); warning (unsnap is slower or
+    /// less safe than it could be on such a machine); problem (unsnap would fail, or what it reports as
+    /// durable might not be). Exit code 3 if there is a warning or a problem, 0 otherwise. Nothing is
+    /// written but, in the directories given, a file of 4 KiB without a name.
+    #[command(after_long_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Measure what limits unpacking on this machine, and which flags make it faster
+    ///
+    /// Unpacks an archive again and again, cold, in each way that may be worth a flag, and reads,
+    /// decodes and writes the same alone, in rounds of all of them. Says what limits a run, how far it
+    /// is from that stage alone, and which flags to use. Everything that is made is removed, also
+    /// after an interruption. It takes a minute or a few, which is told before; meanwhile the disk
+    /// and the processors are busy.
+    #[command(after_long_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
 }
 
 const VERIFY_EXAMPLES: &str = "\
@@ -366,6 +390,8 @@ impl Command {
             Self::Fastboot(args) => args.output_control(),
             Self::Unpack(args) => &args.output_control,
             Self::List(args) => &args.output_control,
+            Self::Doctor(args) => &args.output_control,
+            Self::Bench(args) => &args.output_control,
         }
     }
 }

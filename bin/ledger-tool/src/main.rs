@@ -4,7 +4,9 @@
 //! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees
 //! clap. Only [`printer`] writes to the terminal.
 
+mod bench;
 mod cli;
+mod doctor;
 mod fastboot;
 mod list;
 mod settings;
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args),
         Command::Verify(args) => unpack::run_verify(args, &printer),
+        Command::Bench(args) => bench::run(args, &printer),
+        Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
     };
     match result {
