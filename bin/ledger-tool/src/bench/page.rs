@@ -131,7 +131,7 @@ mod tests {
         };
         let page = page(&result);
         assert!(!page.contains("<script"), "{page}");
-        assert_eq!(page.matches("&lt;script&gt;").count(), 8, "{page}");
+        assert_eq!(page.matches("&lt;script&gt;").count(), 9, "{page}");
         assert_eq!(page.matches("<svg").count(), 3);
         // Nothing is loaded: the only addresses are names of formats.
         assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/").count());

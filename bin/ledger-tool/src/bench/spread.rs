@@ -66,6 +66,6 @@ mod tests {
         // A slow second round slows both: that is not the variant's fault.
         let ratios = Spread::of_ratios(&[100, 1000], &[200, 2000]);
         assert_eq!(ratios, Spread { median: 0.5, min: 0.5, max: 0.5 });
-        assert_eq!(Spread::of_ratios(&[0], &[0]).median, 1.0);
+        assert_eq!(Spread::of_ratios(&[0], &[0]), Spread { median: 1.0, min: 1.0, max: 1.0 });
     }
 }

@@ -63,12 +63,15 @@ pub fn headline(result: &BenchResult) -> String {
         (false, false) => format!("the beginning of {}", archive.path),
     };
     format!(
-        "{which}: {} in {} files from {}; to {} ({}); medians [least–most] of {} rounds",
+        "{which}: {} in {} files from {}; to {} ({}); {}",
         BinaryBytes(archive.bytes_written),
         HumanCount(archive.files),
         BinaryBytes(archive.bytes_read),
         result.output,
         result.file_system,
-        result.rounds,
+        match result.rounds {
+            1 => "one round".to_owned(),
+            rounds => format!("medians [least–most] of {rounds} rounds"),
+        },
     )
 }
