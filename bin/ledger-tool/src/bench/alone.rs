@@ -62,7 +62,7 @@ pub fn write(directory: &Path, sizes: &[u64], cancel: &CancelToken) -> anyhow::R
         let join = |thread: thread::ScopedJoinHandle<'_, io::Result<()>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        threads.into_iter().map(join).collect()
+        threads.into_iter().try_for_each(join)
     });
     check(cancel)?;
     let failed = || format!("cannot write to {}", directory.display());

@@ -64,7 +64,7 @@ pub fn limit(limited_by: &str, alone: &[Alone]) -> String {
         ),
     };
     let found = alone.iter().find(|alone| alone.stage == stage);
-    let mut text = format!("{what} is what the other stages wait for.");
+    let mut sentences = vec![format!("{what} is what the other stages wait for.")];
     if let Some(found) = found {
         let ratio = found.run_ratio;
         let distance = match ratio.median {
@@ -72,17 +72,16 @@ pub fn limit(limited_by: &str, alone: &[Alone]) -> String {
             ratio if ratio <= CLOSE => "close to what that alone takes",
             _ => "more than that alone takes: the stages get into each other's way",
         };
-        text += &format!(" A whole run takes {} times as long, {distance}.", ratio.text());
+        let ratio = ratio.text();
+        sentences.push(format!("A whole run takes {ratio} times as long, {distance}."));
     }
     let slowest = alone.iter().max_by(|a, b| a.seconds.median.total_cmp(&b.seconds.median));
     if let Some(slowest) = slowest.filter(|slowest| slowest.stage != stage) {
-        text += &format!(
-            " Alone, {} takes longest: {} s.",
-            action(slowest.stage),
-            slowest.seconds.text()
-        );
+        let (action, time) = (action(slowest.stage), slowest.seconds.text());
+        sentences.push(format!("Alone, {action} takes longest: {time} s."));
     }
-    format!("{text} {helps}")
+    sentences.push(helps.to_owned());
+    sentences.join(" ")
 }
 
 /// The flags to use, and why.

@@ -103,12 +103,11 @@ fn measure(
     cancel: &CancelToken,
 ) -> anyhow::Result<BenchResult> {
     make_sure_of_room(&args.output, args.size, args.archive.is_none())?;
-    let archive = match &args.archive {
-        Some(archive) => archive.clone(),
-        None => {
-            printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
-            make_archive(place.path(), args.size, args.one_frame, cancel)?
-        }
+    let archive = if let Some(archive) = &args.archive {
+        archive.clone()
+    } else {
+        printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
+        make_archive(place.path(), args.size, args.one_frame, cancel)?
     };
     let bench = Bench {
         printer,
@@ -204,8 +203,8 @@ fn notes(cold: Option<bool>, measured: &[Measured]) -> Vec<String> {
                 .to_owned(),
         ),
     }
-    let wide = |measured: &&Measured| measured.seconds.max > 1.3 * measured.seconds.min;
-    if measured.first().filter(wide).is_some() {
+    let wide = |default: &Measured| default.seconds.max > 1.3 * default.seconds.min;
+    if measured.first().is_some_and(wide) {
         notes.push("rounds differ by more than 30 %: something else is at work here".to_owned());
     }
     notes

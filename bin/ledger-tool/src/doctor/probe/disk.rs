@@ -43,7 +43,9 @@ fn collect(device: &Path, found: &mut Vec<Disk>) {
         .filter_map(|part| fs::canonicalize(part.ok()?.path()).ok())
         .collect();
     parts.sort();
-    parts.iter().for_each(|part| collect(part, found));
+    for part in &parts {
+        collect(part, found);
+    }
 }
 
 fn disk(directory: &Path) -> Disk {

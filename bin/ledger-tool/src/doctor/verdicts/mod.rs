@@ -40,7 +40,7 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
     ];
     for place in &facts.places {
         let found = [
-            place::file_system(place),
+            Some(place::file_system(place)),
             place::mount_options(place),
             place::writable(place),
             place::direct_io(place),
