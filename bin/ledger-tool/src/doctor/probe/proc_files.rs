@@ -67,7 +67,7 @@ pub fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.trim().parse().ok()
 }
 
-/// The choice in brackets: "always [madvise] never".
+/// The choice in brackets: `always [madvise] never`.
 pub fn selected(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(choice, _)| choice.to_owned())
