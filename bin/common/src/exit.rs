@@ -61,6 +61,18 @@ impl fmt::Display for Differ {
 
 impl Error for Differ {}
 
+/// Something makes unsnap slow or unsafe on this machine; what it is has been told. Exit code 3.
+#[derive(Debug)]
+pub struct MachineUnfit;
+
+impl fmt::Display for MachineUnfit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("something makes unsnap slow or unsafe on this machine")
+    }
+}
+
+impl Error for MachineUnfit {}
+
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -15,14 +15,22 @@ use crate::{
 pub struct Printer {
     quiet: u8,
     progress: bool,
+    /// On standard error.
     color: bool,
+    /// On standard output.
+    data_color: bool,
 }
 
 impl Printer {
     /// As asked for.
     pub fn new(args: &OutputArgs) -> Self {
         let OutputArgs { quiet, no_progress, color, .. } = *args;
-        Self { quiet, progress: quiet == 0 && !no_progress, color: colored(color) }
+        Self {
+            quiet,
+            progress: quiet == 0 && !no_progress,
+            color: colored(color, &io::stderr()),
+            data_color: colored(color, &io::stdout()),
+        }
     }
 
     /// Whether to show progress, and whether as a line that is redrawn.
@@ -30,6 +38,13 @@ impl Printer {
         let style =
             if io::stderr().is_terminal() { ProgressStyle::Line } else { ProgressStyle::Log };
         self.progress.then_some(style)
+    }
+
+    /// A line about what is being done, where progress is wanted.
+    pub fn tell(&self, text: &str) {
+        if self.progress {
+            log_line(text);
+        }
     }
 
     /// Whether a report for people is wanted.
@@ -64,9 +79,18 @@ impl Printer {
         }
     }
 
-    fn paint(&self, word: &str, code: &str) -> String {
-        if self.color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
+    /// A word for standard output, in a colour (of ECMA-48, "31;1" say) if there are colours there.
+    pub fn paint_data(&self, word: &str, code: &str) -> String {
+        painted(word, code, self.data_color)
     }
+
+    fn paint(&self, word: &str, code: &str) -> String {
+        painted(word, code, self.color)
+    }
+}
+
+fn painted(word: &str, code: &str, color: bool) -> String {
+    if color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
 /// An error and its causes, but for those that it quotes already.
@@ -97,13 +121,13 @@ pub enum ProgressStyle {
     Log,
 }
 
-fn colored(color: Color) -> bool {
+fn colored(color: Color, stream: &impl IsTerminal) -> bool {
     match color {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-            !refused && io::stderr().is_terminal()
+            !refused && stream.is_terminal()
         }
     }
 }
@@ -123,7 +147,7 @@ pub fn start_log(args: &OutputArgs) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(colored(color))
+        .with_ansi(colored(color, &io::stderr()))
         .with_span_events(FmtSpan::NONE)
         .with_target(verbose > 1)
         .log_internal_errors(false)

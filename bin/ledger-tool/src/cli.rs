@@ -10,7 +10,11 @@ pub use unsnap_cli::args::{
 };
 use unsnap_unpack::Digest;
 
-use crate::service::args::{SERVICE_EXAMPLES, ServiceArgs};
+use crate::{
+    bench::{self, BenchArgs},
+    doctor::{self, DoctorArgs},
+    service::args::{SERVICE_EXAMPLES, ServiceArgs},
+};
 pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
 
 /// Unpacks and examines a validator's snapshot archives
@@ -111,6 +115,25 @@ pub enum Command {
     /// bad; 3 the service cannot be reached, or refuses; 4 it is busy.
     #[command(after_long_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
+    /// Say what makes unsnap slow or unsafe on this machine, and what to do about it
+    ///
+    /// Looks at the kernel, io_uring, limits, control groups, processors and memory, and for each path
+    /// at the file system, direct I/O, space and the disk's queue. Each check has a verdict: ok; note
+    /// (worth knowing, unsnap is neither slower nor less safe for it); warning (unsnap is slower or
+    /// less safe than it could be on such a machine); problem (unsnap would fail, or what it reports as
+    /// durable might not be). Exit code 3 if there is a warning or a problem, 0 otherwise. Nothing is
+    /// written but, in the directories given, a file of 4 KiB without a name.
+    #[command(after_long_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Measure what limits unpacking on this machine, and which flags make it faster
+    ///
+    /// Unpacks an archive again and again, cold, in each way that may be worth a flag, and reads,
+    /// decodes and writes the same alone, in rounds of all of them. Says what limits a run, how far it
+    /// is from that stage alone, and which flags to use. Everything that is made is removed, also
+    /// after an interruption. It takes a minute or a few, which is told before; meanwhile the disk
+    /// and the processors are busy.
+    #[command(after_long_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
 }
 
 const VERIFY_EXAMPLES: &str = "\
@@ -703,6 +726,8 @@ impl Command {
             Self::Extract(args) => &args.output_control,
             Self::Index(args) => &args.output_control,
             Self::List(args) => &args.output_control,
+            Self::Doctor(args) => &args.output_control,
+            Self::Bench(args) => &args.output_control,
         }
     }
 }

@@ -5,16 +5,18 @@
 //! clap. Only [`printer`] writes to the terminal.
 
 mod accounts;
+mod bench;
 mod cli;
 mod create;
 mod diff;
+mod doctor;
 mod extract;
 mod fastboot;
 mod index;
 mod inspect;
 mod list;
-mod service;
 mod repack;
+mod service;
 mod settings;
 mod unpack;
 
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
         Command::Create(args) => create::run(args, &printer),
         Command::Diff(args) => diff::run(args, &printer),
         Command::Accounts(args) => accounts::run(args, &printer),
+        Command::Bench(args) => bench::run(args, &printer),
+        Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
         Command::Service(args) => service::run(&args.action, &printer),
     };

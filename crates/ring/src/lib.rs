@@ -43,6 +43,7 @@ mod operation;
 mod pace;
 mod priority;
 mod residency;
+mod survey;
 mod syscalls;
 mod threads;
 mod uring;
@@ -62,4 +63,5 @@ pub use operation::{
 pub use pace::{Pace, Subscription};
 pub use priority::{IoPriority, NotAnIoPriority};
 pub use residency::is_cached;
+pub use survey::{UringSurvey, survey_uring};
 pub use syscalls::Syscalls;

@@ -133,14 +133,9 @@ impl Uring {
             tracing::debug!(%error, "kernel workers stay uncapped");
         }
         if let Some(arena) = &self.arena {
-            let pieces: Vec<_> = arena
-                .pieces(REGISTERED_PIECE_BYTES)
-                .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
-                .collect();
-            // SAFETY: the pieces lie within the arena's mapping, which `self.arena` keeps alive
-            // longer than the ring (fields drop in order, and `drop` awaits all operations).
-            let registration = unsafe { submitter.register_buffers(&pieces) };
-            match registration {
+            // SAFETY: `self.arena` keeps the mapping alive longer than the ring (fields drop in
+            // order, and `drop` awaits all operations).
+            match unsafe { register(&self.ring, arena) } {
                 Ok(()) => self.registered = true,
                 Err(error) => tracing::debug!(%error, "buffers stay unregistered"),
             }
@@ -440,7 +435,7 @@ impl Drop for Uring {
 ///
 /// The flags decide who runs completion work and when; they change no result. SINGLE_ISSUER is
 /// from Linux 6.0, DEFER_TASKRUN from 6.1, COOP_TASKRUN from 5.19.
-fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefused> {
+pub(crate) fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefused> {
     type SetUp = fn(&mut Builder) -> &mut Builder;
     let flavours: [SetUp; 3] = [
         |builder| builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
@@ -468,24 +463,41 @@ fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefus
     Err(UringRefused { errno: refusal })
 }
 
+/// Operations that [`Uring::issue`] submits on every kernel, by the names of io_uring_enter(2).
+pub(crate) const OPERATIONS: [(&str, u8); 6] = [
+    ("OPENAT2", opcode::OpenAt2::CODE),
+    ("READ", opcode::Read::CODE),
+    ("READ_FIXED", opcode::ReadFixed::CODE),
+    ("WRITE", opcode::Write::CODE),
+    ("WRITE_FIXED", opcode::WriteFixed::CODE),
+    ("CLOSE", opcode::Close::CODE),
+];
+
 /// Has the kernel refuse everything but what [`Uring::issue`] submits, once the ring is enabled: no
 /// other operation, no other flag, no registration (Linux 5.10).
-fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
-    let mut restrictions: Vec<Restriction> = [
-        opcode::OpenAt2::CODE,
-        opcode::Read::CODE,
-        opcode::ReadFixed::CODE,
-        opcode::Write::CODE,
-        opcode::WriteFixed::CODE,
-        opcode::Close::CODE,
-    ]
-    .into_iter()
-    // A kernel that does not know an operation refuses to hear of it.
-    .chain(truncates.then_some(opcode::Ftruncate::CODE))
-    .map(Restriction::sqe_op)
-    .collect();
+pub(crate) fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
+    let mut restrictions: Vec<Restriction> = OPERATIONS
+        .into_iter()
+        .map(|(_, code)| code)
+        // A kernel that does not know an operation refuses to hear of it.
+        .chain(truncates.then_some(opcode::Ftruncate::CODE))
+        .map(Restriction::sqe_op)
+        .collect();
     restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits()));
     ring.submitter().register_restrictions(&mut restrictions)
+}
+
+/// Has the kernel pin the memory and map it for the ring, where the limit of locked memory allows.
+///
+/// # Safety
+/// The memory must stay mapped for as long as the ring lives.
+pub(crate) unsafe fn register(ring: &IoUring, arena: &ArenaRanges) -> io::Result<()> {
+    let pieces: Vec<_> = arena
+        .pieces(REGISTERED_PIECE_BYTES)
+        .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
+        .collect();
+    // SAFETY: the pieces lie within the arena's mapping, which the caller keeps.
+    unsafe { ring.submitter().register_buffers(&pieces) }
 }
 
 fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {

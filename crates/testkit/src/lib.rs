@@ -1,4 +1,5 @@
-//! Archives for the tests and benchmarks of unsnap; development only.
+//! Archives for the tests and benchmarks of unsnap; what tests need beyond archives is behind the
+//! feature `harness`, which is on by default. `ledger-tool bench` ships what makes archives.
 //!
 //! | module | gives |
 //! |---|---|
@@ -39,17 +40,23 @@ pub mod compress;
 pub mod content;
 pub mod firedancer;
 mod framing;
+#[cfg(feature = "harness")]
 pub mod hostile;
 pub mod image;
 pub mod lattice;
+#[cfg(feature = "harness")]
+mod manifest;
 pub mod ordered;
 pub mod plan;
 pub mod random;
+#[cfg(feature = "harness")]
 pub mod scratch;
 pub mod size;
 pub mod spec;
+#[cfg(feature = "harness")]
 pub mod table;
 pub mod tar;
+#[cfg(feature = "harness")]
 pub mod tree;
 
 /// A length in memory.

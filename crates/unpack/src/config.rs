@@ -12,10 +12,12 @@ pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, Pace};
 pub use unsnap_source::{Digest, DigestKind};
 
 use unsnap_create::FileSink;
+use unsnap_decode::MemoryPlan;
 use unsnap_ring::Syscalls;
 
 use crate::{
     CpuSet, Error, SandboxMode,
+    opening::decode_threads,
     stages::archive_name,
     staging::{Existing, Spot},
 };
@@ -129,6 +131,11 @@ pub struct Tuning {
     pub survey_whole_bytes: Option<u64>,
     /// How long the headers of larger ones may be walked for that.
     pub survey_walk_time: Option<Duration>,
+    /// Ends the walk in front of the first member that begins so many decoded bytes after the archive's
+    /// beginning, once all is there that a snapshot must have, as if the archive ended there. What
+    /// is published then is a part of a snapshot, and the report does not count what was read and
+    /// decoded. For benchmarks of large archives.
+    pub stop_after_bytes: Option<u64>,
     /// For tests of the sandbox only: what an attacker does who has taken over the tar walk.
     pub compromised: Option<Compromised>,
 }
@@ -306,6 +313,14 @@ impl Config {
             limits: Limits::default(),
             tuning: Tuning::default(),
         }
+    }
+
+    /// Bytes that a run reserves at most for reading ahead and for decoded data: the budget, or what
+    /// suits the threads that decode. Files in the page cache and what is remembered of accounts
+    /// come on top.
+    pub fn memory_bytes(&self) -> u64 {
+        let suitable = || MemoryPlan::default_budget(decode_threads(self)) as u64;
+        self.memory_budget.unwrap_or_else(suitable)
     }
 
     /// Whether what is asked for goes together.

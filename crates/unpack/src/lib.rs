@@ -47,8 +47,8 @@ mod manifest;
 mod members;
 mod neighbour;
 mod opening;
-mod paused;
 mod parts;
+mod paused;
 mod pipeline;
 mod places;
 mod preflight;
@@ -93,7 +93,7 @@ pub use report::{
     AccountsPathReport, AccountsReport, BankReport, FileSystemReport, IncrementalReport,
     LimitsReport, PreflightReport, Report, Resumed, ThreadReport,
 };
-pub use sandbox::{SandboxMode, SandboxReport};
+pub use sandbox::{SandboxMode, SandboxReport, survey_sandbox};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use size::parse_size;
 pub use tap::{Passing, Tap};

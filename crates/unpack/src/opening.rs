@@ -190,7 +190,7 @@ pub(crate) fn digest_kind(config: &Config) -> Option<DigestKind> {
     config.expect_digest.map(|digest| digest.kind()).or(config.digest)
 }
 
-fn decode_threads(config: &Config) -> usize {
+pub(crate) fn decode_threads(config: &Config) -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     config.decode_threads.unwrap_or(cores.min(DECODE_THREADS_MAX)).clamp(1, 256)
 }

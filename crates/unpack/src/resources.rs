@@ -96,10 +96,7 @@ pub(crate) struct StreamMemory {
 impl Memory {
     /// `threads`: those that decode the first archive. Another is decoded by one more.
     pub fn reserve(config: &Config, inputs: &[Input], threads: usize) -> Result<Self, Error> {
-        let budget = match config.memory_budget {
-            None => MemoryPlan::default_budget(threads),
-            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX / 2),
-        };
+        let budget = usize::try_from(config.memory_bytes()).unwrap_or(usize::MAX / 2);
         if budget < MemoryPlan::budget_min() {
             return Err(Error::Request {
                 reason: format!("a memory budget of {budget} bytes is too small"),

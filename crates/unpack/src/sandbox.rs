@@ -120,6 +120,17 @@ impl SandboxReport {
     }
 }
 
+/// Finds out how far a run would be confined here, by confining a thread that ends at once.
+pub fn survey_sandbox() -> SandboxReport {
+    let thread = std::thread::Builder::new().name("unsnap-sandbox".to_owned());
+    let confined =
+        thread.spawn(|| confine(SandboxMode::Auto, &[])).ok().and_then(|t| t.join().ok());
+    confined.unwrap_or_else(|| {
+        let report = SandboxReport { wanted: true, ..SandboxReport::default() };
+        report.without("not known: no thread could be started to try it")
+    })
+}
+
 /// Confines the calling thread, and all threads that it will start, to these directories.
 pub(crate) fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> SandboxReport {
     if mode == SandboxMode::Off {

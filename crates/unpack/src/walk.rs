@@ -1,6 +1,6 @@
 //! The walk: what the decoded stream says, and where it goes.
 
-use std::sync::atomic::Ordering;
+use std::{ops::ControlFlow, sync::atomic::Ordering};
 
 use unsnap_arena::SegmentView;
 use unsnap_create::{Assembler, NewMember};
@@ -51,6 +51,8 @@ pub(crate) struct Walk<'a> {
     pub manifest: Option<&'a mut Manifest>,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
+    /// For benchmarks: where to end, in decoded bytes.
+    pub stop_after: Option<u64>,
     /// For tests: what an attacker does with the first member.
     pub compromised: Option<Compromised>,
     /// Ends the run before a disk is full.
@@ -89,12 +91,15 @@ impl Walk<'_> {
                 Some(files) => segment.prepend(files.take_carry()),
                 None => segment.prepend(&[]),
             };
-            self.segment(&view, at, &mut files, &mut version)?;
+            let flow = self.segment(&view, at, &mut files, &mut version)?;
             if let Some(files) = &mut files {
                 files.end_segment(&view)?;
             }
             let shared = &self.progress.shared;
             shared.bytes_decoded.fetch_add(len, Ordering::Relaxed);
+            if flow.is_break() {
+                return self.walked();
+            }
         }
         let end = self.decoded.summary().map_or_else(Position::default, |summary| Position {
             compressed_offset: summary.bytes_read,
@@ -102,6 +107,10 @@ impl Walk<'_> {
             raw_offset: summary.bytes_decoded,
         });
         self.walker.finish().map_err(|source| bad_tar(self.archive, source, end))?;
+        self.walked()
+    }
+
+    fn walked(self) -> Result<Walked, Error> {
         let finished = self.layout.finish();
         let summary = finished.map_err(|source| bad_layout(self.archive, source, None))?;
         let Self { met, places, bank, .. } = self;
@@ -122,7 +131,7 @@ impl Walk<'_> {
         at: Position,
         files: &mut Option<&mut Assembler>,
         version: &mut VersionFile,
-    ) -> Result<(), Error> {
+    ) -> Result<ControlFlow<()>, Error> {
         let archive = self.archive;
         let bad_layout = |source| bad_layout(archive, source, Some(at));
         let bytes = view.bytes();
@@ -139,6 +148,11 @@ impl Walk<'_> {
                 Event::Member(member) => {
                     if let Some(compromised) = self.compromised.take() {
                         compromised.strike();
+                    }
+                    if self.stop_after.is_some_and(|stop| member.header_offset >= stop)
+                        && self.layout.finish().is_ok()
+                    {
+                        return Ok(ControlFlow::Break(()));
                     }
                     if let (Some(checkpoints), Some(files)) =
                         (&mut self.checkpoints, files.as_deref_mut())
@@ -214,7 +228,7 @@ impl Walk<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The content of a file has passed by.

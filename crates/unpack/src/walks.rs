@@ -110,6 +110,7 @@ impl<'a> Walks<'a> {
                 manifest: if index == 0 { manifest.take() } else { None },
                 progress,
                 cancel,
+                stop_after: config.tuning.stop_after_bytes,
                 compromised: config.tuning.compromised.clone().filter(|_| index == 0),
                 watch,
                 // A shorter borrow of the same.

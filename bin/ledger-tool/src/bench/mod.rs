@@ -1,0 +1,319 @@
+//! `ledger-tool bench`: what limits unpacking on this machine, to this destination, and which flags
+//! make it faster.
+//!
+//! Everything is measured in rounds, one of each kind after the other, so that what else goes on at
+//! the time hits all of them; ratios are of pairs from the same round.
+
+mod alone;
+mod args;
+mod judge;
+mod measure;
+mod page;
+mod plot;
+mod result;
+mod spread;
+mod text;
+mod variants;
+
+use std::{
+    fs,
+    io::{self, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::Context;
+use indicatif::{BinaryBytes, HumanDuration};
+use tempfile::{NamedTempFile, TempDir};
+use unsnap_unpack::{CancelToken, Error, Family, Progress};
+
+pub use args::{BenchArgs, EXAMPLES};
+use measure::{Bench, Run, make_archive, make_sure_of_room};
+use result::{Alone, ArchiveFacts, BenchResult, Measured};
+use variants::{Variant, variants};
+
+use crate::{
+    cli::ReportFormat,
+    printer::{Printer, data},
+    settings::RequestError,
+    signals::Signals,
+};
+
+/// Names of directories that are measured in begin with this.
+const PREFIX: &str = ".unsnap-bench-";
+
+/// Less tells nothing about a disk.
+const SIZE_MIN: u64 = 1 << 20;
+
+pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
+    let started = Instant::now();
+    check_request(args)?;
+    // Before anything is measured, which takes its time.
+    let page = args.html.as_deref().map(Page::begin).transpose()?;
+    let cancel = CancelToken::default();
+    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
+    let place = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&args.output);
+    let place =
+        place.with_context(|| format!("cannot make a directory in {}", args.output.display()))?;
+
+    let measured = measure(args, printer, &place, &cancel);
+    // Whatever happened; an error of the measurement is the one that is told.
+    let path = place.path().to_owned();
+    let removed = place.close().with_context(|| format!("cannot remove {}", path.display()));
+    let mut result = measured?;
+    removed?;
+
+    result.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Some(page) = page {
+        page.finish(&page::page(&result))?;
+    }
+    match args.format {
+        ReportFormat::Json => {
+            let json = serde_json::to_string_pretty(&result).context("cannot write the result")?;
+            data(&format!("{json}\n"))?;
+        }
+        ReportFormat::Text if printer.wants_summary() => data(&text::text(&result, printer))?,
+        ReportFormat::Text => {}
+    }
+    Ok(())
+}
+
+fn check_request(args: &BenchArgs) -> Result<(), RequestError> {
+    let refuse = |reason: String| Err(RequestError(reason));
+    if !args.output.is_dir() {
+        return refuse(format!("{} is not a directory", args.output.display()));
+    }
+    if args.size < SIZE_MIN {
+        return refuse(format!("a size of {} is too small: at least 1MiB", args.size));
+    }
+    match &args.archive {
+        Some(archive) if !archive.is_file() => {
+            refuse(format!("{} is not a file: it is read again and again", archive.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes ready, measures, and judges.
+fn measure(
+    args: &BenchArgs,
+    printer: &Printer,
+    place: &TempDir,
+    cancel: &CancelToken,
+) -> anyhow::Result<BenchResult> {
+    make_sure_of_room(&args.output, args.size, args.archive.is_none())?;
+    let archive = if let Some(archive) = &args.archive {
+        archive.clone()
+    } else {
+        printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
+        make_archive(place.path(), args.size, args.one_frame, cancel)?
+    };
+    let bench = Bench {
+        printer,
+        archive,
+        place: place.path(),
+        // What is generated is measured as a whole.
+        bytes_max: if args.archive.is_none() { u64::MAX } else { args.size },
+        progress: Progress::default(),
+        cancel: cancel.clone(),
+    };
+    // The first look also tells what can be tried.
+    let sizes = bench.sizes()?;
+    let first = bench.decode()?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+    let variants = variants(threads, decodes_in_parallel(&first));
+    let cold = bench.is_cold(first.bytes_read)?;
+    tell_estimate(printer, &first, args.rounds, variants.len());
+    // Not counted: whatever comes first pays for what is done once, such as a file system's growth.
+    printer.tell("once to warm up");
+    bench.unpack(|_| {})?;
+
+    let mut rounds = Rounds::new(&bench, &sizes, &first, &variants);
+    for round in 0..args.rounds {
+        let since = Instant::now();
+        rounds.round(round, args.rounds)?;
+        let left = since.elapsed() * (args.rounds - round - 1);
+        if !left.is_zero() {
+            printer.tell(&format!("about {} left", HumanDuration(left)));
+        }
+    }
+    let Rounds { mut alone, mut measured, .. } = rounds;
+    judge::compare(&mut alone, &mut measured);
+    let limited_by = judge::limited_by(&measured);
+    let (flags, advice) = judge::advice(&measured, args.rounds);
+    let bytes = fs::metadata(&bench.archive)?.len();
+    Ok(BenchResult {
+        archive: ArchiveFacts {
+            path: bench.archive.display().to_string(),
+            generated: args.archive.is_none(),
+            bytes,
+            bytes_read: first.bytes_read,
+            bytes_decoded: first.bytes_decoded,
+            bytes_written: sizes.iter().sum(),
+            files: sizes.len() as u64,
+            whole: first.report.bytes_read == bytes,
+        },
+        output: args.output.display().to_string(),
+        file_system: crate::doctor::file_system_of(&args.output),
+        rounds: args.rounds,
+        cold,
+        limit: judge::limit(&limited_by, &alone),
+        notes: notes(cold, &measured),
+        alone,
+        variants: measured,
+        limited_by,
+        flags,
+        advice,
+        elapsed_ms: 0,
+    })
+}
+
+/// Whether threads were given frames of their own.
+fn decodes_in_parallel(run: &Run) -> bool {
+    run.report.threads.iter().any(|thread| thread.name.starts_with("decode-") && thread.busy_ms > 0)
+}
+
+fn tell_estimate(printer: &Printer, first: &Run, rounds: u32, variants: usize) {
+    // Once to warm up; then each round writes once for each variant, and once alone. A gigabyte a
+    // second is what a good disk takes.
+    let writes = 1 + u64::from(rounds) * (variants as u64 + 1);
+    let bytes = writes.saturating_mul(first.bytes_decoded);
+    let time = HumanDuration(std::time::Duration::from_secs(bytes / 1_000_000_000 + 1));
+    let each = BinaryBytes(first.bytes_decoded);
+    printer.tell(&format!(
+        "{each} will be written {writes} times, {} in all, and removed each time: about {time} at \
+         1 GB/s",
+        BinaryBytes(bytes)
+    ));
+}
+
+fn notes(cold: Option<bool>, measured: &[Measured]) -> Vec<String> {
+    let mut notes = Vec::new();
+    match cold {
+        Some(true) => {}
+        Some(false) => notes.push(
+            "the archive could not be dropped from the page cache: reading is faster here than it \
+             will be"
+                .to_owned(),
+        ),
+        None => notes.push(
+            "whether the archive was dropped from the page cache is not known (Linux 6.5 and later \
+             tell the file's owner)"
+                .to_owned(),
+        ),
+    }
+    let wide = |default: &Measured| default.seconds.max > 1.3 * default.seconds.min;
+    if measured.first().is_some_and(wide) {
+        notes.push("rounds differ by more than 30 %: something else is at work here".to_owned());
+    }
+    notes
+}
+
+/// Measures everything once a round, each time beginning with another variant.
+struct Rounds<'a> {
+    bench: &'a Bench<'a>,
+    sizes: &'a [u64],
+    bytes_read: u64,
+    variants: &'a [Variant],
+    alone: Vec<Alone>,
+    measured: Vec<Measured>,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(bench: &'a Bench<'a>, sizes: &'a [u64], first: &Run, variants: &'a [Variant]) -> Self {
+        let bytes_read = first.bytes_read;
+        let stages =
+            [("read", bytes_read), ("decode", first.bytes_decoded), ("write", sizes.iter().sum())];
+        let alone = stages.map(|(stage, bytes)| Alone { stage, bytes, ..Alone::default() });
+        let measured = variants.iter().map(|variant| Measured {
+            name: variant.name.to_owned(),
+            flags: variant.flags.clone(),
+            ..Measured::default()
+        });
+        let (alone, measured) = (alone.into(), measured.collect());
+        Self { bench, sizes, bytes_read, variants, alone, measured }
+    }
+
+    fn round(&mut self, round: u32, rounds: u32) -> anyhow::Result<()> {
+        let bench = self.bench;
+        let tell =
+            |what: &str| bench.printer.tell(&format!("round {} of {rounds}: {what}", round + 1));
+        for stage in &mut self.alone {
+            tell(&format!("{} alone", judge::action(stage.stage)));
+            let elapsed_ms = match stage.stage {
+                "read" => bench.read(self.bytes_read)?,
+                "decode" => {
+                    bench.warm(self.bytes_read)?;
+                    bench.decode()?.report.elapsed_ms
+                }
+                _ => bench.write(self.sizes)?,
+            };
+            stage.elapsed_ms.push(elapsed_ms);
+        }
+        let count = self.variants.len();
+        for place in 0..count {
+            let index = (place + round as usize) % count;
+            let (variant, measured) = (&self.variants[index], &mut self.measured[index]);
+            if measured.skipped.is_some() {
+                continue;
+            }
+            tell(variant.name);
+            match bench.unpack(|config| variant.apply(config)) {
+                Ok(run) => measured.add(&run),
+                Err(error) if round == 0 && cannot_be_tried(variant, &error) => {
+                    measured.skipped = Some(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is what was tried that this machine does not have.
+fn cannot_be_tried(variant: &Variant, error: &anyhow::Error) -> bool {
+    let family = error.downcast_ref().map(Error::family);
+    !variant.is_default() && matches!(family, Some(Family::Environment | Family::Request))
+}
+
+impl Measured {
+    fn add(&mut self, run: &Run) {
+        let report = &run.report;
+        self.elapsed_ms.push(report.elapsed_ms);
+        self.limited_by.push(report.limited_by.to_owned());
+        self.io_engine.clone_from(&report.io_engine);
+        self.direct_read = report.direct_read;
+        self.direct_write = report.direct_write;
+        self.decode_threads = report.decode_threads;
+        self.bytes_from_cache = report.bytes_from_cache;
+    }
+}
+
+/// The page's file, which has its name only once it is complete.
+struct Page {
+    file: NamedTempFile,
+    path: PathBuf,
+}
+
+impl Page {
+    fn begin(path: &Path) -> anyhow::Result<Self> {
+        let directory = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(fs::Permissions::from_mode(0o644))
+            .tempfile_in(directory)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    fn finish(mut self, html: &str) -> anyhow::Result<()> {
+        let written = self.file.write_all(html.as_bytes());
+        let named =
+            written.and_then(|()| self.file.persist(&self.path).map(drop).map_err(io::Error::from));
+        named.with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}

@@ -1,0 +1,125 @@
+//! Bars with their spread, as SVG.
+
+use std::fmt::Write;
+
+use super::spread::Spread;
+
+/// A line of a plot.
+pub struct Bar {
+    pub label: String,
+    /// What the bar is as long as, and the range of its whisker; `None` where there is nothing.
+    pub value: Option<Spread>,
+    /// Each measurement, drawn as a dot.
+    pub dots: Vec<f64>,
+}
+
+/// Sizes in the units of the drawing, which is scaled to the page.
+const WIDTH: f64 = 800.0;
+const LABELS: f64 = 190.0;
+const NUMBERS: f64 = 130.0;
+const LINE: f64 = 34.0;
+const BAR: f64 = 16.0;
+
+/// Horizontal bars from zero, one below the other, with the values beside them. `label` is what it
+/// shows, for who cannot see it; `unit` stands behind each value.
+pub fn bars(label: &str, unit: &str, bars: &[Bar]) -> String {
+    let most = bars.iter().filter_map(|bar| bar.value).map(|value| value.max).fold(0.0, f64::max);
+    let scale = (WIDTH - LABELS - NUMBERS) / most.max(1e-9);
+    let height = LINE * count(bars.len());
+    let mut svg = format!(
+        "<svg role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {WIDTH} {height}\" \
+         xmlns=\"http://www.w3.org/2000/svg\">\n",
+        escaped(label)
+    );
+    for (index, bar) in bars.iter().enumerate() {
+        let middle = LINE * (count(index) + 0.5);
+        let _ = writeln!(
+            svg,
+            "<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>",
+            LABELS - 10.0,
+            middle + 5.0,
+            escaped(&bar.label)
+        );
+        let Some(value) = bar.value else {
+            let _ = writeln!(svg, "<text x=\"{LABELS}\" y=\"{}\">not here</text>", middle + 5.0);
+            continue;
+        };
+        let at = |value: f64| LABELS + value * scale;
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{LABELS}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{BAR}\"/>",
+            middle - BAR / 2.0,
+            value.median * scale
+        );
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{:.1} {middle}H{:.1}M{:.1} {:.1}v10M{:.1} {:.1}v10\"/>",
+            at(value.min),
+            at(value.max),
+            at(value.min),
+            middle - 5.0,
+            at(value.max),
+            middle - 5.0
+        );
+        for dot in &bar.dots {
+            let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{middle}\" r=\"3\"/>", at(*dot));
+        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{}\">{:.2} {}</text>",
+            at(value.max) + 8.0,
+            middle + 5.0,
+            value.median,
+            escaped(unit)
+        );
+    }
+    svg + "</svg>\n"
+}
+
+/// Text that means nothing to a browser, whatever it is.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            // Control characters cannot be in XML at all.
+            character if character.is_control() => escaped.push('\u{FFFD}'),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+#[allow(clippy::cast_precision_loss)] // a handful of lines
+fn count(lines: usize) -> f64 {
+    lines as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let spread = |median, min, max| Some(Spread { median, min, max });
+        let bar = |value| Bar { label: "x".to_owned(), value, dots: vec![1.0] };
+        let svg = bars("times", "s", &[bar(spread(1.0, 0.5, 2.0)), bar(None)]);
+        // 480 units are the longest value, 2.
+        assert!(svg.contains("width=\"240.0\""), "{svg}");
+        assert!(svg.contains("M310.0 17H670.0"), "{svg}");
+        assert!(svg.contains("cx=\"430.0\""), "{svg}");
+        assert!(svg.contains("not here"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_gets_out_of_a_text() {
+        assert_eq!(escaped("<a href='\"&\n"), "&lt;a href=&#39;&quot;&amp;\u{FFFD}");
+        let bar = Bar { label: "</text><script>".to_owned(), value: None, dots: Vec::new() };
+        let svg = bars("\"><script>", "", &[bar]);
+        assert!(!svg.contains("<script"), "{svg}");
+    }
+}

@@ -1,0 +1,97 @@
+//! The flags that are tried.
+
+use unsnap_unpack::{Config, DirectMode, IoEngine};
+
+/// A way to unpack.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What it is called in the result.
+    pub name: &'static str,
+    /// What to type for it; empty for the default.
+    pub flags: String,
+    change: Change,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Nothing,
+    Engine(Engine),
+    Direct(DirectMode),
+    DecodeThreads(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Engine {
+    Uring,
+    Threads,
+}
+
+/// All that are worth trying, the default first. `cores`: threads that decode by default.
+/// `frames_in_parallel`: whether the archive can be decoded by several threads.
+pub fn variants(cores: usize, frames_in_parallel: bool) -> Vec<Variant> {
+    let variant = |name, flags: &str, change| Variant { name, flags: flags.to_owned(), change };
+    let mut variants = vec![
+        variant("default", "", Change::Nothing),
+        variant("ring", "--io-engine uring", Change::Engine(Engine::Uring)),
+        variant("plain threads", "--io-engine threads", Change::Engine(Engine::Threads)),
+        variant("page cache", "--use-direct-io=off", Change::Direct(DirectMode::Off)),
+        variant("direct", "--use-direct-io=on", Change::Direct(DirectMode::On)),
+    ];
+    if frames_in_parallel {
+        let threads = |name, count: usize| {
+            variant(name, &format!("--decode-threads {count}"), Change::DecodeThreads(count))
+        };
+        if cores > 1 {
+            variants.push(threads("half the decoders", cores / 2));
+        }
+        variants.push(threads("twice the decoders", (cores * 2).min(256)));
+    }
+    variants
+}
+
+impl Variant {
+    pub fn is_default(&self) -> bool {
+        self.flags.is_empty()
+    }
+
+    pub fn apply(&self, config: &mut Config) {
+        match self.change {
+            Change::Nothing => {}
+            Change::Engine(Engine::Uring) => config.io_engine = IoEngine::Uring,
+            Change::Engine(Engine::Threads) => config.io_engine = IoEngine::Threads,
+            Change::Direct(mode) => config.direct_io = mode,
+            Change::DecodeThreads(count) => config.decode_threads = Some(count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::{
+        cli::{Cli, Command},
+        settings,
+    };
+
+    /// What is advised can be typed, and means what was tried.
+    #[test]
+    fn flags_do_what_was_tried() {
+        for variant in variants(4, true) {
+            let words = ["ledger-tool", "unpack", "a", "--output", "b"].into_iter();
+            let Command::Unpack(args) =
+                Cli::parse_from(words.chain(variant.flags.split_whitespace())).command
+            else {
+                unreachable!()
+            };
+            let typed = settings::unpacking(&args).unwrap();
+            let mut tried = typed.clone();
+            variant.apply(&mut tried);
+            assert_eq!(format!("{typed:?}"), format!("{tried:?}"), "{}", variant.name);
+        }
+        assert_eq!(variants(4, false).len(), 5);
+        assert_eq!(variants(1, true).len(), 6);
+        assert!(variants(8, true)[0].is_default());
+    }
+}

@@ -1,0 +1,54 @@
+//! `ledger-tool doctor`: whether unsnap can be fast and safe here, and if not, why and what to do.
+//!
+//! Finding out ([`probe`]), what was found ([`facts`]) and what it means ([`verdicts`]) are apart, so
+//! that every verdict can be tested on machines that have no such fault.
+
+mod args;
+mod check;
+mod facts;
+mod probe;
+mod text;
+mod verdicts;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde::Serialize;
+
+pub use args::{DoctorArgs, EXAMPLES};
+use check::{Check, Verdict};
+use facts::Facts;
+pub use probe::file_system_of;
+
+use crate::{
+    cli::ReportFormat,
+    exit::MachineUnfit,
+    printer::{Printer, data},
+};
+
+/// What JSON shows. Keys stay; more may be added.
+#[derive(Serialize)]
+struct Diagnosis<'a> {
+    /// The worst of all.
+    verdict: Verdict,
+    checks: &'a [Check],
+    facts: &'a Facts,
+}
+
+pub fn run(args: &DoctorArgs, printer: &Printer) -> anyhow::Result<()> {
+    let here = [PathBuf::from(".")];
+    let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
+    let facts = probe::facts(paths)?;
+    let checks = verdicts::judge(&facts);
+    let verdict = checks.iter().map(|check| check.verdict).max().unwrap_or_default();
+    match args.format {
+        ReportFormat::Json => {
+            let diagnosis = Diagnosis { verdict, checks: &checks, facts: &facts };
+            let json = serde_json::to_string_pretty(&diagnosis);
+            data(&format!("{}\n", json.context("cannot write the diagnosis")?))?;
+        }
+        ReportFormat::Text if printer.wants_summary() => data(&text::text(&checks, printer))?,
+        ReportFormat::Text => {}
+    }
+    if verdict.is_bad() { Err(MachineUnfit.into()) } else { Ok(()) }
+}

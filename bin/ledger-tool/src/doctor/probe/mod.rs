@@ -1,0 +1,123 @@
+//! Finding out. Nothing is judged here, and nothing is written but unnamed files in the directories
+//! that were given.
+
+mod cgroup;
+mod disk;
+mod place;
+mod proc_files;
+mod process;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use unsnap_ring::survey_uring;
+use unsnap_unpack::{Archive, Config, survey_sandbox};
+
+use super::facts::{Confinement, Facts, Kernel, Memory, Processor, Sysctls, Uring};
+use crate::settings::RequestError;
+
+use proc_files::{Mount, field, number, selected};
+
+/// Everything about this process, the machine and the paths.
+pub fn facts(paths: &[PathBuf]) -> Result<Facts, RequestError> {
+    let mounts = proc_files::mounts(&text("/proc/self/mountinfo"));
+    let places = paths.iter().map(|path| place::look_at(path, &mounts));
+    Ok(Facts {
+        // First, so that a path that is not there is told at once.
+        places: places.collect::<Result<_, _>>()?,
+        kernel: kernel(),
+        uring: uring(),
+        confinement: confinement(&mounts),
+        processor: processor(),
+        memory: memory(),
+        limits: process::limits(),
+        cgroup: cgroup::limits(&text("/proc/self/cgroup"), &mounts),
+        sysctls: Sysctls {
+            max_map_count: number(&text("/proc/sys/vm/max_map_count")),
+            nr_open: number(&text("/proc/sys/fs/nr_open")),
+        },
+    })
+}
+
+/// The kind of file system that a path lies on; "unknown" if the kernel does not tell.
+pub fn file_system_of(path: &Path) -> String {
+    let mounts = proc_files::mounts(&text("/proc/self/mountinfo"));
+    let whole = fs::canonicalize(path).unwrap_or_default();
+    let mount = place::mount_of(&whole, &mounts);
+    mount.map_or_else(|| "unknown".to_owned(), |mount| mount.file_system.clone())
+}
+
+/// A small file of the kernel's; empty if it cannot be read.
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+fn kernel() -> Kernel {
+    let release = text("/proc/sys/kernel/osrelease").trim().to_owned();
+    let version = proc_files::version(&release);
+    Kernel { release, version }
+}
+
+fn uring() -> Uring {
+    let disabled = number(&text("/proc/sys/kernel/io_uring_disabled"));
+    match survey_uring() {
+        Err(refused) => Uring {
+            refused: Some(refused.errno.to_string()),
+            reason: Some(refused.reason().to_owned()),
+            disabled,
+            ..Uring::default()
+        },
+        Ok(survey) => Uring {
+            disabled,
+            features: survey.features,
+            missing_operations: survey.missing_operations,
+            truncates: survey.truncates,
+            restricts: survey.restricts,
+            registers: survey.registers,
+            ..Uring::default()
+        },
+    }
+}
+
+fn confinement(mounts: &[Mount]) -> Confinement {
+    let sandbox = survey_sandbox();
+    let status = text("/proc/self/status");
+    Confinement {
+        landlock: sandbox.landlock,
+        sandbox_missing: sandbox.missing,
+        seccomp_mode: field(&status, "Seccomp").and_then(|mode| mode.parse().ok()),
+        no_new_privs: field(&status, "NoNewPrivs").map(|set| set == "1"),
+        container: process::container(mounts),
+        virtual_machine: process::virtual_machine(),
+    }
+}
+
+fn processor() -> Processor {
+    let information = text("/proc/cpuinfo");
+    let governor = text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    Processor {
+        model: field(&information, "model name").map(str::to_owned),
+        features: process::vector_features(),
+        online: proc_files::list_length(&text("/sys/devices/system/cpu/online")),
+        allowed: process::allowed_processors(),
+        usable: thread::available_parallelism().map_or(1, usize::from),
+        governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
+    }
+}
+
+fn memory() -> Memory {
+    let information = text("/proc/meminfo");
+    let value = |name| field(&information, name).map_or(0, proc_files::kib_or_count);
+    Memory {
+        total_bytes: value("MemTotal"),
+        available_bytes: value("MemAvailable"),
+        needed_bytes: Config::new(Archive::Stdin, "").memory_bytes(),
+        transparent: selected(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
+        huge_free: value("HugePages_Free"),
+        huge_total: value("HugePages_Total"),
+        huge_page_bytes: value("Hugepagesize"),
+    }
+}

@@ -1,0 +1,130 @@
+//! What a path lies on, and whether it can be written to, directly.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
+};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, statvfs};
+use unsnap_ring::{DirectSupport, Syscalls};
+
+use super::{disk, proc_files::Mount};
+use crate::{
+    doctor::facts::{Direct, Place},
+    settings::RequestError,
+};
+
+/// Bytes that are written and read for a trial: a block of any file system, aligned to itself.
+const TRIAL_BYTES: usize = 4096;
+
+pub fn look_at(path: &Path, mounts: &[Mount]) -> Result<Place, RequestError> {
+    let refuse =
+        |error: io::Error| RequestError(format!("cannot examine {}: {error}", path.display()));
+    let metadata = fs::metadata(path).map_err(refuse)?;
+    let whole = fs::canonicalize(path).map_err(refuse)?;
+    if !metadata.is_dir() && !metadata.is_file() {
+        let reason = "it is neither a directory nor an archive";
+        return Err(RequestError(format!("cannot examine {}: {reason}", path.display())));
+    }
+    let space = statvfs(&whole).map_err(|errno| refuse(errno.into()))?;
+    let mount = mount_of(&whole, mounts).cloned().unwrap_or_default();
+    let mut place = Place {
+        path: path.display().to_string(),
+        is_directory: metadata.is_dir(),
+        device: metadata.dev(),
+        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
+        // File systems without a limit (btrfs) say that they have none at all.
+        free_inodes: (space.f_files > 0).then_some(space.f_favail),
+        disks: disk::below(metadata.dev(), &mount.source),
+        file_system: mount.file_system,
+        mount_point: mount.point,
+        source: mount.source,
+        options: mount.options,
+        ..Place::default()
+    };
+    if place.is_directory {
+        match tempfile::tempfile_in(&whole) {
+            Ok(file) => place.direct = direct(&file, true),
+            Err(error) => place.write_error = Some(error.to_string()),
+        }
+    } else {
+        place.direct = direct(&File::open(&whole).map_err(refuse)?, false);
+    }
+    Ok(place)
+}
+
+/// The innermost mount that holds a path; of two on one directory the later.
+pub fn mount_of<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
+    let around = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    around.max_by_key(|mount| Path::new(&mount.point).components().count())
+}
+
+/// What the kernel says of direct I/O on the file, and whether it works.
+fn direct(file: &File, write: bool) -> Direct {
+    let declared = Syscalls::default().direct_support(file);
+    let tried = try_directly(file, write);
+    let mut direct = Direct {
+        works: Some(tried.is_ok()),
+        error: tried.err().map(|error| error.to_string()),
+        ..Direct::default()
+    };
+    match declared {
+        DirectSupport::Unknown => {}
+        DirectSupport::No => direct.declared = Some(false),
+        DirectSupport::Yes(needs) => {
+            direct.declared = Some(true);
+            direct.offset_align = Some(needs.offset_align as u64);
+            direct.memory_align = Some(needs.memory_align as u64);
+        }
+    }
+    direct
+}
+
+fn try_directly(file: &File, write: bool) -> io::Result<()> {
+    fcntl_setfl(file, fcntl_getfl(file)? | OFlags::DIRECT)?;
+    let mut memory = vec![0x5A_u8; 2 * TRIAL_BYTES];
+    let start = memory.as_ptr().align_offset(TRIAL_BYTES).min(TRIAL_BYTES);
+    let block = &mut memory[start..start + TRIAL_BYTES];
+    if write {
+        file.write_all_at(block, 0)?;
+        block.fill(0);
+    }
+    let read = file.read_at(block, 0)?;
+    if write && (read < block.len() || block.iter().any(|byte| *byte != 0x5A)) {
+        return Err(io::Error::other("what was written is not what is read"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_and_latest_mount_counts() {
+        let mount = |point: &str, source: &str| Mount {
+            point: point.to_owned(),
+            source: source.to_owned(),
+            ..Mount::default()
+        };
+        let mounts = [mount("/mnt", "old"), mount("/", "root"), mount("/mnt", "new")];
+        let source = |path: &str| mount_of(Path::new(path), &mounts).unwrap().source.clone();
+        assert_eq!(source("/mnt/ledger"), "new");
+        assert_eq!(source("/mntx"), "root");
+        assert_eq!(mount_of(Path::new("relative"), &mounts), None);
+    }
+
+    #[test]
+    fn a_directory_is_left_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = look_at(directory.path(), &[]).unwrap();
+        assert_eq!(place.write_error, None);
+        assert!(place.direct.works.is_some());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert!(look_at(&directory.path().join("absent"), &[]).is_err());
+        assert!(look_at(Path::new("/dev/null"), &[]).is_err());
+    }
+}

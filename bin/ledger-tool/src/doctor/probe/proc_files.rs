@@ -1,0 +1,124 @@
+//! Reading what the kernel writes in /proc and /sys.
+
+/// A line of /proc/self/mountinfo.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    /// What of the file system is mounted.
+    pub root: String,
+    pub point: String,
+    pub file_system: String,
+    pub source: String,
+    /// Of the mount and of the file system.
+    pub options: Vec<String>,
+}
+
+/// Mounts in the order they were made: of two on one directory the later hides the earlier.
+pub fn mounts(mountinfo: &str) -> Vec<Mount> {
+    mountinfo.lines().filter_map(mount).collect()
+}
+
+/// See proc_pid_mountinfo(5): fixed fields, optional ones until a dash, and three more.
+fn mount(line: &str) -> Option<Mount> {
+    let (fixed, rest) = line.split_once(" - ")?;
+    let mut fixed = fixed.split(' ').skip(3);
+    let (root, point, options) = (fixed.next()?, fixed.next()?, fixed.next()?);
+    let mut rest = rest.split(' ');
+    let (file_system, source) = (rest.next()?, rest.next()?);
+    let options = options.split(',').chain(rest.next().unwrap_or_default().split(','));
+    let mut unique: Vec<String> = Vec::new();
+    for option in options.filter(|option| !option.is_empty()) {
+        if !unique.iter().any(|known| known == option) {
+            unique.push(option.to_owned());
+        }
+    }
+    Some(Mount {
+        root: unescape(root),
+        point: unescape(point),
+        file_system: file_system.to_owned(),
+        source: unescape(source),
+        options: unique,
+    })
+}
+
+/// Space, tab, newline and backslash are written as three octal digits.
+fn unescape(text: &str) -> String {
+    let spaces = text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
+    spaces.replace("\\134", "\\")
+}
+
+/// The value behind `name:` (or `name :`) in lines of such.
+pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found.trim_end() == name).then(|| value.trim())
+    })
+}
+
+/// "123 kB" in bytes, "123" as it is.
+pub fn kib_or_count(value: &str) -> u64 {
+    match value.strip_suffix("kB") {
+        Some(kib) => number(kib).map_or(0, |kib: u64| kib.saturating_mul(1024)),
+        None => number(value).unwrap_or(0),
+    }
+}
+
+/// A number on a line of its own.
+pub fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.trim().parse().ok()
+}
+
+/// The choice in brackets: `always [madvise] never`.
+pub fn selected(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(choice, _)| choice.to_owned())
+}
+
+/// Numbers in a list such as "0-3,7".
+pub fn list_length(text: &str) -> usize {
+    let ranges = text.trim().split(',').filter_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((number::<usize>(first)?, number::<usize>(last)?))
+    });
+    ranges.map(|(first, last)| last.saturating_sub(first).saturating_add(1)).sum()
+}
+
+/// The first two numbers of a release.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read() {
+        let text = "\
+36 35 98:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
+40 36 0:30 /sub /mnt/my\\040disk rw,noatime - btrfs /dev/mapper/a rw,ssd,noatime
+41 36 0:31 / /odd ro - tmpfs tmpfs
+nonsense";
+        let mounts = mounts(text);
+        assert_eq!(mounts.len(), 3);
+        assert_eq!(mounts[0].options, ["rw", "relatime", "discard"]);
+        assert_eq!(mounts[1].point, "/mnt/my disk");
+        assert_eq!((mounts[1].root.as_str(), mounts[1].source.as_str()), ("/sub", "/dev/mapper/a"));
+        assert_eq!(mounts[1].options, ["rw", "noatime", "ssd"]);
+        assert_eq!((mounts[2].file_system.as_str(), mounts[2].options.len()), ("tmpfs", 1));
+    }
+
+    #[test]
+    fn fields_lists_and_versions_are_read() {
+        let text = "model name\t: EPYC\nMemTotal:   24684092 kB\nHugePages_Total:       3\n";
+        assert_eq!(field(text, "model name"), Some("EPYC"));
+        assert_eq!(field(text, "MemTotal").map(kib_or_count), Some(24_684_092 << 10));
+        assert_eq!(field(text, "HugePages_Total").map(kib_or_count), Some(3));
+        assert_eq!(field(text, "Mem"), None);
+        assert_eq!(selected("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(selected("none"), None);
+        assert_eq!((list_length("0-3,7\n"), list_length("0"), list_length("")), (5, 1, 0));
+        assert_eq!(version("6.18.44-fc"), Some((6, 18)));
+        assert_eq!((version("5.15+"), version("6"), version("odd")), (Some((5, 15)), None, None));
+    }
+}

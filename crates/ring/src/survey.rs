@@ -1,0 +1,92 @@
+//! What io_uring can do for engines on this kernel, asked without doing any I/O.
+
+use io_uring::{Parameters, Probe, opcode};
+use unsnap_arena::Arena;
+
+use crate::{
+    UringRefused,
+    uring::{OPERATIONS, build_ring, register, restrict},
+};
+
+/// Bytes that are registered for a trial: within any limit that lets a ring exist (before Linux
+/// 5.12 rings themselves were accounted to the limit of locked memory, 64 KiB by default).
+const TRIAL_BYTES: usize = 16 << 10;
+
+/// What a ring offers to engines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UringSurvey {
+    /// `IORING_FEAT_*` that the kernel announces, without the prefix.
+    pub features: Vec<&'static str>,
+    /// Operations that engines need and the kernel lacks; all of them, if it cannot be asked (before
+    /// Linux 5.6).
+    pub missing_operations: Vec<&'static str>,
+    /// Whether files can be cut by the ring (Linux 6.9); if not, it is done by system calls.
+    pub truncates: bool,
+    /// Whether a ring can be restricted to what engines submit (Linux 5.10).
+    pub restricts: bool,
+    /// Whether a few pages can be registered. How many more can is up to the limit of locked memory.
+    pub registers: bool,
+}
+
+/// Sets up a ring like an engine's, asks what it can do, and lets it go again.
+pub fn survey_uring() -> Result<UringSurvey, UringRefused> {
+    // Declared before the ring, so it is dropped after it.
+    let arena = Arena::builder().bytes(TRIAL_BYTES).populate(false).build();
+    let ring = build_ring(2, None)?;
+    let mut probe = Probe::new();
+    let probed = ring.submitter().register_probe(&mut probe).is_ok();
+    let has = |code| probed && probe.is_supported(code);
+    let missing = OPERATIONS.into_iter().filter(|(_, code)| !has(*code));
+    let missing_operations = missing.map(|(name, _)| name).collect();
+    let truncates = has(opcode::Ftruncate::CODE);
+    let restricts = restrict(&ring, truncates).is_ok();
+    let registers = arena.as_ref().is_ok_and(|arena| {
+        // SAFETY: the arena is dropped after the ring.
+        unsafe { register(&ring, &arena.ranges()) }.is_ok()
+    });
+    let features = features(ring.params());
+    Ok(UringSurvey { features, missing_operations, truncates, restricts, registers })
+}
+
+fn features(parameters: &Parameters) -> Vec<&'static str> {
+    [
+        ("SINGLE_MMAP", parameters.is_feature_single_mmap()),
+        ("NODROP", parameters.is_feature_nodrop()),
+        ("SUBMIT_STABLE", parameters.is_feature_submit_stable()),
+        ("FAST_POLL", parameters.is_feature_fast_poll()),
+        ("EXT_ARG", parameters.is_feature_ext_arg()),
+        ("NATIVE_WORKERS", parameters.is_feature_native_workers()),
+        ("RSRC_TAGS", parameters.is_feature_resource_tagging()),
+        ("LINKED_FILE", parameters.is_feature_linked_file()),
+        ("MIN_TIMEOUT", parameters.is_feature_min_timeout()),
+        ("NO_IOWAIT", parameters.is_feature_no_iowait()),
+    ]
+    .into_iter()
+    .filter_map(|(name, has)| has.then_some(name))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EngineConfig, EngineKind, probe_uring};
+
+    #[test]
+    fn the_survey_agrees_with_an_engine() {
+        let survey = survey_uring();
+        assert_eq!(survey.is_ok(), probe_uring().is_ok());
+        let Ok(survey) = survey else { return println!("skipped: no io_uring here") };
+        let config = EngineConfig {
+            kind: EngineKind::Uring,
+            capacity: 2,
+            workers: 1,
+            register: None,
+            attach: None,
+        };
+        let engine = config.open().unwrap();
+        assert_eq!(engine.ring_restricted(), Some(survey.restricts));
+        // `OPENAT2` and the others came with the same release as the question for them.
+        assert!(survey.missing_operations.is_empty(), "{survey:?}");
+        assert!(survey.features.contains(&"NODROP"), "{survey:?}");
+    }
+}
