@@ -91,7 +91,7 @@ fn engine(
     segment_bytes: Option<usize>,
 ) {
     let limits = Limits::default();
-    let tuning = Tuning { segment_bytes, chunk_bytes: None };
+    let tuning = Tuning { segment_bytes, ..Tuning::default() };
     let head = &archive.spans[0][..512];
     let budget = MemoryPlan::default_budget(threads);
     let plan = MemoryPlan::new(budget, threads, head, &limits, tuning);

@@ -70,7 +70,7 @@ impl Setup {
             ..Limits::default()
         };
         let head = &archive[..archive.len().min(512)];
-        let tuning = Tuning { segment_bytes: self.segment_bytes, chunk_bytes: None };
+        let tuning = Tuning { segment_bytes: self.segment_bytes, ..Tuning::default() };
         let plan = MemoryPlan::new(BUDGET_BYTES, self.threads, head, &limits, tuning);
         let (read, segments) = reserved(&plan);
         let progress = Arc::new(AtomicU64::new(0));

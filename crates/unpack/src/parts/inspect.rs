@@ -238,6 +238,8 @@ pub(crate) fn inspect(
     if let (Some(index), false) = (&index, whole) {
         seen.index(index, &file, config, cancel)?;
     } else {
+        // Frames decoded ahead would be in vain if the pass ends with the bank file: one thread stops there.
+        let threads = if whole { threads } else { 1 };
         let pass = Pass { config, progress, cancel, threads, frame_starts: Arc::default() };
         pass.over(archives, |event, bytes, at| {
             seen.event(event, bytes, Some(at))?;
