@@ -38,6 +38,9 @@ use crate::{
 /// read. Enough for some frames, or for all of a small archive.
 const WALK_TIME: Duration = Duration::from_millis(100);
 
+/// How far, for the kernel reads ahead of such a walk, and so all of it: three frames of 32 MiB.
+const WALK_BYTES: u64 = 24 << 20;
+
 /// Bytes of a read of that walk.
 const WALK_READ_BYTES: usize = 4096;
 
@@ -163,13 +166,23 @@ impl FrameFacts {
     }
 
     /// By headers, as far as there is time.
-    fn of_headers(archive: &dyn ReadAt, archive_bytes: u64, go_on: &dyn Fn() -> bool) -> Self {
+    fn of_headers(
+        archive: &dyn ReadAt,
+        archive_bytes: u64,
+        walk_bytes: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Self {
         let mut facts = Self { source: TableSource::Headers.name(), ..Self::default() };
         let mut passed = 0;
         let end = walk_frames(archive, archive_bytes, WALK_READ_BYTES, go_on, &mut |frame| {
             facts.add(frame.bytes, frame.content);
             passed = frame.offset + frame.bytes;
-            ControlFlow::Continue(())
+            let is_last = passed == archive_bytes;
+            if passed < walk_bytes || is_last {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         });
         facts.complete = end == WalkEnd::Complete;
         if !facts.complete && passed > 0 {
@@ -368,7 +381,8 @@ fn frames(
     }
     let since = Instant::now();
     let go_on = || !cancel.is_cancelled() && (what.frames || since.elapsed() < WALK_TIME);
-    (FrameFacts::of_headers(&archive, bytes, &go_on), None)
+    let walk_bytes = if what.frames { u64::MAX } else { WALK_BYTES };
+    (FrameFacts::of_headers(&archive, bytes, walk_bytes, &go_on), None)
 }
 
 /// What has been seen of the decoded stream.
