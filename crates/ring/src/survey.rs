@@ -82,6 +82,7 @@ mod tests {
             workers: 1,
             register: None,
             attach: None,
+            priority: None,
         };
         let engine = config.open().unwrap();
         assert_eq!(engine.ring_restricted(), Some(survey.restricts));
