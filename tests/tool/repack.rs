@@ -97,7 +97,7 @@ fn genuine_archives_keep_their_names_and_prove_themselves() {
         fs::create_dir(&output).unwrap();
         let outcome = run(&mut repack(&archive, &output, &["--format", "json"])).assert_code(0);
         let name = archive.file_name().unwrap().to_str().unwrap().replace(".lz4", ".zst");
-        assert_eq!(names(&output), [name.clone()]);
+        assert_eq!(names(&output), std::slice::from_ref(&name));
         let report = outcome.json();
         let written = fs::read(output.join(&name)).unwrap();
         assert_eq!(report["bytes_written"], written.len());

@@ -1,19 +1,23 @@
 //! What can be typed.
 
+mod fastboot;
+mod packing;
 mod parts;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use unsnap_cli::args::{
-    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, VerifyArg,
-};
+pub use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, ReportFormat, VerifyArg};
 use unsnap_unpack::Digest;
 
 use crate::{
     bench::{self, BenchArgs},
     doctor::{self, DoctorArgs},
     service::args::{SERVICE_EXAMPLES, ServiceArgs},
+};
+pub use fastboot::{FastbootAction, FastbootArgs, LookAfterArgs, PlacesArgs, PrepareArgs};
+pub use packing::{
+    AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
 };
 pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
 
@@ -77,7 +81,7 @@ pub enum Command {
     /// how much it holds. The tar stream inside is the same, byte for byte: each frame is decoded again
     /// and compared before it is written. Validators, `zstd -d` and Firedancer read the result. What
     /// `unpack --dry-run` refuses is refused.
-    #[command(after_long_help = REPACK_EXAMPLES)]
+    #[command(after_long_help = packing::REPACK_EXAMPLES)]
     Repack(RepackArgs),
     /// Make an archive of a directory
     ///
@@ -86,20 +90,20 @@ pub enum Command {
     /// headers are those of a validator; storages come in the order of their slots. A file that
     /// changes meanwhile is an error: nothing may be running there. That the accounts add up to the
     /// hash in the name, `verify` tells.
-    #[command(after_long_help = CREATE_EXAMPLES)]
+    #[command(after_long_help = packing::CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// Say which storages and accounts are different in two archives
     ///
     /// Storages are compared by slot, and accounts by the newest version that each archive has of
     /// them. Reads both archives whole, one after the other; nothing is told before both have proven
     /// to be whole. The exit code is 0 whether or not they differ, unless --exit-code is given.
-    #[command(after_long_help = DIFF_EXAMPLES)]
+    #[command(after_long_help = packing::DIFF_EXAMPLES)]
     Diff(DiffArgs),
     /// List the accounts of an archive
     ///
     /// Every record of every storage, in the order of the archive, or only those that are wanted.
     /// What is listed may be taken for good when the exit code is 0.
-    #[command(after_long_help = ACCOUNTS_EXAMPLES)]
+    #[command(after_long_help = packing::ACCOUNTS_EXAMPLES)]
     Accounts(AccountsArgs),
     /// Prepare what a validator starts from without unpacking, or look after it
     ///
@@ -107,7 +111,7 @@ pub enum Command {
     /// when-newest, its default) starts from a state instead of the archives: a directory
     /// snapshots/SLOT with the storages in the accounts paths. All of this is refused while a
     /// validator is running on the ledger; to be run as its user.
-    #[command(after_long_help = FASTBOOT_EXAMPLES)]
+    #[command(after_long_help = fastboot::FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
     /// Ask the service unpackd how it stands, or tell it what to do
     ///
@@ -143,69 +147,6 @@ Examples:
 
   An incremental archive holds what has changed since its full one, and its name both:
     ledger-tool verify snapshot-39-<HASH>.tar.zst --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
-
-const REPACK_EXAMPLES: &str = "\
-Examples:
-  Repack a snapshot, under its own name in another directory:
-    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked
-
-  Where it lies, with a checksum in every frame and a table of the frames:
-    ledger-tool repack snapshot-39-<HASH>.tar.zst --output . --force --checksums --seek-table
-
-  As small as is reasonable, for an archive that is fetched often:
-    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked --level 9 --frame-size 32MiB";
-
-const CREATE_EXAMPLES: &str = "\
-Examples:
-  Make an archive of what was unpacked:
-    ledger-tool create /mnt/ledger/unpacked --output /mnt/archives
-
-  Make one of the state that a validator would start from:
-    ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts --output /mnt/archives
-
-  Of what was unpacked of an incremental archive:
-    ledger-tool create /mnt/ledger/unpacked --base-slot 39 --output /mnt/archives";
-
-const DIFF_EXAMPLES: &str = "\
-Examples:
-  What has changed between two snapshots, in numbers:
-    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst
-
-  The accounts that are new in the second:
-    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst --format json-lines \\
-      | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
-
-  In a script: do two archives hold the same?
-    ledger-tool diff --exit-code --quiet snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
-
-const ACCOUNTS_EXAMPLES: &str = "\
-Examples:
-  All accounts that exist, as a table:
-    ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --format csv
-
-  What the stake program owns, with its data:
-    ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --with-data \\
-      --owner Stake11111111111111111111111111111111111111
-
-  Records with more than a megabyte of data, older versions too:
-    ledger-tool accounts snapshot-39-<HASH>.tar.zst --data-size 1000001..";
-
-const FASTBOOT_EXAMPLES: &str = "\
-Examples:
-  Prepare the newest full and incremental archive of a ledger:
-    ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
-
-  The same while the validator is running, to be used when it starts again:
-    ledger-tool fastboot prepare --beside --ledger /mnt/ledger --accounts /mnt/accounts
-
-  See what a validator would find:
-    ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
-
-  Put back what a validator that crashed has removed:
-    ledger-tool fastboot repair --ledger /mnt/ledger --accounts /mnt/accounts
-
-  Have the validator unpack its archives itself, after all:
-    ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const UNPACK_EXAMPLES: &str = "\
 Examples:
@@ -389,326 +330,6 @@ pub struct VerifyArgs {
 
     #[command(flatten)]
     pub output_control: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct RepackArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
-    pub archive: PathBuf,
-
-    /// The new archive, which has the same name but ends in .tar.zst, or the directory it goes to
-    #[arg(long, short, value_name = "ARCHIVE|DIR")]
-    pub output: PathBuf,
-
-    #[command(flatten)]
-    pub frames: FrameArgs,
-
-    /// What the archive may contain
-    #[arg(long, value_enum, default_value = "snapshot")]
-    pub layout: Layout,
-
-    /// How to print the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct CreateArgs {
-    /// The tree, or the state: a directory SNAPSHOTS/SLOT
-    pub directory: PathBuf,
-
-    /// The archive, or the directory it goes to
-    #[arg(long, short, value_name = "ARCHIVE|DIR")]
-    pub output: PathBuf,
-
-    /// Where the storages are, if they are not in accounts/ of the tree; of a state, the accounts paths
-    #[arg(long, value_name = "DIR", value_delimiter = ',')]
-    pub accounts: Vec<PathBuf>,
-
-    /// Make an incremental archive upon the full one of this slot
-    #[arg(long, value_name = "SLOT")]
-    pub base_slot: Option<u64>,
-
-    #[command(flatten)]
-    pub frames: FrameArgs,
-
-    /// How to print the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct DiffArgs {
-    /// The archive that counts as the earlier one
-    pub before: PathBuf,
-
-    /// The archive that is compared with it
-    pub after: PathBuf,
-
-    /// How to print what is different on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: DiffFormat,
-
-    /// Exit with 1 if they differ, and with 0 if they do not
-    #[arg(long)]
-    pub exit_code: bool,
-
-    /// Memory for what is remembered of accounts, 80 bytes for each record of both; what is more goes
-    /// to a file without a name in the directory for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub memory: Option<u64>,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DiffFormat {
-    /// How many of each
-    Text,
-    /// How many of each, as one object
-    Json,
-    /// Everything that is different, one object a line
-    JsonLines,
-}
-
-#[derive(Debug, Args)]
-pub struct AccountsArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
-    pub archive: PathBuf,
-
-    /// Only accounts of this owner; may be given several times
-    #[arg(long, value_name = "PUBKEY", value_parser = crate::settings::parse_pubkey)]
-    pub owner: Vec<Pubkey>,
-
-    /// Only accounts with so many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
-    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range)]
-    pub data_size: Option<std::ops::RangeInclusive<u64>>,
-
-    /// Only the newest version of each account, if it has lamports; reads the archive twice
-    #[arg(long)]
-    pub newest: bool,
-
-    /// Data too, in base64
-    #[arg(long)]
-    pub with_data: bool,
-
-    /// How to print accounts on standard output
-    #[arg(long, value_enum, default_value = "json-lines")]
-    pub format: AccountsFormat,
-
-    /// With --newest: memory for what is remembered, 80 bytes for each record; what is more goes to a
-    /// file without a name in the directory for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub memory: Option<u64>,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-/// The address of an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pubkey(pub [u8; 32]);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AccountsFormat {
-    /// Comma-separated values, with a line of names
-    Csv,
-    /// One object a line
-    JsonLines,
-}
-
-/// How an archive is written.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "How to write it")]
-pub struct FrameArgs {
-    /// The most a frame holds, 4MiB to 32MiB [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub frame_size: Option<u64>,
-
-    /// Level of zstd
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
-    pub level: i32,
-
-    /// End every frame in a checksum of its content
-    #[arg(long)]
-    pub checksums: bool,
-
-    /// Add a table of all frames at the end (the zstd project's seekable format)
-    #[arg(long)]
-    pub seek_table: bool,
-
-    /// Threads that compress [default: as many as there are cores, at most 64]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: Option<u16>,
-
-    /// Replace what is there
-    #[arg(long)]
-    pub force: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct FastbootArgs {
-    #[command(subcommand)]
-    pub action: FastbootAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum FastbootAction {
-    /// Make a state of the newest full archive and the newest incremental one upon it
-    ///
-    /// Nothing is touched before the archives' bank files have proven to be those of their names,
-    /// and it is known that there is room. Older states and storages are cleared away then, as the
-    /// validator would do. Archives that prove bad are set aside (renamed), and the next best are
-    /// taken.
-    ///
-    /// A state that was prepared with --beside is adopted if it is whole and as new as the archives:
-    /// that takes milliseconds.
-    Prepare(Box<PrepareArgs>),
-    /// Say what states there are, and whether they are whole; also while a validator is running
-    ///
-    /// Exit code 1 if a validator would load a state and fail.
-    Status(LookAfterArgs),
-    /// Make the newest state whole again from its shadow, or withdraw it
-    ///
-    /// What lies ready beside it is left alone.
-    Repair(LookAfterArgs),
-    /// Take all states and their shadows back; storages are left to the validator
-    ///
-    /// What lies ready beside them goes, too: it would be adopted otherwise.
-    Withdraw(WithdrawArgs),
-}
-
-#[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
-pub struct PrepareArgs {
-    #[command(flatten)]
-    pub places: PlacesArgs,
-
-    /// What is checked of the archives' content while it passes by
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
-    pub verify: VerifyArg,
-
-    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
-    /// what is more goes to a file without a name beside the files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub verify_memory: Option<u64>,
-
-    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
-    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
-    pub fastboot_format: FastbootFormatArg,
-
-    /// Prepare the archives even if there is a state as new as they are, be it one that lies ready
-    #[arg(long)]
-    pub replace: bool,
-
-    /// Prepare a state beside those of a validator, which may be running: it lies ready until
-    /// `prepare` without --beside, or the program `validator`, puts it in their place
-    ///
-    /// It is made in directories .unsnap-ready of the accounts paths and of the snapshots'
-    /// directory. As much space is needed as for another state.
-    #[arg(long)]
-    pub beside: bool,
-
-    /// Do not keep second names of the storages, for repairs
-    ///
-    /// They take no space until the validator removes storages of the state: then those stay on
-    /// the disk until the next state is prepared, or this one is withdrawn.
-    #[arg(long)]
-    pub no_shadow: bool,
-
-    /// Unpack even if it does not seem to fit, and go on until a disk is full
-    #[arg(long)]
-    pub no_preflight: bool,
-
-    /// How to print the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub neighbour: NeighbourArgs,
-
-    #[command(flatten)]
-    pub removal: RemovalArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct LookAfterArgs {
-    #[command(flatten)]
-    pub places: PlacesArgs,
-
-    /// How to print the result on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct WithdrawArgs {
-    #[command(flatten)]
-    pub look_after: LookAfterArgs,
-
-    /// Take back only what lies ready beside; also while a validator is running
-    #[arg(long)]
-    pub beside: bool,
-}
-
-/// Where a validator keeps what: its own flags.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Where the validator keeps what (its own flags)")]
-pub struct PlacesArgs {
-    /// The validator's ledger
-    #[arg(long, short, value_name = "DIR")]
-    pub ledger: PathBuf,
-
-    /// Archives and states [default: the ledger]
-    #[arg(long, value_name = "DIR")]
-    pub snapshots: Option<PathBuf>,
-
-    /// Full archives [default: that of the snapshots]
-    #[arg(long, value_name = "DIR")]
-    pub full_snapshot_archive_path: Option<PathBuf>,
-
-    /// Incremental archives [default: that of the snapshots]
-    #[arg(long, value_name = "DIR")]
-    pub incremental_snapshot_archive_path: Option<PathBuf>,
-
-    /// Accounts paths, over which storages are spread [default: accounts in the ledger]
-    #[arg(long, value_name = "DIR", value_delimiter = ',')]
-    pub accounts: Vec<PathBuf>,
-}
-
-impl FastbootArgs {
-    fn output_control(&self) -> &OutputArgs {
-        match &self.action {
-            FastbootAction::Prepare(args) => &args.output_control,
-            FastbootAction::Status(args) | FastbootAction::Repair(args) => &args.output_control,
-            FastbootAction::Withdraw(args) => &args.look_after.output_control,
-        }
-    }
 }
 
 impl Command {

@@ -9,7 +9,7 @@ use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs,
-    PrepareArgs, Pubkey, RepackArgs, UnpackArgs, VerifyArgs,
+    PrepareArgs, RepackArgs, UnpackArgs, VerifyArgs,
 };
 
 /// The configuration of `verify`.
@@ -123,15 +123,6 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Reads an address in base58.
-pub fn parse_pubkey(text: &str) -> Result<Pubkey, String> {
-    let mut pubkey = [0; 32];
-    match bs58::decode(text).onto(&mut pubkey) {
-        Ok(32) => Ok(Pubkey(pubkey)),
-        _ => Err("an address is base58 of 32 bytes".to_owned()),
-    }
-}
-
 /// Reads `N`, `MIN..MAX`, `MIN..` or `..MAX`, where numbers are sizes. Both ends are in the range.
 pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
@@ -203,14 +194,6 @@ mod tests {
         assert_eq!(parse_range("..10"), Ok(0..=10));
         for bad in ["", "..", "5..4", "x", "1..x", "1...2"] {
             assert!(parse_range(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn addresses_are_32_bytes() {
-        assert_eq!(parse_pubkey("11111111111111111111111111111111"), Ok(Pubkey([0; 32])));
-        for bad in ["", "1", "0OIl", "111111111111111111111111111111111"] {
-            assert!(parse_pubkey(bad).is_err(), "{bad}");
         }
     }
 }

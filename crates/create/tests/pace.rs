@@ -110,14 +110,18 @@ fn each_device_has_a_bucket_of_its_own() {
     let directories = [here.path(), memory.path()];
     let held_back = ends_within(HANG, create(&directories, &pace, &[0, 1]).0);
     assert_eq!(held_back, Some(0), "the second device has paid for the first");
-    directories.iter().for_each(|directory| assert_complete(directory, 1));
+    for directory in &directories {
+        assert_complete(directory, 1);
+    }
 }
 
 #[test]
 fn destinations_on_one_device_share_a_bucket_until_the_limit_is_lifted() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let paths = [scratch.path().join("a"), scratch.path().join("b")];
-    paths.iter().for_each(|path| fs::create_dir(path).unwrap());
+    for path in &paths {
+        fs::create_dir(path).unwrap();
+    }
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));
     let (finish, progress) = create(&[&paths[0], &paths[1]], &pace, &[0, 1, 0]);

@@ -111,7 +111,7 @@ impl PackError {
             Self::NotIdentical { .. } => Code::NotIdentical,
             Self::File { errno, .. } => Code::of_errno(*errno),
             Self::Changed { .. } => Code::ArchiveChanging,
-            Self::Thread(error) => Code::of_io_error(error),
+            Self::Thread(error) | Self::Output(error) => Code::of_io_error(error),
             Self::Compress { .. } => Code::System,
         }
     }

@@ -206,6 +206,6 @@ mod tests {
     #[should_panic(expected = "a scoped thread panicked")]
     fn a_panic_of_a_worker_is_passed_on() {
         let panics = |job| if job == 20 { panic!("job {job}") } else { job };
-        numbers(1000, panics, None);
+        let _ = numbers(1000, panics, None);
     }
 }

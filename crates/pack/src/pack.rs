@@ -187,7 +187,7 @@ pub(crate) fn pack<R>(
     let path = output.path().display().to_string();
     let bytes_written = output.publish()?;
     let elapsed = begun.elapsed();
-    let syncing = elapsed - packed_in;
+    let syncing = elapsed.saturating_sub(packed_in);
     let report = PackReport {
         output: path,
         bytes_written,

@@ -222,7 +222,9 @@ mod tests {
         let woken = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&woken);
         let pace = Pace::new();
-        let waker = Waker(Arc::new(move || drop(count.fetch_add(1, Ordering::Relaxed))));
+        let waker = Waker(Arc::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
         let subscription = pace.wake_on_change(waker);
         pace.pause();
         pace.resume();

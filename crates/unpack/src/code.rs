@@ -61,6 +61,8 @@ codes! {
     WrongAccounts = "wrong-accounts",
     /// The archive has another digest than was asked for.
     WrongDigest = "wrong-digest",
+    /// What was asked for is not in the archive.
+    NotInArchive = "not-in-archive",
     /// The archive's index is damaged, or of another archive.
     IndexUnusable = "index-unusable",
     /// What was written does not decode to what was read.
@@ -143,6 +145,7 @@ impl Error {
             Self::Layout { source, .. } => of_layout(source),
             Self::Bank { .. } => Code::WrongBank,
             Self::Index { .. } => Code::IndexUnusable,
+            Self::NotFound { .. } => Code::NotInArchive,
             Self::Storage { .. } => Code::BadStorage,
             Self::Accounts { source, .. } if source.is_bad_archive() => Code::WrongAccounts,
             Self::Accounts { .. } => Code::VerifySpace,
@@ -158,6 +161,7 @@ impl Error {
             Self::Running { .. } => Code::LedgerInUse,
             Self::Locked { .. } => Code::Locked,
             Self::Staging { errno, .. } | Self::Search { errno, .. } => Code::of_errno(*errno),
+            Self::Output { error } => Code::of_io_error(error),
             Self::NoSpace(shortage) => match shortage.resource {
                 Resource::Bytes => Code::NoSpace,
                 Resource::Inodes => Code::NoInodes,

@@ -143,8 +143,7 @@ pub(crate) fn stage(
     // While the run is paused, somebody else looks after the space.
     let paused_watch = watch_paused(config, watch.as_ref(), creators, &stop);
     let walked = creation.and_then(|mut creation| {
-        let check = verification.as_ref();
-        let manifest = manifest.as_mut();
+        let (check, manifest) = (verification.as_ref(), manifest.as_mut());
         let walked =
             walks.run(&mut decoded, &mut creation, manifest, watch.as_deref(), &*stop, check)?;
         let created = walked.iter().map(|walked| walked.met.created).sum();
@@ -158,14 +157,13 @@ pub(crate) fn stage(
     memory.close();
     let decode_summaries = times.end_decoding(decoded);
     let written_back = writeback.and_then(Writeback::finish);
-    let interrupted = cancel.is_cancelled();
-    if walked.is_err() || interrupted {
-        progress.enter(Phase::CleaningUp);
-    }
     let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
     // Even if something failed: a Ctrl-C also ends who feeds our standard input, and that looks like
     // a cut archive.
-    let walked = if interrupted { Err(Error::Cancelled) } else { walked };
+    let walked = if cancel.is_cancelled() { Err(Error::Cancelled) } else { walked };
+    if walked.is_err() {
+        progress.enter(Phase::CleaningUp);
+    }
 
     // Sync: what the archives do not hold is added, and everything is made durable.
     let synced = walked.and_then(|(walked, created)| {

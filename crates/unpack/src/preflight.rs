@@ -13,7 +13,6 @@
 //! what `Config::preflight` (`--no-preflight`) is for.
 
 use std::{
-    io,
     sync::Arc,
     thread,
     time::{Duration, Instant},

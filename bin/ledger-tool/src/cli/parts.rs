@@ -187,7 +187,7 @@ pub enum ExtractFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pubkey(pub [u8; 32]);
 
-fn parse_pubkey(text: &str) -> Result<Pubkey, String> {
+pub fn parse_pubkey(text: &str) -> Result<Pubkey, String> {
     // The hash in an archive's name is written the same way.
     let hash = ArchiveHash::parse(text).ok_or("expected the base58 of 32 bytes")?;
     Ok(Pubkey(*hash.as_bytes()))
@@ -220,6 +220,14 @@ mod tests {
         assert_eq!(parse_slots("-20"), Ok(0..=20));
         for bad in ["", "-", "20-17", "x", "1-2-3", "1.5"] {
             assert!(parse_slots(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_32_bytes() {
+        assert_eq!(parse_pubkey("11111111111111111111111111111111"), Ok(Pubkey([0; 32])));
+        for bad in ["", "1", "0OIl", "111111111111111111111111111111111"] {
+            assert!(parse_pubkey(bad).is_err(), "{bad}");
         }
     }
 }

@@ -64,7 +64,7 @@ pub struct Content {
     pub summary: SnapshotSummary,
     entries: Vec<Entry>,
     /// Directories whose files are taken as they are found, and what they were.
-    listed: Vec<(PathBuf, Seen)>,
+    listed: Listed,
 }
 
 impl Content {
@@ -208,11 +208,11 @@ fn the_slot(snapshots: &Path) -> Result<u64, PackError> {
     }
 }
 
+/// Directories that were listed, and what they were like then.
+type Listed = Vec<(PathBuf, Seen)>;
+
 /// The storages in some directories, in the order of their slots.
-fn storages_in(
-    calls: &Syscalls,
-    places: &[PathBuf],
-) -> Result<(Vec<Entry>, Vec<(PathBuf, Seen)>), PackError> {
+fn storages_in(calls: &Syscalls, places: &[PathBuf]) -> Result<(Vec<Entry>, Listed), PackError> {
     let (mut storages, mut listed) = (Vec::new(), Vec::new());
     for place in places {
         listed.push((place.clone(), look(calls, place)?));
