@@ -115,10 +115,14 @@ fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
 fn what_is_refused_has_an_exit_code_and_a_hint() {
     let service = Service::start();
     let cases: [(&[&str], i32, &str); 6] = [
-        (&["cancel", "1"], 2, "error: there is no job 1\nhint: see \\x1bstatus\n"),
-        (&["cancel", "2"], 4, "error: the queue is full\n"),
-        (&["cancel", "3"], 1, "error: the archive is bad\n"),
-        (&["cancel", "4"], 3, "error: you may observe, but not operate\n"),
+        (
+            &["cancel", "1"],
+            2,
+            "error: there is no job 1 [service-refused]\nhint: see \\x1bstatus\n",
+        ),
+        (&["cancel", "2"], 4, "error: the queue is full [service-refused]\n"),
+        (&["cancel", "3"], 1, "error: the archive is bad [service-refused]\n"),
+        (&["cancel", "4"], 3, "error: you may observe, but not operate [service-refused]\n"),
         (&["cancel", "x"], 2, "invalid digit"),
         (&["dance"], 2, "unrecognized subcommand"),
     ];
