@@ -37,4 +37,5 @@ mod worker;
 
 pub use notify::Notify;
 pub use reload::load;
+pub use memory::StateDirectory;
 pub use supervisor::{Handle, Stopped, Supervisor};
