@@ -19,7 +19,7 @@ use unsnap_control::{Answer, Events, Limits, Listener, Server, metrics::Textfile
 
 use crate::{
     archives::{Archives, Now},
-    config::{Config, Sources},
+    config::{Config, Metrics, Sources},
     desk::{Desk, Shared},
     health::Health,
     memory::{Memory, StateDirectory},
@@ -154,7 +154,7 @@ impl Supervisor {
         for target in targets {
             supervisor.add_target(target)?;
         }
-        supervisor.offer_metrics()?;
+        supervisor.offer_metrics(&Metrics::default())?;
         Ok(supervisor)
     }
 
