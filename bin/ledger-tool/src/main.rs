@@ -9,6 +9,7 @@ mod fastboot;
 mod list;
 mod service;
 mod settings;
+mod summary;
 mod unpack;
 
 use std::process::ExitCode;
