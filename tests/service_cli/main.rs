@@ -116,10 +116,14 @@ fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
 fn what_is_refused_has_an_exit_code_and_a_hint() {
     let service = Service::start();
     let cases: [(&[&str], i32, &str); 6] = [
-        (&["cancel", "1"], 2, "error: there is no job 1\nhint: see \\x1bstatus\n"),
-        (&["cancel", "2"], 4, "error: the queue is full\n"),
-        (&["cancel", "3"], 1, "error: the archive is bad\n"),
-        (&["cancel", "4"], 3, "error: you may observe, but not operate\n"),
+        (
+            &["cancel", "1"],
+            2,
+            "error: there is no job 1 [service-refused]\nhint: see \\x1bstatus\n",
+        ),
+        (&["cancel", "2"], 4, "error: the queue is full [service-refused]\n"),
+        (&["cancel", "3"], 1, "error: the archive is bad [service-refused]\n"),
+        (&["cancel", "4"], 3, "error: you may observe, but not operate [service-refused]\n"),
         (&["cancel", "x"], 2, "invalid digit"),
         (&["dance"], 2, "unrecognized subcommand"),
     ];
@@ -281,19 +285,19 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
         let _ = File::open(&typescript).map(|mut file| file.read_to_end(&mut seen));
         String::from_utf8_lossy(&seen).into_owned()
     };
-    service.wait_for("somebody watches", || service.events().watched());
+    Service::wait_for("somebody watches", || service.events().watched());
     let mut percent = 0;
-    service.wait_for("a bar that moves", || {
+    Service::wait_for("a bar that moves", || {
         percent += 1;
         service.events().publish(&progress(percent.min(99)));
         seen().contains("] ") && seen().contains("job 12, slot 47 upon 39: unpacking")
     });
     service.events().publish(&ended(Outcome::Done));
-    service.wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
+    Service::wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
     assert!(seen().contains("job 12, slot 47 upon 39 is done after 1.50 s"), "{}", seen());
     // As if somebody had typed it.
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x03").unwrap();
-    service.wait_for("the shell goes on", || seen().contains("exit 130"));
+    Service::wait_for("the shell goes on", || seen().contains("exit 130"));
     drop(child.stdin.take());
     let _ = child.wait();
 }

@@ -57,7 +57,7 @@ impl Service {
     }
 
     /// Waits for something that must come, however slow the machine is.
-    pub fn wait_for(&self, what: &str, mut condition: impl FnMut() -> bool) {
+    pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         let begin = Instant::now();
         while !condition() {
             assert!(begin.elapsed() < PATIENCE, "waited in vain: {what}");

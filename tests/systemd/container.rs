@@ -76,7 +76,15 @@ impl Container {
             return None;
         };
         let container = Self { supervisor, leader, scratch, _cgroups: cgroups };
-        container.wait_for("the boot", || container.sh("systemctl is-active basic.target").ok());
+        // Whether a systemd of one's own comes up is the machine's matter, not unsnap's.
+        let since = Instant::now();
+        while !container.sh("systemctl is-active basic.target").ok() {
+            if since.elapsed() > HANG {
+                skip(format_args!("systemd does not come up in a container within {HANG:?}"));
+                return None;
+            }
+            thread::sleep(POLL);
+        }
         Some(container)
     }
 
