@@ -128,7 +128,7 @@ mod tests {
         let stages = Stages { watch: &watch, control: None, remover: &remover };
         let mut health = Health::new(now.instant);
         let mut look = |state: &mut State, after| health.look(state, &stages, now.instant + after);
-        look(&mut state, most - Duration::from_secs(1)).unwrap();
+        look(&mut state, most / 2).unwrap();
         let stuck = look(&mut state, most).unwrap_err();
         assert_eq!(stuck, format!("job 7 of t has not moved for {} s", most.as_secs()));
         // One byte more than at the last look.
