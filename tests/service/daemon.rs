@@ -64,6 +64,15 @@ impl Daemon {
         fs::write(self.path("unpackd.toml"), text).unwrap();
     }
 
+    /// Replaces what is configured once.
+    #[track_caller]
+    pub fn edit(&self, from: &str, to: &str) {
+        let path = self.path("unpackd.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text.matches(from).count(), 1, "{from} in {text}");
+        fs::write(path, text.replace(from, to)).unwrap();
+    }
+
     /// The program with its configuration.
     pub fn command(&self) -> Command {
         let mut command = cleaned(Command::new(unpackd_path()));
@@ -74,18 +83,32 @@ impl Daemon {
     /// Starts the process, and waits until it answers.
     #[track_caller]
     pub fn start(&mut self) -> u32 {
+        self.start_by(self.command())
+    }
+
+    /// The same by a command that becomes the program.
+    #[track_caller]
+    pub fn start_by(&mut self, mut command: Command) -> u32 {
         assert!(self.child.is_none());
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
-        let child = self.command().stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = command.stdout(Stdio::null()).stderr(log).spawn().unwrap();
         let pid = child.id();
         self.child = Some(child);
         self.until("it answers", |daemon| daemon.ask(&json!({"request": "status"})).is_ok());
         pid
     }
 
+    /// Takes a process that was started otherwise.
+    pub fn adopt(&mut self, child: Child) {
+        assert!(self.child.replace(child).is_none());
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     pub fn signal(&self, signal: Signal) {
-        let child = self.child.as_ref().unwrap();
-        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
@@ -131,7 +154,7 @@ impl Daemon {
         let since = Instant::now();
         while !is_true(self) {
             assert!(
-                since.elapsed() <= HANG,
+                since.elapsed() < HANG,
                 "never came true: {what}; status {:?}; log:\n{}",
                 self.ask(&json!({"request": "status"})),
                 self.log()
@@ -190,7 +213,7 @@ impl Daemon {
 
     /// A field of /proc/PID/status for each thread.
     pub fn threads(&self, field: &str) -> BTreeMap<String, u64> {
-        let pid = self.child.as_ref().unwrap().id();
+        let pid = self.pid();
         let mut found = BTreeMap::new();
         for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
             let task = task.unwrap();
@@ -207,7 +230,7 @@ impl Daemon {
 
     /// Open descriptors, and resident memory in KiB.
     pub fn size(&self) -> (usize, u64) {
-        let pid = self.child.as_ref().unwrap().id();
+        let pid = self.pid();
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         (descriptors, *self.threads("VmRSS").values().next().unwrap())
     }

@@ -14,8 +14,7 @@ const RESIDENT_KIB_MAX_DEBUG: u64 = 24 << 10;
 fn idle_it_does_not_wake_up_and_is_small() {
     let mut daemon = Daemon::new();
     // No rescan comes within the test.
-    let text = std::fs::read_to_string(daemon.path("unpackd.toml")).unwrap();
-    std::fs::write(daemon.path("unpackd.toml"), text.replace("\"2s\"", "\"1h\"")).unwrap();
+    daemon.edit("rescan = \"2s\"", "rescan = \"1h\"");
     daemon.start();
     let fresh = daemon.size();
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));

@@ -4,12 +4,8 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::json;
-use unsnap_testkit::tree::read_tree;
 
-use crate::{
-    daemon::{Daemon, SLOW, full, incremental},
-    support::genuine,
-};
+use crate::daemon::{Daemon, SLOW, full, incremental};
 
 #[test]
 fn an_archive_that_is_dropped_in_becomes_a_tree() {
@@ -189,28 +185,4 @@ fn what_the_machine_cannot_do_is_tried_again() {
     fs::create_dir(daemon.path("trees")).unwrap();
     daemon.until_settled("tree", 1_000_000);
     daemon.assert_tree("trees", "1000000", &archive);
-}
-
-#[test]
-fn a_validators_state_is_prepared() {
-    let mut daemon = Daemon::new();
-    fs::create_dir(daemon.path("ledger")).unwrap();
-    let ledger = daemon.path("ledger").display().to_string();
-    daemon.configure(&format!(
-        "[[target]]\nname = \"validator\"\nkind = \"fastboot\"\nledger = \"{ledger}\"\n"
-    ));
-    daemon.start();
-    for archive in genuine() {
-        if archive.extension().is_some_and(|extension| extension == "zst") {
-            daemon.drop_in(&archive);
-        }
-    }
-    daemon.until_settled("validator", 47);
-    let state = daemon.path("ledger/snapshots/47");
-    assert!(state.join("fastboot_version").is_file());
-    assert!(!read_tree(&daemon.path("ledger/accounts/run")).unwrap().is_empty());
-    assert!(daemon.end(Signal::TERM).success());
-    // It is found to be there.
-    daemon.start();
-    daemon.until_settled("validator", 47);
 }

@@ -4,7 +4,12 @@
 //! | module | proves |
 //! |---|---|
 //! | [`jobs`] | archives become trees and states; bad ones are passed over; what fails is tried again |
+//! | [`validator`] | a validator's state is prepared where it looks, or beside it while it runs |
 //! | [`control`] | what clients ask, pause, reload |
+//! | [`metrics`] | what Prometheus and node_exporter are told |
+//! | [`neighbour`] | jobs keep to what is configured of priorities, processors and rate |
+//! | [`machine`] | what file systems and queues of the kernel do to it |
+//! | [`processes`] | systemd's socket; two services that want the same |
 //! | [`soak`] | hundreds of archives, good and bad, with kills and reloads: nothing good missed, nothing bad published |
 //! | [`idle`] | no wake-ups, little memory |
 //!
@@ -17,8 +22,13 @@ mod control;
 mod daemon;
 mod idle;
 mod jobs;
+mod machine;
+mod metrics;
+mod neighbour;
+mod processes;
 mod soak;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]
 mod support;
+mod validator;

@@ -55,6 +55,7 @@ fn status_is_told_to_people_in_columns() {
     }
     assert_eq!(out.lines().count(), expected.len(), "{out}");
     assert!(out.lines().last().unwrap().ends_with(": /mnt/snapshots/bad: it is cut"), "{out}");
+    assert!(out.lines().next().unwrap().ends_with(" ago, limited to 20.00 MiB/s"), "{out}");
     // What it says of itself must not move the cursor.
     assert!(!out.contains('\u{1b}'));
 }

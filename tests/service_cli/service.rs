@@ -149,6 +149,7 @@ fn status() -> Status {
     }
     let status = json!({
         "version": "0.1.0", "pid": 7, "started_unix_ms": 1_763_700_000_000_u64, "paused": false,
+        "rate_limit": 20 << 20,
         "archives": {
             "directories": ["/mnt/snapshots", "/mnt/incremental"],
             "newest": {"slot": 47, "base_slot": 39, "full": "/mnt/snapshots/full", "incremental": null},

@@ -5,8 +5,8 @@ use std::{fs, path::PathBuf};
 use unsnap_testkit::tree::{assert_tree_equals, files, reference_entries_of_file};
 
 use crate::{
-    container::Container,
-    stage::{place_archive, root, staged},
+    container::{Container, skip},
+    stage::{landlock_here, place_archive, root, staged},
 };
 
 const UNIT: &str = "unsnap-unpack.service";
@@ -32,6 +32,13 @@ fn the_unit_for_one_archive_unpacks_it() {
     assert_tree_equals(&output, &files(reference_entries_of_file(&archive).unwrap()));
     let report = container.journal(UNIT);
     assert!(report.contains(r#""sandbox""#), "{report}");
+    // The unit's own filters leave the program's sandbox alone.
+    match landlock_here(&archive) {
+        Some(version) => {
+            assert!(report.contains(&format!(r#""landlock": "{version}""#)), "{report}");
+        }
+        None => skip("this kernel has no Landlock"),
+    }
     // A second run finds the destination not clean, and says so by its exit code.
     container.sh("systemctl start unsnap-unpack").fails();
     assert_eq!(container.property(UNIT, "ExecMainStatus"), "4");

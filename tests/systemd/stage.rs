@@ -10,7 +10,7 @@ use unsnap_testkit::spec::ArchiveSpec;
 
 use crate::{
     container::Container,
-    support::{Site, ledger_tool_path, unpackd_path, validator_path},
+    support::{Site, ledger_tool, ledger_tool_path, run, unpackd_path, validator_path},
 };
 
 /// A file of the package.
@@ -81,4 +81,13 @@ pub fn place_archive(directory: &Path, slot: u64, total_bytes: u64) -> PathBuf {
     let archive = directory.join(made.file_name().unwrap());
     fs::rename(partial, &archive).unwrap();
     archive
+}
+
+/// The version of Landlock that is in force for a run outside of any container.
+pub fn landlock_here(archive: &Path) -> Option<String> {
+    let mut tool = ledger_tool();
+    let site = Site::new();
+    tool.args(["unpack", "--format", "json", "--output"]).arg(site.output()).arg(archive);
+    let report = run(&mut tool).assert_code(0).json();
+    report["sandbox"]["landlock"].as_str().map(str::to_owned)
 }

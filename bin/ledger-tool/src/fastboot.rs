@@ -18,6 +18,7 @@ use crate::{
     progress::Display,
     settings,
     signals::Signals,
+    summary::{limits, seconds},
 };
 
 pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
@@ -153,10 +154,6 @@ fn summary(outcome: &Outcome) -> String {
     text
 }
 
-fn seconds(ms: u64) -> String {
-    format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
-}
-
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
     let mut text = format!(
         "prepared the state of slot {slot}: {} files, {} from {}, in {}\n",
@@ -183,6 +180,7 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
         seconds(report.sync_ms),
         report.limited_by
     );
+    text.push_str(&limits(report));
     for fallback in &report.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
     }

@@ -18,6 +18,7 @@ mod list;
 mod repack;
 mod service;
 mod settings;
+mod summary;
 mod unpack;
 
 use std::process::ExitCode;

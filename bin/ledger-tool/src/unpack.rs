@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Config, LimitsReport, PreflightReport, Report, Resumed, Unpacker};
+use unsnap_unpack::{Config, PreflightReport, Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs, VerifyArgs},
@@ -12,6 +12,7 @@ use crate::{
     progress::Display,
     settings,
     signals::Signals,
+    summary::{limits, seconds},
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
@@ -124,23 +125,6 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// What the run was asked to keep to, and what that did to it.
-fn limits(report: &Report) -> String {
-    let LimitsReport { rate_limit, io_priority, nice, cpus } = &report.limits;
-    let words = [
-        rate_limit.map(|rate| format!("{}/s to each device", BinaryBytes(rate))),
-        io_priority.as_ref().map(|priority| format!("I/O priority {priority}")),
-        nice.map(|nice| format!("niceness {nice}")),
-        cpus.as_ref().map(|cpus| format!("processors {cpus}")),
-    ];
-    let words: Vec<String> = words.into_iter().flatten().collect();
-    if words.is_empty() {
-        return String::new();
-    }
-    let held_back = seconds(report.held_back_ms);
-    format!("  limits: {}; held back for {held_back}\n", words.join(", "))
-}
-
 /// What was needed, and what there was.
 fn space(preflight: &PreflightReport) -> String {
     let mut text = String::new();
@@ -160,8 +144,4 @@ fn space(preflight: &PreflightReport) -> String {
         }
     }
     text
-}
-
-fn seconds(ms: u64) -> String {
-    format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
 }

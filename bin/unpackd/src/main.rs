@@ -14,7 +14,7 @@ use clap::Parser;
 use unsnap_cli::printer::{data, log_line};
 use unsnap_control::Listener;
 use unsnap_service::{
-    Stopped, Supervisor,
+    StateDirectory, Stopped, Supervisor,
     config::{Config, Sources},
 };
 
@@ -59,13 +59,17 @@ fn main() -> ExitCode {
 
 fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let signals = signals::catch().context("cannot watch for signals")?;
+    // First of all: whoever does not get it must not touch the other one's socket.
+    let directory = &config.settings.service.state_directory;
+    let directory = StateDirectory::take(directory)
+        .with_context(|| format!("cannot use the state directory {}", directory.display()))?;
     let listener = match Listener::from_environment().context("cannot use systemd's socket")? {
         Some(listener) => listener,
         None => listen(&config.settings.control.socket)?,
     };
+    let notify = Box::new(notify::Systemd::from_environment());
     let supervisor =
-        Supervisor::new(config, sources, listener, Box::new(notify::Systemd::from_environment()))
-            .context("cannot start")?;
+        Supervisor::new(config, sources, directory, listener, notify).context("cannot start")?;
     signals::tell(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
 }

@@ -106,6 +106,7 @@ fn stands_still(running: &mut Running, now: Instant) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{archives::Now, testing};
 
     #[test]
     fn what_moves_is_not_still() {
@@ -116,5 +117,27 @@ mod tests {
         assert_eq!(still.at(5, now + 2 * second), Duration::ZERO);
         assert_eq!(still.at(5, now + 9 * second), 7 * second);
         assert_eq!(still.at(6, now + 9 * second), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_job_whose_counters_stand_still_is_stuck_until_they_move() {
+        let now = Now::get();
+        let mut state = testing::at_work(now);
+        let most = state.config.settings.service.stuck_after.0;
+        let (watch, remover) = (Watch::start(|_| {}).unwrap(), Remover::start(0).unwrap());
+        let stages = Stages { watch: &watch, control: None, remover: &remover };
+        let mut health = Health::new(now.instant);
+        let mut look = |state: &mut State, after| health.look(state, &stages, now.instant + after);
+        look(&mut state, most / 2).unwrap();
+        let stuck = look(&mut state, most).unwrap_err();
+        assert_eq!(stuck, format!("job 7 of t has not moved for {} s", most.as_secs()));
+        // One byte more than at the last look.
+        let running = state.targets[0].running.as_mut().unwrap();
+        running.stands.0.bytes_written += 1;
+        look(&mut state, 2 * most).unwrap();
+        look(&mut state, 3 * most).unwrap_err();
+        // Nothing that runs, nothing that is stuck: the others are idle.
+        state.targets[0].running = None;
+        look(&mut state, 9 * most).unwrap();
     }
 }

@@ -32,9 +32,12 @@ mod state;
 mod status;
 mod supervisor;
 mod target;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod worker;
 
+pub use memory::StateDirectory;
 pub use notify::Notify;
 pub use reload::load;
 pub use supervisor::{Handle, Stopped, Supervisor};

@@ -1,7 +1,7 @@
 //! What is remembered across restarts, whatever ends the process: one JSON file, replaced atomically.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -30,6 +30,36 @@ const MADE_MAX: usize = 4096;
 
 /// What is wrong with an archive, in bytes of UTF-8, at most. A guess.
 const REASON_BYTES_MAX: usize = 500;
+
+/// The state directory, which one service has at a time: two that shared it would forget what the
+/// other had learned, and work on the same targets.
+#[derive(Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+    /// Open, and locked until it is dropped, or the process has ended in whatever way.
+    directory: File,
+}
+
+impl StateDirectory {
+    /// Takes it, and makes it if need be. An error if somebody else has it.
+    pub fn take(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let directory = File::open(path)?;
+        match directory.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), directory }),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another unpackd has {}", path.display());
+                Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
 
 /// What is remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,11 +120,10 @@ impl Bad {
 }
 
 impl Memory {
-    /// Reads what is in the state directory, which is made if need be. A file that cannot be made
-    /// sense of is set aside, and nothing is remembered then.
-    pub fn load(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        let path = directory.join(FILE_NAME);
+    /// Reads what is in the state directory. A file that cannot be made sense of is set aside, and
+    /// nothing is remembered then.
+    pub fn load(directory: &StateDirectory) -> io::Result<Self> {
+        let path = directory.path.join(FILE_NAME);
         let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -105,7 +134,7 @@ impl Memory {
             Ok(memory) => format!("its form {} is not known", memory.version),
             Err(error) => error.to_string(),
         };
-        let aside = directory.join(DAMAGED_NAME);
+        let aside = directory.path.join(DAMAGED_NAME);
         tracing::warn!(
             path = %path.display(), aside = %aside.display(), reason,
             "what was remembered cannot be read, is set aside, and begun anew"
@@ -115,15 +144,15 @@ impl Memory {
     }
 
     /// Replaces what is in the state directory, durably.
-    pub fn save(&self, directory: &Path) -> io::Result<()> {
-        let new = directory.join(NEW_NAME);
+    pub fn save(&self, directory: &StateDirectory) -> io::Result<()> {
+        let new = directory.path.join(NEW_NAME);
         let mut file = File::create(&new)?;
         let mut json = serde_json::to_vec_pretty(self)?;
         json.push(b'\n');
         file.write_all(&json)?;
         file.sync_all()?;
-        fs::rename(&new, directory.join(FILE_NAME))?;
-        File::open(directory)?.sync_all()
+        fs::rename(&new, directory.path.join(FILE_NAME))?;
+        directory.directory.sync_all()
     }
 
     /// Whether that file has proved bad.
@@ -177,7 +206,7 @@ mod tests {
     #[test]
     fn what_is_saved_is_loaded() {
         let scratch = tempfile::tempdir().unwrap();
-        let directory = scratch.path().join("state");
+        let directory = StateDirectory::take(&scratch.path().join("state")).unwrap();
         let mut memory = Memory::load(&directory).unwrap();
         assert_eq!(memory, Memory::default());
         memory.add_bad(Path::new("/a"), FILE, "cut", 5);
@@ -192,11 +221,22 @@ mod tests {
     }
 
     #[test]
+    fn one_has_the_directory_at_a_time() {
+        let scratch = tempfile::tempdir().unwrap();
+        let one = StateDirectory::take(scratch.path()).unwrap();
+        let error = StateDirectory::take(scratch.path()).unwrap_err();
+        assert!(error.to_string().contains("another unpackd"), "{error}");
+        drop(one);
+        StateDirectory::take(scratch.path()).unwrap();
+    }
+
+    #[test]
     fn a_damaged_file_is_set_aside_and_begun_anew() {
         let scratch = tempfile::tempdir().unwrap();
+        let directory = StateDirectory::take(scratch.path()).unwrap();
         for text in ["", "{", "[]", "{\"version\":2}", "\0\0\0\0"] {
             fs::write(scratch.path().join(FILE_NAME), text).unwrap();
-            assert_eq!(Memory::load(scratch.path()).unwrap(), Memory::default(), "{text}");
+            assert_eq!(Memory::load(&directory).unwrap(), Memory::default(), "{text}");
             let aside = fs::read_to_string(scratch.path().join(DAMAGED_NAME)).unwrap();
             assert_eq!(aside, text);
         }

@@ -125,6 +125,7 @@ impl State {
     fn note_products(&mut self, index: usize, ended: &Ended, now: Now) {
         for product in &ended.products {
             let Some(report) = &product.report else { continue };
+            let slot = report.incremental.as_ref().map_or(report.slot, |upon| upon.slot);
             self.targets[index].figures.add(report);
             self.memory.add_made(Made {
                 path: product.path.clone(),
@@ -135,7 +136,7 @@ impl State {
             self.unsaved = true;
             tracing::info!(
                 path = %product.path.display(),
-                slot = report.slot,
+                slot,
                 bytes = report.bytes_written,
                 files = report.files,
                 ms = report.elapsed_ms,
@@ -186,5 +187,41 @@ impl State {
         if job.origin == Origin::Submitted || !others_may_serve {
             target.queue.insert(0, job);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use std::time::Duration;
+    use unsnap_control::protocol::Event;
+
+    #[test]
+    fn a_defect_of_ours_is_told_and_tried_again_later() {
+        let now = Now::get();
+        let mut state = testing::at_work(now);
+        let ended = Ended {
+            worker: 1,
+            products: Vec::new(),
+            result: Err(Trouble::Panic("of a cat".to_owned())),
+            elapsed: Duration::from_secs(1),
+        };
+        state.ended(0, &ended, now);
+        let target = &state.targets[0];
+        assert!(target.running.is_none());
+        let job = &target.queue[0];
+        assert_eq!((job.id, job.attempt), (7, 2));
+        assert!(job.not_before.is_some_and(|until| until > now.instant));
+        assert_eq!(job.last_error.as_deref(), Some("a defect of unpackd: of a cat"));
+        assert_eq!((target.figures.ended.failed, target.figures.errors.environment), (1, 1));
+        let failed = |event: &Event| match event {
+            Event::JobEnded { outcome: Outcome::Failed, message: Some(message), .. } => {
+                message.contains("of a cat")
+            }
+            _ => false,
+        };
+        assert!(state.events.iter().any(failed), "{:?}", state.events);
+        assert!(state.memory.bad.is_empty(), "no archive is to blame");
     }
 }

@@ -1,6 +1,6 @@
 //! How everything stands, as it is told.
 
-use std::time::Instant;
+use std::{num::NonZeroU64, time::Instant};
 
 use unsnap_control::protocol::{
     ArchivesStatus, BadArchive, Event, JobProgress, JobState, JobStatus, PairName, ResultStatus,
@@ -29,6 +29,7 @@ impl State {
             pid: std::process::id(),
             started_unix_ms: self.started_unix_ms,
             paused: self.memory.paused,
+            rate_limit: self.pace.rate().map(NonZeroU64::get),
             archives: ArchivesStatus {
                 directories,
                 newest: self.pairs.first().map(name),

@@ -65,12 +65,22 @@ pub struct Worker {
 impl Worker {
     /// Starts the thread. `say` is called on it after each order; `id` tells workers apart.
     pub fn start(id: u64, name: &str, say: impl Fn(Said) + Send + 'static) -> io::Result<Self> {
+        Self::doing(id, name, carry_out, say)
+    }
+
+    /// The same for jobs that are done by `carry_out`.
+    fn doing(
+        id: u64,
+        name: &str,
+        carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), Error> + Send + 'static,
+        say: impl Fn(Said) + Send + 'static,
+    ) -> io::Result<Self> {
         // One at a time: nothing is sent before the one before has ended.
         let (orders, received) = channel();
         let work = move || {
             for order in received {
                 say(match order {
-                    Order::Job(work) => Said::Ended(attempt(id, &work)),
+                    Order::Job(work) => Said::Ended(attempt(id, &work, &carry_out)),
                     Order::Sweep(sweep) => Said::Swept { worker: id, moved: sweep.carry_out() },
                 });
             }
@@ -114,7 +124,11 @@ impl Drop for Worker {
     }
 }
 
-fn attempt(worker: u64, work: &Work) -> Ended {
+fn attempt(
+    worker: u64,
+    work: &Work,
+    carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), Error>,
+) -> Ended {
     let (mut products, since) = (Vec::new(), Instant::now());
     let result = catch_unwind(AssertUnwindSafe(|| carry_out(work, &mut products)));
     let result = match result {
@@ -126,4 +140,41 @@ fn attempt(worker: u64, work: &Work) -> Ended {
         }
     };
     Ended { worker, products, result, elapsed: since.elapsed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    const HANG: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn a_panic_is_a_failed_job_and_the_thread_goes_on() {
+        let carry_out = |work: &Work, products: &mut Vec<Product>| match work.pair.slot() {
+            1 => panic!("with {}", "a text"),
+            2 => panic!("with a word"),
+            3 => std::panic::panic_any(3),
+            slot => {
+                products.push(Product { path: slot.to_string().into(), report: None });
+                Ok(())
+            }
+        };
+        let (sender, said) = channel();
+        let worker =
+            Worker::doing(9, "test", carry_out, move |said| sender.send(said).unwrap()).unwrap();
+        for (slot, text) in [(1, "with a text"), (2, "with a word"), (3, "no message")] {
+            assert!(worker.begin(testing::work(slot)));
+            let Said::Ended(ended) = said.recv_timeout(HANG).unwrap() else { panic!() };
+            assert!(ended.products.is_empty());
+            match ended.result {
+                Err(Trouble::Panic(told)) => assert_eq!(told, text),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!worker.is_dead());
+        assert!(worker.begin(testing::work(4)));
+        let Said::Ended(ended) = said.recv_timeout(HANG).unwrap() else { panic!() };
+        assert!(ended.result.is_ok() && ended.worker == 9 && ended.products.len() == 1);
+    }
 }

@@ -15,8 +15,10 @@ use unsnap_unpack::printable;
 /// The answer to `status`.
 pub fn status(status: &Status) -> String {
     let paused = if status.paused { ", paused" } else { "" };
+    let limit = status.rate_limit.map(|rate| format!(", limited to {}/s", BinaryBytes(rate)));
+    let limit = limit.unwrap_or_default();
     let mut text = format!(
-        "unpackd {}, process {}, started {}{paused}\n",
+        "unpackd {}, process {}, started {}{limit}{paused}\n",
         clean(&status.version),
         status.pid,
         ago(status.started_unix_ms)

@@ -189,6 +189,7 @@ mod tests {
         });
         json!({
             "answer": "status", "version": "0.1.0", "pid": 7, "started_unix_ms": 1, "paused": false,
+            "rate_limit": 3,
             "archives": {
                 "directories": ["/a"],
                 "newest": {"slot": 47, "base_slot": 39, "full": "/a/full", "incremental": "/a/i"},

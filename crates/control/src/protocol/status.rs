@@ -15,6 +15,9 @@ pub struct Status {
     pub started_unix_ms: u64,
     /// Whether somebody has paused it.
     pub paused: bool,
+    /// Bytes that jobs may write to each device in a second, if there is a limit.
+    #[serde(default)]
+    pub rate_limit: Option<u64>,
     /// Where it looks for archives, and what it has found.
     pub archives: ArchivesStatus,
     /// All targets, in the order of the configuration.

@@ -67,6 +67,7 @@ impl Answers {
             pid: 1,
             started_unix_ms: 2,
             paused: self.paused.load(Ordering::Relaxed),
+            rate_limit: None,
             archives: ArchivesStatus { directories: Vec::new(), newest: None, rescan_ms: 60_000 },
             targets: Vec::new(),
             bad: Vec::new(),

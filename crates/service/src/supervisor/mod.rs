@@ -19,10 +19,10 @@ use unsnap_control::{Answer, Events, Limits, Listener, Server, metrics::Textfile
 
 use crate::{
     archives::{Archives, Now},
-    config::{Config, Sources},
+    config::{Config, Metrics, Sources},
     desk::{Desk, Shared},
     health::Health,
-    memory::Memory,
+    memory::{Memory, StateDirectory},
     notify::Notify,
     reload,
     state::{Ending, State},
@@ -87,6 +87,7 @@ impl Handle {
 /// The loop, and whom it commands.
 pub struct Supervisor {
     shared: Shared,
+    directory: StateDirectory,
     sources: Sources,
     sender: SyncSender<Message>,
     messages: Receiver<Message>,
@@ -107,16 +108,18 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Sets everything up, but begins nothing. `listener`: where clients are heard.
+    /// Sets everything up, but begins nothing. `directory`: the configured one, which is kept whatever
+    /// is configured later. `listener`: where clients are heard.
     pub fn new(
         config: Config,
         sources: Sources,
+        directory: StateDirectory,
         listener: Listener,
         notify: Box<dyn Notify>,
     ) -> io::Result<Self> {
         let now = Now::get();
         let (sender, messages) = sync_channel(MESSAGES_MAX);
-        let memory = Memory::load(&config.settings.service.state_directory)?;
+        let memory = Memory::load(&directory)?;
         let tell = sender.clone();
         let watch = Watch::start(move |noticed| {
             let _ = tell.send(Message::Noticed(noticed));
@@ -131,6 +134,7 @@ impl Supervisor {
         let server = Server::start(listener, access, limits, desk)?;
         let mut supervisor = Self {
             shared,
+            directory,
             sources,
             sender,
             messages,
@@ -150,7 +154,7 @@ impl Supervisor {
         for target in targets {
             supervisor.add_target(target)?;
         }
-        supervisor.offer_metrics()?;
+        supervisor.offer_metrics(&Metrics::default())?;
         Ok(supervisor)
     }
 

@@ -6,31 +6,36 @@ use unsnap_control::{ScrapeListener, metrics::Textfile, protocol::Event};
 
 use super::{Message, Supervisor};
 use crate::{
-    config::Target,
+    config::{Metrics, Target},
     reload,
     state::{Ending, TargetState},
     worker::Worker,
 };
 
 impl Supervisor {
-    /// Serves metrics where the configuration says.
-    pub(super) fn offer_metrics(&mut self) -> io::Result<()> {
+    /// Serves metrics where the configuration says; `before`: where they are served.
+    pub(super) fn offer_metrics(&mut self, before: &Metrics) -> io::Result<()> {
         let config = Arc::clone(&self.shared.state().config);
         let metrics = &config.settings.metrics;
         let other = |reason: String| io::Error::other(format!("metrics: {reason}"));
+        let path = Some(&metrics.textfile).filter(|path| !path.as_os_str().is_empty());
+        let textfile = path.map(|path| Textfile::new(path, metrics.textfile_every.0));
+        self.textfile = textfile.transpose().map_err(other)?;
+        if metrics.listen == before.listen {
+            // The address could not be had twice.
+            return Ok(());
+        }
         let listener = match &*metrics.listen {
             "" => None,
             address => {
-                let address = ScrapeListener::address(address).map_err(other)?;
-                Some(ScrapeListener::bind(address)?)
+                let parsed = ScrapeListener::address(address).map_err(other)?;
+                let bound = ScrapeListener::bind(parsed);
+                Some(bound.map_err(|error| other(format!("cannot listen on {address}: {error}")))?)
             }
         };
         if let Some(server) = &self.server {
             server.set_metrics_listener(listener);
         }
-        let path = Some(&metrics.textfile).filter(|path| !path.as_os_str().is_empty());
-        let textfile = path.map(|path| Textfile::new(path, metrics.textfile_every.0));
-        self.textfile = textfile.transpose().map_err(other)?;
         Ok(())
     }
 
@@ -57,7 +62,7 @@ impl Supervisor {
             tracing::warn!(key, "its change takes effect when the service is started again");
         }
         if old.settings.metrics != new.settings.metrics
-            && let Err(error) = self.offer_metrics()
+            && let Err(error) = self.offer_metrics(&old.settings.metrics)
         {
             tracing::error!(%error, "the new configuration's metrics cannot be offered");
         }

@@ -13,15 +13,16 @@ const NOBODY_WAITS: Duration = Duration::from_hours(1);
 impl Supervisor {
     /// Saves what is to survive.
     pub(super) fn save(&self) {
-        let (memory, directory) = {
+        let memory = {
             let mut state = self.shared.state();
             if !std::mem::take(&mut state.unsaved) {
                 return;
             }
-            (state.memory.clone(), state.config.settings.service.state_directory.clone())
+            state.memory.clone()
         };
-        if let Err(error) = memory.save(&directory) {
-            tracing::warn!(%error, directory = %directory.display(), "what is to be remembered cannot be saved");
+        if let Err(error) = memory.save(&self.directory) {
+            let directory = self.directory.path().display();
+            tracing::warn!(%error, %directory, "what is to be remembered cannot be saved");
             self.shared.state().unsaved = true;
         }
     }

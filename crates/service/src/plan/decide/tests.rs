@@ -1,23 +1,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
-use unsnap_unpack::Candidate;
 
 use super::*;
-
-fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
-    let (hash, compression) = (ArchiveHash::new([7; 32]), Compression::Zstd);
-    let name = match base_slot {
-        None => ArchiveName::Full { slot, hash, compression },
-        Some(base_slot) => ArchiveName::Incremental { base_slot, slot, hash, compression },
-    };
-    Candidate { path: format!("/a/{name}").into(), name, bytes: 1, remote: false }
-}
-
-fn full(slot: u64) -> Pair {
-    Pair { full: archive(slot, None), incremental: None }
-}
+use crate::testing::{archive, full};
 
 fn pair(base: u64, slot: u64) -> Pair {
     Pair { full: archive(base, None), incremental: Some(archive(slot, Some(base))) }

@@ -1,0 +1,85 @@
+//! States, jobs and work for tests of this crate.
+
+use std::{num::NonZeroU32, sync::Arc, time::Instant};
+
+use unsnap_control::protocol::Origin;
+use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
+use unsnap_unpack::{CancelToken, Candidate, Pair, Progress};
+
+use crate::{
+    archives::Now,
+    config::{Config, Sources, Target},
+    memory::Memory,
+    plan::Job,
+    state::{Running, State, TargetState},
+    target::Work,
+};
+
+/// With one target, `t`. Nothing of it need be there.
+pub fn config() -> Config {
+    let text = "[archives]\ndirectory = \"/a\"\n[[target]]\nname = \"t\"\ndirectory = \"/t\"\n";
+    Sources::default().load_text(text).unwrap()
+}
+
+pub fn target() -> Target {
+    config().targets.remove(0)
+}
+
+/// An archive that is not there.
+pub fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
+    let (hash, compression) = (ArchiveHash::new([7; 32]), Compression::Zstd);
+    let name = match base_slot {
+        None => ArchiveName::Full { slot, hash, compression },
+        Some(base_slot) => ArchiveName::Incremental { base_slot, slot, hash, compression },
+    };
+    Candidate { path: format!("/a/{name}").into(), name, bytes: 1, remote: false }
+}
+
+/// A full archive alone.
+pub fn full(slot: u64) -> Pair {
+    Pair { full: archive(slot, None), incremental: None }
+}
+
+pub fn work(slot: u64) -> Work {
+    Work {
+        target: target(),
+        pair: full(slot),
+        config: Arc::new(config().unpacking().unwrap()),
+        known_bad: Vec::new(),
+        removal_files_per_second: NonZeroU32::MIN,
+        submitted: false,
+        progress: Progress::default(),
+        cancel: CancelToken::default(),
+    }
+}
+
+/// One in which the target's job runs, since `now`.
+pub fn at_work(now: Now) -> State {
+    let mut state = State::new(Arc::new(config()), Memory::default(), now);
+    let progress = Progress::default();
+    let job = Job {
+        id: 7,
+        pair: full(5),
+        files: Vec::new(),
+        origin: Origin::Found,
+        attempt: 1,
+        not_before: None,
+        last_error: None,
+    };
+    let mut target = TargetState::new(target(), 1);
+    target.running = Some(running(job, progress, now.instant));
+    state.targets.push(target);
+    state
+}
+
+fn running(job: Job, progress: Progress, since: Instant) -> Running {
+    Running {
+        job,
+        since,
+        started_unix_ms: 0,
+        stands: (progress.snapshot(), since),
+        progress,
+        cancel: CancelToken::default(),
+        ending: None,
+    }
+}

@@ -1,0 +1,88 @@
+//! Sockets that are handed over, and two services that want the same.
+
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixListener},
+    process::{Command, Stdio},
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    daemon::{Daemon, full},
+    support::{finish, run, unpackd_path},
+};
+
+#[test]
+fn a_socket_that_systemd_hands_over_is_used_and_left_there() {
+    let mut daemon = Daemon::new();
+    // The configured one is not to be made.
+    daemon.edit(
+        &format!("socket = \"{}\"", daemon.path("socket").display()),
+        &format!("socket = \"{}\"", daemon.path("unused").display()),
+    );
+    let socket = UnixListener::bind(daemon.path("socket")).unwrap();
+    // As systemd does it: the first one is descriptor 3, and the variables name the process.
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"", "sh"])
+        .arg(unpackd_path())
+        .arg("--config")
+        .arg(daemon.path("unpackd.toml"))
+        .stdin(Stdio::from(OwnedFd::from(socket)));
+    daemon.start_by(command);
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until_settled("tree", 1_000_000);
+    assert!(daemon.end(Signal::TERM).success());
+    assert!(daemon.path("socket").exists(), "it is systemd's");
+    assert!(!daemon.path("unused").exists());
+}
+
+#[test]
+fn the_second_of_two_services_is_refused_and_the_first_goes_on() {
+    let mut daemon = Daemon::new();
+    daemon.start();
+    let told = run(&mut daemon.command()).assert_code(3);
+    let state = daemon.path("state").display().to_string();
+    assert!(told.stderr.contains(&format!("another unpackd has {state}")), "{told:?}");
+    // One with another state directory, but the same socket.
+    let mut other = daemon.command();
+    other.arg("--state-directory").arg(daemon.path("other"));
+    let told = run(&mut other).assert_code(3);
+    let socket = daemon.path("socket").display().to_string();
+    assert!(told.stderr.contains(&format!("somebody listens on {socket} already")), "{told:?}");
+
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until_settled("tree", 1_000_000);
+    // Killed, it leaves a socket; and nothing that would keep the next one out.
+    daemon.end(Signal::KILL);
+    assert!(daemon.path("socket").exists());
+    daemon.start();
+    daemon.until_settled("tree", 1_000_000);
+}
+
+#[test]
+fn of_many_that_start_at_once_one_stays() {
+    let mut daemon = Daemon::new();
+    // A stale socket, which all of them find.
+    drop(UnixListener::bind(daemon.path("socket")).unwrap());
+    let many: Vec<_> =
+        (0..6).map(|_| daemon.command().stderr(Stdio::piped()).spawn().unwrap()).collect();
+    daemon.until("one answers", |daemon| {
+        daemon.ask(&serde_json::json!({"request": "status"})).is_ok()
+    });
+    let pid = daemon.status()["pid"].as_u64().unwrap();
+    let mut left = None;
+    for child in many {
+        if u64::from(child.id()) == pid {
+            left = Some(child);
+        } else {
+            let told = finish(child).assert_code(3);
+            assert!(told.stderr.contains("another unpackd has"), "{told:?}");
+        }
+    }
+    // Nobody has taken its socket away.
+    assert_eq!(daemon.status()["pid"], pid);
+    daemon.adopt(left.expect("one of these answers"));
+    assert!(daemon.end(Signal::TERM).success());
+    assert!(!daemon.path("socket").exists());
+}
