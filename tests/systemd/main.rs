@@ -8,6 +8,7 @@
 //! | [`units`] | systemd's tools accept what is in deploy/, and find the services hardened |
 //! | [`service`] | unpackd: start, status, reload, watchdog, socket, stop, kill, jobs |
 //! | [`sandbox`] | what unpackd.service may not do |
+//! | [`drop_ins`] | metrics on loopback; a state as the validator's user; the order of units |
 //! | [`package`] | the Debian package installs, starts, upgrades and goes |
 //! | [`oneshot`] | `unsnap-unpack.service` unpacks an archive, and its sandbox holds |
 //!
@@ -17,6 +18,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod container;
+mod drop_ins;
 mod oneshot;
 mod package;
 mod sandbox;
