@@ -18,8 +18,8 @@ use unsnap_unpack::{
 };
 
 use crate::support::{
-    Site, assert_holds, cleaned, expected_tree_of, finish, has_uring, ledger_tool_path, run, skip,
-    small, unpack, until, within,
+    Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
+    ledger_tool_path, run, skip, small, unpack, until, within,
 };
 
 /// Bytes in a second that any disk can write.
@@ -259,4 +259,23 @@ fn what_makes_no_sense_is_a_matter_of_usage() {
     let report = run(tool.arg(site.output()).arg(&archive)).assert_code(0).json();
     assert_eq!(report["limits"]["rate_limit"], serde_json::Value::Null);
     assert!(fs::metadata(site.output()).unwrap().size() > 0);
+}
+
+#[test]
+fn summaries_tell_what_was_kept_to() {
+    let site = Site::new();
+    let archive = genuine_full();
+    let ledger = site.path("ledger");
+    fs::create_dir(&ledger).unwrap();
+    fs::copy(&archive, ledger.join(archive.file_name().unwrap())).unwrap();
+    let flags = ["--rate-limit", "100MiB", "--nice", "3"];
+    let mut unpack = ledger_tool();
+    unpack.arg("unpack").args(flags).arg("--output").arg(site.output()).arg(&archive);
+    let mut prepare = ledger_tool();
+    prepare.args(["fastboot", "prepare"]).args(flags).arg("--ledger").arg(&ledger);
+    for mut command in [unpack, prepare] {
+        let told = run(&mut command).assert_code(0).stdout;
+        let expected = "\n  limits: 100.00 MiB/s to each device, niceness 3; held back for ";
+        assert!(told.contains(expected), "{told}");
+    }
 }
