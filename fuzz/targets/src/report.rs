@@ -1,7 +1,7 @@
 //! What is told about names.
 
 use serde_json::{Value, json};
-use unsnap_unpack::{Report, SandboxReport, ThreadReport, printable};
+use unsnap_unpack::{LimitsReport, Report, SandboxReport, ThreadReport, printable};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
@@ -101,6 +101,9 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         resumed: None,
         sandbox: SandboxReport { missing: vec![fallback.to_owned()], ..SandboxReport::default() },
         preflight: None,
+        limits: LimitsReport::default(),
+        paused_ms: 0,
+        held_back_ms: 0,
         limited_by: "walk",
         threads: vec![thread],
         peak_rss_bytes: 0,
