@@ -17,7 +17,7 @@ const HANG: Duration = Duration::from_mins(2);
 
 /// The loopback address that a process listens on, by what the kernel tells of its sockets. With port 0
 /// configured no two tests want the same one.
-fn address(daemon: &Daemon) -> SocketAddr {
+fn address(daemon: &Daemon) -> Option<SocketAddr> {
     let proc = format!("/proc/{}", daemon.pid());
     let descriptors = fs::read_dir(format!("{proc}/fd")).unwrap();
     let links = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -30,7 +30,7 @@ fn address(daemon: &Daemon) -> SocketAddr {
         let (_, port) = fields[1].split_once(':').unwrap();
         is_own.then(|| u16::from_str_radix(port, 16).unwrap())
     });
-    SocketAddr::from(([127, 0, 0, 1], port.expect("it listens nowhere")))
+    Some(SocketAddr::from(([127, 0, 0, 1], port?)))
 }
 
 /// Asks as Prometheus does, and gives the body.
@@ -82,7 +82,9 @@ fn counters_move_with_jobs_by_http_and_in_the_file() {
     let tree = daemon.tree_target("tree", "trees", 1);
     daemon.configure(&[&*tree, &metrics("")].concat());
     daemon.start();
-    let address = address(&daemon);
+    // Clients are answered a moment before.
+    daemon.until("it listens", |daemon| address(daemon).is_some());
+    let address = address(&daemon).unwrap();
     let text = scrape(address);
     assert!(text.ends_with("# EOF\n"), "{text}");
     let before = samples(&text);

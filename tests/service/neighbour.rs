@@ -70,8 +70,9 @@ fn threads_of_a_job_have_the_priorities_and_processors_and_its_rate_is_told() {
     if has_tool("ionice", "--version") {
         let (number, ..) =
             of_the_job().find(|(_, name, ..)| name.starts_with("unsnap-create")).unwrap();
-        let class = run(Command::new("ionice").args(["-p", number])).assert_code(0).stdout;
-        assert_eq!(class.trim(), "idle");
+        // Nothing is told of a thread that has ended since.
+        let told = run(Command::new("ionice").args(["-p", number]));
+        assert!(!told.status.success() || told.stdout.trim() == "idle", "{told:?}");
     }
 
     assert!(daemon.ask(&serde_json::json!({"request": "pause"})).is_ok());

@@ -131,7 +131,6 @@ impl Supervisor {
         let targets = config.targets.clone();
         let shared = Shared::new(State::new(Arc::new(config), memory, now), sender.clone());
         let desk: Arc<dyn Answer> = Arc::new(Desk::new(shared.clone(), sources.clone()));
-        let server = Server::start(listener, access, limits, desk)?;
         let mut supervisor = Self {
             shared,
             directory,
@@ -145,8 +144,8 @@ impl Supervisor {
             workers: Vec::new(),
             retired: Vec::new(),
             next_worker: 0,
-            events: Some(server.events()),
-            server: Some(server),
+            events: None,
+            server: None,
             health: Health::new(now.instant),
             textfile: None,
             look_at: now.instant,
@@ -154,6 +153,9 @@ impl Supervisor {
         for target in targets {
             supervisor.add_target(target)?;
         }
+        // Not before: nobody is told that there are no targets.
+        let server = Server::start(listener, access, limits, desk)?;
+        (supervisor.events, supervisor.server) = (Some(server.events()), Some(server));
         supervisor.offer_metrics(&Metrics::default())?;
         Ok(supervisor)
     }
