@@ -105,7 +105,7 @@ pub struct ExtractArgs {
     /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes)
     pub archive: PathBuf,
 
-    /// Entries to take out, as a pattern: *, ?, [abc], and ** for any directories
+    /// Entries to take out, as a pattern: *, ?, sets in brackets, and ** for any directories
     #[arg(long, value_name = "GLOB", conflicts_with = "account")]
     pub entry: Vec<String>,
 
