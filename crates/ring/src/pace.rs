@@ -18,7 +18,7 @@ const PAUSED: u64 = 1 << 63;
 /// one. What is changed holds at once, for runs that are under way too.
 ///
 /// * The *rate* is in bytes that are written to one destination device in a second, by all that
-///   share the handle's [`Bucket`] for it. How fast the archive is read follows from it: nobody
+///   share the handle's bucket for it. How fast the archive is read follows from it: nobody
 ///   reads further ahead than there is memory for ([`set_rate`](Self::set_rate)).
 /// * A *pause* ends all reading and writing as soon as what is in flight has completed, and keeps
 ///   everything as it is.
