@@ -55,7 +55,8 @@ fn read(line: &[u8]) -> Option<Call> {
         "cancel" => (Request::Cancel { job: object.get("job")?.as_u64()? }, &["job"]),
         "submit" => {
             let target = maybe("target")?;
-            let (archive, incremental) = (path("archive")?, maybe("incremental")?.map(PathBuf::from));
+            let (archive, incremental) =
+                (path("archive")?, maybe("incremental")?.map(PathBuf::from));
             let fields = &["target", "archive", "incremental"];
             (Request::Submit { target, archive, incremental }, fields)
         }
