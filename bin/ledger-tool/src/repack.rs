@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_pack::{PackReport, RepackReport, repack};
+use unsnap_pack::{PackOptions, PackReport, RepackReport, repack};
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
 use crate::{
@@ -16,7 +16,8 @@ use crate::{
 };
 
 pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
-    let (config, options) = (settings::repacking(args)?, settings::packing(&args.frames));
+    let config = settings::repacking(args)?;
+    let options = PackOptions { direct_io: config.direct_io, ..settings::packing(&args.frames) };
     let (progress, cancel) = (Progress::default(), CancelToken::default());
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start_doing("repacking", printer, progress.clone());
@@ -78,10 +79,11 @@ pub fn written(pack: &PackReport) -> String {
     let _ = write!(
         text,
         "  compressing took {} of all threads together, decoding again and comparing {}; \
-         durable: {} were spent syncing",
+         durable: {} were spent syncing{}",
         seconds(pack.compressing_ms),
         seconds(pack.proving_ms),
         seconds(pack.sync_ms),
+        if pack.direct_write { ", written past the page cache" } else { "" },
     );
     text
 }

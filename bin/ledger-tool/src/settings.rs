@@ -84,6 +84,7 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
         seek_table: args.seek_table,
         threads: threads.unwrap_or(default.threads),
         replace: args.force,
+        direct_io: default.direct_io,
     }
 }
 

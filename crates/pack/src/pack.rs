@@ -9,6 +9,7 @@ use std::{
 
 use crossbeam::channel::bounded;
 use serde::Serialize;
+use unsnap_ring::DirectMode;
 
 use crate::{
     PackError,
@@ -37,6 +38,8 @@ pub struct PackOptions {
     pub threads: NonZeroUsize,
     /// Replace what is there under the output's name.
     pub replace: bool,
+    /// Whether to write past the page cache.
+    pub direct_io: DirectMode,
 }
 
 impl PackOptions {
@@ -88,6 +91,7 @@ impl Default for PackOptions {
             seek_table: false,
             threads: cores.min(most),
             replace: false,
+            direct_io: DirectMode::default(),
         }
     }
 }
@@ -113,6 +117,8 @@ pub struct PackReport {
     pub seek_table: bool,
     /// Threads that compressed.
     pub threads: usize,
+    /// Whether it was written past the page cache.
+    pub direct_write: bool,
     /// From start to published.
     pub elapsed_ms: u64,
     /// Bytes of the tar stream for each second of that.
@@ -185,6 +191,7 @@ pub(crate) fn pack<R>(
     }
     let packed_in = begun.elapsed();
     let path = output.path().display().to_string();
+    let direct_write = output.is_direct();
     let bytes_written = output.publish()?;
     let elapsed = begun.elapsed();
     let syncing = elapsed.saturating_sub(packed_in);
@@ -198,6 +205,7 @@ pub(crate) fn pack<R>(
         checksums: options.checksums,
         seek_table: options.seek_table,
         threads: options.threads.get(),
+        direct_write,
         elapsed_ms: millis(elapsed),
         raw_bytes_per_second: per_second(raw_bytes, elapsed),
         compressing_ms: millis(compress_times.compressing()),

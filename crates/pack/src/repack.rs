@@ -48,7 +48,7 @@ pub fn repack(
 ) -> Result<RepackReport, PackError> {
     options.check()?;
     let path = output_path(&config.archive, output)?;
-    let output = Output::create(calls, &path, options.replace)?;
+    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
     let mut config = config.clone();
     config.dry_run = true;
     // Frames that are gathered, compressed and written hold on to what they are made of.
@@ -103,6 +103,12 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
     match (old, new) {
         (Some(old), Some(new)) if new == old.with_compression(Compression::Zstd) => {}
         (None, None) if output.extension().is_some_and(|extension| extension == "zst") => {}
+        (Some(_), None) if output.extension().is_none() => {
+            return refuse(
+                format!("{} is neither a directory nor a snapshot's name", output.display()),
+                "make the directory before, or give the archive's name in another one",
+            );
+        }
         (Some(old), _) => {
             return refuse(
                 format!("{} says something else than {archive}", output.display()),

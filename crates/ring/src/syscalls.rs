@@ -109,6 +109,29 @@ impl Syscalls {
         retry_on_intr(|| self.call(Call::Write, || rustix::io::write(&file, &bytes[..len])))
     }
 
+    /// Writes at a place of its own. `align`: what lengths must be multiples of, 1 but for direct I/O.
+    pub fn write_at(
+        &self,
+        file: impl AsFd,
+        bytes: &[u8],
+        at: u64,
+        align: usize,
+    ) -> Result<usize, Errno> {
+        // Cut short by a plan, it is still one that the kernel takes.
+        let len = self.transfer(bytes.len()).next_multiple_of(align).min(bytes.len());
+        retry_on_intr(|| self.call(Call::Write, || rustix::io::pwrite(&file, &bytes[..len], at)))
+    }
+
+    /// Lets an open file pass by the page cache from now on, or not. Not every file can (`EINVAL`).
+    pub fn set_direct(&self, file: impl AsFd, direct: bool) -> Result<(), Errno> {
+        let set = || {
+            let mut flags = rustix::fs::fcntl_getfl(&file)?;
+            flags.set(OFlags::DIRECT, direct);
+            rustix::fs::fcntl_setfl(&file, flags)
+        };
+        if direct { self.call(Call::OpenDirect, set) } else { set() }
+    }
+
     /// How many bytes a transfer is to be of.
     fn transfer(&self, len: usize) -> usize {
         self.faults.as_ref().and_then(|plan| plan.transfer(len)).unwrap_or(len)

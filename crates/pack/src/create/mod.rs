@@ -70,7 +70,7 @@ pub fn create(
     options.check()?;
     let content = Content::find(calls, request)?;
     let path = output_path(&content.name, &request.output)?;
-    let output = Output::create(calls, &path, options.replace)?;
+    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
     let bytes = options.held_bytes();
     let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
     let mut arena = Arena::builder().bytes(bytes).populate(false).build().map_err(memory)?;
@@ -123,6 +123,7 @@ fn stopped(flow: ControlFlow<()>) -> Result<(), PackError> {
 mod tests {
     use std::{fs, num::NonZeroUsize};
 
+    use unsnap_ring::Call;
     use unsnap_testkit::{
         archive::write_archive,
         spec::{ArchiveSpec, FileSizes},
@@ -227,7 +228,12 @@ mod tests {
             // What fails after it has its name leaves it: it is complete, and only perhaps not durable.
             let left = names();
             match created {
-                Ok(_) => panic!("the fault at step {step} was overlooked"),
+                Ok(_) => {
+                    // Whether direct I/O can be had; without, the archive is the same.
+                    let asked = plan.injected()[0].call;
+                    assert!(matches!(asked, Call::Statx | Call::OpenDirect), "{asked:?} at {step}");
+                    assert_eq!(left, 1);
+                }
                 Err(PackError::File { step: "sync the directory of", .. }) => assert_eq!(left, 1),
                 // What cannot be locked or looked at may be somebody else's by now. It is empty, and
                 // the next run uses it.

@@ -1,5 +1,7 @@
 //! The file that an archive becomes: complete and durable, or not there.
 
+mod writer;
+
 use std::{
     ffi::OsString,
     os::fd::OwnedFd,
@@ -13,8 +15,9 @@ use rustix::{
     fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
-use unsnap_ring::Syscalls;
+use unsnap_ring::{DirectMode, Syscalls};
 
+use self::writer::Writer;
 use crate::PackError;
 
 /// What is appended to the name of a file under construction. The dot in front of it keeps it out of
@@ -32,20 +35,33 @@ const SYNC_EVERY_BYTES: u64 = 128 << 20;
 /// killed, and is used again.
 pub struct Output {
     calls: Syscalls,
-    directory: OwnedFd,
     path: PathBuf,
     name: OsString,
-    temporary: OsString,
     file: Arc<OwnedFd>,
     replace: bool,
-    bytes: u64,
+    writer: Writer,
     synced_bytes: u64,
     syncer: Option<Syncer>,
+    temporary: Temporary,
+}
+
+/// The name of a file under construction; removed when dropped.
+struct Temporary {
+    calls: Syscalls,
+    directory: OwnedFd,
+    /// Empty when it has become another one.
+    name: OsString,
 }
 
 impl Output {
-    /// Begins the file `path`, whose directory exists. `replace`: something may be there.
-    pub fn create(calls: &Syscalls, path: &Path, replace: bool) -> Result<Self, PackError> {
+    /// Begins the file `path`, whose directory exists. `replace`: something may be there. `direct`:
+    /// whether to write past the page cache.
+    pub fn create(
+        calls: &Syscalls,
+        path: &Path,
+        replace: bool,
+        direct: DirectMode,
+    ) -> Result<Self, PackError> {
         let Some(name) = path.file_name() else {
             let reason = format!("{} is no name for a file", path.display());
             return Err(PackError::Request { reason, hint: "give the name of an archive" });
@@ -71,23 +87,23 @@ impl Output {
         let mut temporary = OsString::from(".");
         temporary.push(name);
         temporary.push(UNDER_CONSTRUCTION);
-        let file = begin(calls, &directory, &temporary, path)?;
-        let file = Arc::new(file);
-        let mut output = Self {
+        let file = Arc::new(begin(calls, &directory, &temporary, path)?);
+        let temporary = Temporary { calls: calls.clone(), directory, name: temporary };
+        calls.ftruncate(&file, 0).map_err(failed("empty"))?;
+        let writer = Writer::new(calls, &file, direct);
+        let writer = writer.map_err(failed("write past the page cache to"))?;
+        let syncer = Some(Syncer::start(calls, &file).map_err(PackError::Thread)?);
+        Ok(Self {
             calls: calls.clone(),
-            directory,
             path: path.to_owned(),
             name: name.to_owned(),
-            temporary,
             file,
             replace,
-            bytes: 0,
+            writer,
             synced_bytes: 0,
-            syncer: None,
-        };
-        output.calls.ftruncate(&output.file, 0).map_err(failed("empty"))?;
-        output.syncer = Some(Syncer::start(calls, &output.file).map_err(PackError::Thread)?);
-        Ok(output)
+            syncer,
+            temporary,
+        })
     }
 
     /// Where the file will be.
@@ -95,18 +111,17 @@ impl Output {
         &self.path
     }
 
+    /// Whether the page cache is passed by.
+    pub fn is_direct(&self) -> bool {
+        self.writer.is_direct()
+    }
+
     /// Goes on with the file.
-    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackError> {
-        while !bytes.is_empty() {
-            let written = self.calls.write(&self.file, bytes).map_err(self.failed("write"))?;
-            if written == 0 {
-                return Err(self.failed("write")(Errno::NOSPC));
-            }
-            bytes = &bytes[written..];
-            self.bytes += written as u64;
-        }
-        if self.bytes - self.synced_bytes >= SYNC_EVERY_BYTES {
-            self.synced_bytes = self.bytes;
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), PackError> {
+        self.writer.write(bytes).map_err(self.failed("write"))?;
+        let written = self.writer.written();
+        if !self.writer.is_direct() && written - self.synced_bytes >= SYNC_EVERY_BYTES {
+            self.synced_bytes = written;
             if let Some(syncer) = &self.syncer {
                 syncer.ask();
             }
@@ -116,10 +131,12 @@ impl Output {
 
     /// Makes the file durable and gives it its name, durably. Gives its length.
     pub fn publish(mut self) -> Result<u64, PackError> {
+        let bytes = self.writer.finish().map_err(self.failed("write"))?;
         // A failed sync is final, whenever it was: the kernel tells it once.
         let early = self.syncer.take().map_or(Ok(()), Syncer::finish);
         early.and_then(|()| self.calls.fsync(&self.file)).map_err(self.failed("sync"))?;
-        let (directory, from, to) = (&self.directory, &*self.temporary, &*self.name);
+        let Temporary { directory, name: from, .. } = &self.temporary;
+        let (from, to) = (&**from, &*self.name);
         let renamed = if self.replace {
             self.calls.renameat(directory, from, directory, to)
         } else {
@@ -133,14 +150,16 @@ impl Output {
             }
         };
         match renamed {
-            Ok(()) => self.temporary.clear(),
+            Ok(()) => {}
             Err(Errno::EXIST) => return Err(PackError::Exists { path: self.path.clone() }),
             Err(errno) => return Err(self.failed("publish")(errno)),
         }
+        self.temporary.name.clear();
+        let directory = &self.temporary.directory;
         self.calls.fsync(directory).map_err(self.failed("sync the directory of"))?;
         // An XFS that has shut down answers the sync of a directory by success.
         self.calls.fstat(directory).map_err(self.failed("sync the directory of"))?;
-        Ok(self.bytes)
+        Ok(bytes)
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(Errno) -> PackError + use<> {
@@ -154,12 +173,17 @@ impl Drop for Output {
         if let Some(syncer) = self.syncer.take() {
             let _ = syncer.finish();
         }
-        if !self.temporary.is_empty() {
-            let removed = self.calls.unlinkat(&self.directory, &*self.temporary, AtFlags::empty());
-            if let Err(errno) = removed {
-                let name = &self.temporary;
-                tracing::warn!(?name, %errno, "what was begun could not be removed");
-            }
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if self.name.is_empty() {
+            return;
+        }
+        let removed = self.calls.unlinkat(&self.directory, &*self.name, AtFlags::empty());
+        if let Err(errno) = removed {
+            tracing::warn!(name = ?self.name, %errno, "what was begun could not be removed");
         }
     }
 }
