@@ -2,6 +2,7 @@
 
 use crate::console;
 use crate::manifest::Extent;
+use crate::programs::Programs;
 use crate::scenarios::Archive;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -23,7 +24,7 @@ pub struct Input {
 impl Input {
     /// Finds an archive in `directory`, or makes it.
     pub fn prepare(
-        make_archive: &Path,
+        programs: &Programs,
         directory: &Path,
         archive: &Archive,
         scale: f64,
@@ -32,23 +33,25 @@ impl Input {
         let arguments = archive.arguments(scale);
         // Written last: it says that the archive is whole, and of which options it was made.
         let stamp = directory.join("arguments");
-        let wanted = arguments.join(" ");
+        let wanted = arguments.iter().map(String::as_str);
+        let wanted: Vec<&str> =
+            wanted.chain(archive.repack.into_iter().flatten().copied()).collect();
+        let wanted = wanted.join(" ");
         if fs::read_to_string(&stamp).ok().as_ref() != Some(&wanted) {
             if directory.exists() {
                 fs::remove_dir_all(&directory)?;
             }
             fs::create_dir_all(&directory)?;
             console::note(&format!("making archive {}: {wanted}", archive.id));
-            let status = Command::new(make_archive)
-                .args(&arguments)
-                .arg("--output")
-                .arg(&directory)
-                .arg("--manifest")
-                .arg(directory.join("manifest"))
-                .stdout(Stdio::null())
-                .status()
-                .with_context(|| format!("cannot start {}", make_archive.display()))?;
-            ensure!(status.success(), "make-archive failed");
+            let mut make = Command::new(&programs.make_archive);
+            make.args(&arguments).arg("--output").arg(&directory);
+            run(make.arg("--manifest").arg(directory.join("manifest")))?;
+            if let Some(options) = archive.repack {
+                let made = Self::find(&directory)?.archive;
+                let mut repack = Command::new(&programs.unsnap);
+                repack.arg("repack").arg(made).arg("--output").arg(&directory);
+                run(repack.args(["--force", "--no-progress"]).args(options))?;
+            }
             fs::write(stamp, wanted)?;
         }
         Self::find(&directory)
@@ -69,4 +72,13 @@ impl Input {
         }
         anyhow::bail!("there is no archive in {}", directory.display())
     }
+}
+
+/// Runs a program that makes something.
+fn run(command: &mut Command) -> Result<()> {
+    let program = Path::new(command.get_program()).display().to_string();
+    let status = command.stdout(Stdio::null()).status();
+    let status = status.with_context(|| format!("cannot start {program}"))?;
+    ensure!(status.success(), "{program} failed");
+    Ok(())
 }

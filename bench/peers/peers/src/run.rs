@@ -98,9 +98,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn scenario(&self, scenario: &Scenario) -> Result<()> {
         self.stop_if_interrupted()?;
-        let make_archive = &self.programs.make_archive;
         let input =
-            Input::prepare(make_archive, &self.archives, scenario.archive, self.options.scale)?;
+            Input::prepare(&self.programs, &self.archives, scenario.archive, self.options.scale)?;
         let (tools, left_out) = self.tools(scenario);
         if tools.is_empty() {
             return Ok(());

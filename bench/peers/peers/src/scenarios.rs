@@ -9,6 +9,8 @@ pub struct Archive {
     pub id: &'static str,
     sizes: Sizes,
     arguments: &'static [&'static str],
+    /// What `ledger-tool repack` is told to make of it, if it is repacked.
+    pub repack: Option<&'static [&'static str]>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -68,29 +70,25 @@ pub struct Scenario {
     pub goals: &'static [Goal],
 }
 
-const ONE: Archive =
-    Archive { id: "one", sizes: Sizes::Mainnet(6_000_000_000), arguments: &["--frames=one"] };
-const FRAMES: Archive =
-    Archive { id: "frames", sizes: Sizes::Mainnet(6_000_000_000), arguments: &["--frames=agave"] };
-const FIREDANCER: Archive = Archive {
-    id: "firedancer",
-    sizes: Sizes::Mainnet(6_000_000_000),
-    arguments: &["--frames=firedancer"],
+const ONE: Archive = made("one", Sizes::Mainnet(6_000_000_000), &["--frames=one"]);
+const FRAMES: Archive = made("frames", Sizes::Mainnet(6_000_000_000), &["--frames=agave"]);
+const FIREDANCER: Archive =
+    made("firedancer", Sizes::Mainnet(6_000_000_000), &["--frames=firedancer"]);
+const REPACKED: Archive = Archive {
+    repack: Some(&["--checksums", "--seek-table"]),
+    ..made("repacked", Sizes::Mainnet(6_000_000_000), &["--frames=one"])
 };
-const SMALL: Archive =
-    Archive { id: "small", sizes: Sizes::Many(8 << 10, 200_000), arguments: &["--frames=one"] };
-const LARGE: Archive =
-    Archive { id: "large", sizes: Sizes::Few(300_000_000, 12), arguments: &["--frames=one"] };
-const HUFF_ONE: Archive = Archive {
-    id: "huff-one",
-    sizes: Sizes::Mainnet(4_000_000_000),
-    arguments: &["--content=huffman", "--frames=one"],
-};
-const HUFF_FRAMES: Archive = Archive {
-    id: "huff-frames",
-    sizes: Sizes::Mainnet(4_000_000_000),
-    arguments: &["--content=huffman", "--frames=agave"],
-};
+const SMALL: Archive = made("small", Sizes::Many(8 << 10, 200_000), &["--frames=one"]);
+const LARGE: Archive = made("large", Sizes::Few(300_000_000, 12), &["--frames=one"]);
+const HUFF_ONE: Archive =
+    made("huff-one", Sizes::Mainnet(4_000_000_000), &["--content=huffman", "--frames=one"]);
+const HUFF_FRAMES: Archive =
+    made("huff-frames", Sizes::Mainnet(4_000_000_000), &["--content=huffman", "--frames=agave"]);
+
+/// An archive as `make-archive` makes it.
+const fn made(id: &'static str, sizes: Sizes, arguments: &'static [&'static str]) -> Archive {
+    Archive { id, sizes, arguments, repack: None }
+}
 
 const UNPACKERS: &[&str] = &[
     "unsnap",
@@ -180,6 +178,24 @@ pub const SCENARIOS: &[Scenario] = &[
         id: "frames-dry",
         title: "The same archive, page-cached, decoded and checked only",
         archive: &FRAMES,
+        place: Place::Nowhere,
+        tools: DRY_ON_ALL_CORES,
+        baseline: "zstd-d",
+        goals: &[Goal::Rate(1.8, "zstd-d")],
+    },
+    Scenario {
+        id: "repacked",
+        title: "6 GB in files as on mainnet, one frame, repacked with checksums and a seek table",
+        archive: &REPACKED,
+        place: Place::Disk,
+        tools: FEW,
+        baseline: "agave",
+        goals: &[Goal::Time(0.65, AGAVE), Goal::Time(1.10, Against::Tool("floor-mixed"))],
+    },
+    Scenario {
+        id: "repacked-dry",
+        title: "The same archive, page-cached, decoded and checked only",
+        archive: &REPACKED,
         place: Place::Nowhere,
         tools: DRY_ON_ALL_CORES,
         baseline: "zstd-d",
