@@ -75,7 +75,7 @@ const FRAMES: Archive = made("frames", Sizes::Mainnet(6_000_000_000), &["--frame
 const FIREDANCER: Archive =
     made("firedancer", Sizes::Mainnet(6_000_000_000), &["--frames=firedancer"]);
 const REPACKED: Archive = Archive {
-    repack: Some(&["--checksums", "--seek-table"]),
+    repack: Some(&["--seek-table"]),
     ..made("repacked", Sizes::Mainnet(6_000_000_000), &["--frames=one"])
 };
 const SMALL: Archive = made("small", Sizes::Many(8 << 10, 200_000), &["--frames=one"]);
@@ -185,7 +185,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         id: "repacked",
-        title: "6 GB in files as on mainnet, one frame, repacked with checksums and a seek table",
+        title: "6 GB in files as on mainnet, one frame, repacked with a seek table",
         archive: &REPACKED,
         place: Place::Disk,
         tools: FEW,
