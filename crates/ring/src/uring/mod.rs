@@ -9,6 +9,10 @@
 //! Before its first use a ring is restricted (Linux 5.10): whoever got hold of it could submit the
 //! operations that are needed here and nothing else, and register nothing.
 
+mod setup;
+#[cfg(test)]
+mod tests;
+
 use std::{
     io,
     os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd},
@@ -16,22 +20,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use io_uring::{Builder, IoUring, Probe, cqueue, opcode, register::Restriction, squeue, types};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::Errno,
 };
 use unsnap_arena::ArenaRanges;
 
+use self::setup::REGISTERED_PIECE_BYTES;
+pub(crate) use self::setup::{OPERATIONS, build_ring, register, restrict};
 use crate::{
     IoPriority,
-    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker},
+    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker},
     execute::{RESOLVE, execute, open_flags},
     operation::{InFlight, NewFile, Operation, Step, StepDone},
 };
-
-/// The kernel takes buffers of at most 1 GiB each for registration (io_uring_register(2)).
-const REGISTERED_PIECE_BYTES: usize = 1 << 30;
 
 /// `user_data` of the read that waits for wake-ups; no slot has this index.
 const WAKE: u64 = u64::MAX;
@@ -431,75 +434,6 @@ impl Drop for Uring {
     }
 }
 
-/// A ring with the best flags the kernel knows.
-///
-/// The flags decide who runs completion work and when; they change no result. SINGLE_ISSUER is
-/// from Linux 6.0, DEFER_TASKRUN from 6.1, COOP_TASKRUN from 5.19.
-pub(crate) fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefused> {
-    type SetUp = fn(&mut Builder) -> &mut Builder;
-    let flavours: [SetUp; 3] = [
-        |builder| builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
-        |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
-        |builder| builder,
-    ];
-    let mut refusal = Errno::INVAL;
-    for attach in [attach, None] {
-        for flavour in flavours {
-            let mut builder = IoUring::builder();
-            builder.dontfork().setup_r_disabled();
-            flavour(&mut builder);
-            if let Some(ring) = attach {
-                builder.setup_attach_wq(ring);
-            }
-            match builder.build(entries) {
-                Ok(ring) => return Ok(ring),
-                Err(error) => refusal = Errno::from_io_error(&error).unwrap_or(Errno::NOSYS),
-            }
-            if refusal != Errno::INVAL {
-                return Err(UringRefused { errno: refusal });
-            }
-        }
-    }
-    Err(UringRefused { errno: refusal })
-}
-
-/// Operations that [`Uring::issue`] submits on every kernel, by the names of io_uring_enter(2).
-pub(crate) const OPERATIONS: [(&str, u8); 6] = [
-    ("OPENAT2", opcode::OpenAt2::CODE),
-    ("READ", opcode::Read::CODE),
-    ("READ_FIXED", opcode::ReadFixed::CODE),
-    ("WRITE", opcode::Write::CODE),
-    ("WRITE_FIXED", opcode::WriteFixed::CODE),
-    ("CLOSE", opcode::Close::CODE),
-];
-
-/// Has the kernel refuse everything but what [`Uring::issue`] submits, once the ring is enabled: no
-/// other operation, no other flag, no registration (Linux 5.10).
-pub(crate) fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
-    let mut restrictions: Vec<Restriction> = OPERATIONS
-        .into_iter()
-        .map(|(_, code)| code)
-        // A kernel that does not know an operation refuses to hear of it.
-        .chain(truncates.then_some(opcode::Ftruncate::CODE))
-        .map(Restriction::sqe_op)
-        .collect();
-    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits()));
-    ring.submitter().register_restrictions(&mut restrictions)
-}
-
-/// Has the kernel pin the memory and map it for the ring, where the limit of locked memory allows.
-///
-/// # Safety
-/// The memory must stay mapped for as long as the ring lives.
-pub(crate) unsafe fn register(ring: &IoUring, arena: &ArenaRanges) -> io::Result<()> {
-    let pieces: Vec<_> = arena
-        .pieces(REGISTERED_PIECE_BYTES)
-        .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
-        .collect();
-    // SAFETY: the pieces lie within the arena's mapping, which the caller keeps.
-    unsafe { ring.submitter().register_buffers(&pieces) }
-}
-
 fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {
     *how = types::OpenHow::new()
         .flags(u64::from(open_flags(new).bits()))
@@ -536,96 +470,5 @@ fn step_result(result: i32, opening: bool) -> Result<StepDone, Errno> {
             Ok(StepDone::File(unsafe { OwnedFd::from_raw_fd(result) }))
         }
         Ok(count) => Ok(StepDone::Count(count as usize)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs::File, sync::Arc};
-
-    use super::*;
-    use crate::{FinishFile, Operation};
-
-    fn engine(capacity: usize) -> Option<Uring> {
-        let config = EngineConfig {
-            kind: EngineKind::Uring,
-            capacity,
-            workers: 1,
-            register: None,
-            attach: None,
-            priority: None,
-        };
-        Uring::open(&config).inspect_err(|error| println!("skipped: {error}")).ok()
-    }
-
-    /// A kernel before 6.9 truncates by a system call; its failure must be reported like any other.
-    #[test]
-    fn an_operation_that_fails_in_its_submission_completes_once() {
-        let Some(mut engine) = engine(2) else { return };
-        engine.truncates = false;
-        for round in 0..5 {
-            let read_only = File::open("/proc/self/exe").unwrap();
-            let finish = FinishFile::new(Arc::new(read_only.into()), Some(5), false);
-            engine.submit(round, Operation::Finish(finish));
-            assert_eq!(engine.in_flight(), 1);
-            let mut done = Vec::new();
-            engine.wait(&mut done).unwrap();
-            assert_eq!((done.len(), engine.in_flight()), (1, 0));
-            assert_eq!(done[0].token, round);
-            assert_eq!(done[0].result.as_ref().unwrap_err().step, "truncate");
-        }
-    }
-
-    /// What the kernel answers to a submission.
-    fn answer(engine: &mut Uring, entry: &squeue::Entry) -> Result<i32, Errno> {
-        engine.push(&entry.clone().user_data(7));
-        engine.enter(1).unwrap();
-        let completion = engine.ring.completion().next().unwrap();
-        assert_eq!(completion.user_data(), 7);
-        let refused = |_| Errno::from_raw_os_error(-completion.result());
-        u32::try_from(completion.result()).map(|_| completion.result()).map_err(refused)
-    }
-
-    #[test]
-    fn a_ring_does_what_the_engine_asks_of_it_and_nothing_else() {
-        let Some(mut engine) = engine(2) else { return };
-        if !engine.restricted {
-            return println!("skipped: this kernel knows no restrictions of rings");
-        }
-        engine.start().unwrap();
-        let here = types::Fd(libc::AT_FDCWD);
-        let path = c"/proc/self/exe".as_ptr();
-        let mut statx = [0_u8; 256];
-        let others = [
-            ("nop", opcode::Nop::new().build()),
-            ("openat", opcode::OpenAt::new(here, path).flags(libc::O_RDONLY).build()),
-            ("socket", opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build()),
-            ("unlinkat", opcode::UnlinkAt::new(here, c"/absent/absent".as_ptr()).build()),
-            ("renameat", opcode::RenameAt::new(here, path, here, path).build()),
-            ("statx", opcode::Statx::new(here, path, statx.as_mut_ptr().cast()).build()),
-        ];
-        for (name, entry) in others {
-            assert_eq!(answer(&mut engine, &entry), Err(Errno::ACCESS), "{name}");
-        }
-        let file = File::open("/proc/self/exe").unwrap();
-        let mut buffer = [0; 4];
-        let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer.as_mut_ptr(), 4).build();
-        let linked = read.clone().flags(squeue::Flags::IO_DRAIN);
-        assert_eq!(answer(&mut engine, &linked), Err(Errno::ACCESS), "a flag");
-        assert_eq!(answer(&mut engine, &read), Ok(4));
-        assert_eq!(&buffer, b"\x7fELF");
-
-        let registered = engine.ring.submitter().register_files(&[file.as_raw_fd()]);
-        let refused = registered.map_err(|error| Errno::from_io_error(&error));
-        assert_eq!(refused, Err(Some(Errno::ACCESS)), "registering");
-    }
-
-    #[test]
-    fn a_ring_can_be_dropped_by_another_thread() {
-        let Some(mut engine) = engine(2) else { return };
-        let waker = engine.waker();
-        waker.wake();
-        engine.wait(&mut Vec::new()).unwrap();
-        std::thread::spawn(move || drop(engine)).join().unwrap();
     }
 }
