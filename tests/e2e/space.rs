@@ -10,11 +10,14 @@ use std::{
 
 use rustix::fs::statvfs;
 use unsnap_testkit::{
+    compress::zstd_frames,
+    random::Random,
     scratch::{Ext4, ScratchFs, Tmpfs},
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
+    tar::TarBuilder,
     tree::{Node, Tree, decompress, read_tree},
 };
-use unsnap_unpack::{Config, Error, Family, PreflightReport, Resource};
+use unsnap_unpack::{Config, Error, Family, PreflightMode, PreflightReport, Resource};
 
 use crate::support::{
     Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
@@ -177,11 +180,11 @@ fn each_file_system_is_asked_once_and_for_its_share() {
     assert!(all.abs_diff(in_pages(&expected)) <= 1, "{preflight:#}");
 }
 
-/// As if archives were large, with all the time to walk them.
+/// As if archives were large, and however long it takes to walk them.
 fn patient(archive: &Path, output: &Path) -> Config {
     let mut config = small(archive, output);
     config.tuning.survey_whole_bytes = Some(1 << 20);
-    config.tuning.survey_walk_time = Some(Duration::from_hours(1));
+    config.preflight = PreflightMode::Exact;
     config
 }
 
@@ -205,6 +208,9 @@ fn large_archives_of_frames_are_known_to_the_byte() {
         let found = preflight(&config);
         assert_eq!(found.tar_bytes_exact, exact, "{frames:?}: {found:?}");
         assert_eq!(found.basis, if exact { "declared" } else { "sampled" });
+        let since = (!exact).then_some("not every frame declares its size");
+        assert_eq!(found.sampled_since, since, "{frames:?}");
+        assert!(found.reads > 0 && found.read_bytes > 0, "{found:?}");
         let found_bytes = found.tar_bytes.unwrap();
         if exact {
             assert_eq!(found_bytes, tar_bytes, "{frames:?}");
@@ -214,11 +220,94 @@ fn large_archives_of_frames_are_known_to_the_byte() {
         if frames == Frames::Sized(1 << 20) {
             // Without time it is an estimate, and says so.
             site.reset(false);
-            config.tuning.survey_walk_time = Some(Duration::ZERO);
+            config.preflight = PreflightMode::Within(Some(Duration::ZERO));
             let found = preflight(&config);
             assert_eq!((found.basis, found.tar_bytes_exact), ("sampled", false));
+            assert_eq!(found.sampled_since, Some("walking all headers would take too long"));
         }
     }
+}
+
+/// Frames of 1 MiB that declare their sizes, more than what is read from end to end: by the program, and
+/// by nothing but the figures that hold for everybody.
+#[test]
+fn an_archive_beyond_the_small_ones_is_known_to_the_byte() {
+    let mut random = Random::new(11);
+    let mut tar = TarBuilder::new();
+    let mut content = vec![0; 9 << 20];
+    for number in 0..8 {
+        // Nothing that compresses, so that the archive is as large as what is in it.
+        random.fill(&mut content);
+        tar = tar.file(&format!("file {number}"), &content[number..]);
+    }
+    let tar = tar.finish();
+    let site = Site::new();
+    let archive = site.write("large.tar.zst", &zstd_frames(&tar, 1 << 20, 1));
+    assert!(fs::metadata(&archive).unwrap().len() > 64 << 20);
+    let output = site.output();
+    let flags = ["--layout", "any", "--preflight", "exact"];
+    let found = run(tool(&archive, &output).args(flags)).assert_code(0).json();
+    let preflight = &found["preflight"];
+    assert_eq!(preflight["tar_bytes"], tar.len(), "{preflight:#}");
+    // What a full decode finds.
+    assert_eq!(found["bytes_decoded"], tar.len());
+    assert_eq!(preflight["basis"], "declared");
+    assert_eq!(preflight["tar_bytes_exact"], true);
+    assert_eq!(preflight["sampled_since"], serde_json::Value::Null);
+    // A read for each block of 128 KiB, and samples.
+    let (reads, blocks) = (preflight["reads"].as_u64().unwrap(), tar.len() as u64 >> 17);
+    assert!((blocks..blocks * 2).contains(&reads), "{reads} for {blocks} blocks");
+
+    let options = Tmpfs { size_bytes: 32 << 20, inodes: None };
+    let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+    run(tool(&archive, &disk.path().join("output")).args(flags)).assert_code(3).assert_error(&[
+        "the archive does not fit: about ",
+        &format!("by an estimate from the {} bytes of its tar stream,", tar.len()),
+    ]);
+    assert!(read_tree(disk.path()).unwrap().is_empty());
+}
+
+#[test]
+fn preflight_is_switched_by_its_flags() {
+    let site = Site::new();
+    let archive = site.archive(&spec(4_000_000, Frames::One, Compression::Zstd));
+    for flags in [&["--no-preflight"][..], &["--preflight", "off"]] {
+        let output = site.output();
+        let report = run(tool(&archive, &output).args(flags)).assert_code(0).json();
+        assert_eq!(report["preflight"]["skipped"], "it was not wanted");
+        fs::remove_dir_all(output).unwrap();
+    }
+    for flags in [
+        &["--no-preflight", "--preflight", "exact"][..],
+        &["--no-preflight", "--preflight-time", "1s"],
+        &["--preflight", "maybe"],
+    ] {
+        run(tool(&archive, &site.output()).args(flags)).assert_code(2);
+    }
+}
+
+/// Whatever is short is told at once.
+#[test]
+fn all_that_is_short_is_told() {
+    let options = Tmpfs { size_bytes: 8 << 20, inodes: None };
+    let (Some(one), Some(two)) =
+        (available(ScratchFs::tmpfs(&options)), available(ScratchFs::tmpfs(&options)))
+    else {
+        return;
+    };
+    // Not even the files beside the storages have room.
+    fs::write(one.path().join("filler"), vec![1; (8 << 20) - 8192]).unwrap();
+    let site = Site::new();
+    let archive = site.archive(&spec(30_000_000, Frames::One, Compression::Zstd));
+    let accounts = two.path().join("accounts");
+    let told = run(tool(&archive, &one.path().join("output")).arg("--accounts").arg(&accounts));
+    let on = |path: &Path| format!("are needed on the file system of {}", path.display());
+    told.assert_code(3).assert_error(&[
+        &on(&one.path().join("output")),
+        "; about ",
+        &on(&accounts),
+    ]);
+    assert!(read_tree(two.path()).unwrap().is_empty());
 }
 
 /// What no window shows is walked over: an archive that is large without being so, most of which is
@@ -296,7 +385,7 @@ fn a_disk_that_others_fill_ends_the_run() {
     assert!(error.hint().unwrap().contains("--no-preflight"));
     site.assert_untouched(&before, "stopped");
 
-    config.preflight = false;
+    config.preflight = PreflightMode::Off;
     unpack(&config).unwrap();
     assert_holds(&site.output(), &expected_tree_of(&archive), "not watched");
 }

@@ -3,11 +3,12 @@
 use std::{
     num::{NonZeroU32, NonZeroU64},
     path::PathBuf,
+    time::Duration,
 };
 
 use clap::{Args, ValueEnum};
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
-use unsnap_unpack::{Config, CpuSet, FastbootFormat, IoPriority, Pace, Verify};
+use unsnap_unpack::{Config, CpuSet, FastbootFormat, IoPriority, Pace, PreflightMode, Verify};
 
 /// How to read, decode and write.
 #[derive(Debug, Args)]
@@ -106,6 +107,35 @@ pub struct RemovalArgs {
     pub removal_files_per_second: NonZeroU32,
 }
 
+/// How it is found out whether it fits.
+#[derive(Debug, Args)]
+pub struct PreflightArgs {
+    /// How it is found out, before anything is written, whether it fits
+    #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
+    pub preflight: Preflight,
+
+    /// With --preflight auto: how long the headers of all frames may be walked, such as 30s
+    /// [default: 2 s, and 0.4 s for each GB of the archive]
+    #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
+    pub preflight_time: Option<Duration>,
+
+    /// Unpack even if it does not seem to fit, and go on until a disk is full
+    #[arg(long, conflicts_with_all = ["preflight", "preflight_time"])]
+    pub no_preflight: bool,
+}
+
+impl PreflightArgs {
+    /// For a `Config`.
+    pub fn mode(&self) -> PreflightMode {
+        match self.preflight {
+            Preflight::Off => PreflightMode::Off,
+            _ if self.no_preflight => PreflightMode::Off,
+            Preflight::Auto => PreflightMode::Within(self.preflight_time),
+            Preflight::Exact => PreflightMode::Exact,
+        }
+    }
+}
+
 /// What to tell, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to tell")]
@@ -158,6 +188,17 @@ pub enum Engine {
     Uring,
     /// Plain threads
     Threads,
+}
+
+/// How it is found out whether it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Preflight {
+    /// By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long
+    Auto,
+    /// By the headers of all frames that declare their sizes, however long that takes
+    Exact,
+    /// Not at all, as with --no-preflight
+    Off,
 }
 
 /// How a report is printed.

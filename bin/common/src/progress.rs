@@ -130,7 +130,12 @@ impl Rate {
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
     let doing = match now.phase {
-        Phase::Preparing => return "preparing".to_owned(),
+        Phase::Preparing => {
+            return match now.headers_percent {
+                Some(percent) => format!("preparing  {percent:3}% of the headers"),
+                None => "preparing".to_owned(),
+            };
+        }
         Phase::Unpacking if now.paused => "paused",
         Phase::Unpacking => doing,
         Phase::Verifying => "verifying accounts",

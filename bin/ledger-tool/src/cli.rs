@@ -7,7 +7,9 @@ mod parts;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, ReportFormat, VerifyArg};
+pub use unsnap_cli::args::{
+    IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg,
+};
 use unsnap_unpack::Digest;
 
 use crate::{
@@ -236,9 +238,8 @@ pub struct UnpackArgs {
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub verify_memory: Option<u64>,
 
-    /// Unpack even if it does not seem to fit, and go on until a disk is full
-    #[arg(long)]
-    pub no_preflight: bool,
+    #[command(flatten)]
+    pub preflight: PreflightArgs,
 
     /// How to print the report on standard output
     #[arg(long, value_enum, default_value = "text")]

@@ -6,8 +6,8 @@ use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
 use unsnap_fastboot::{
-    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, prepare, prepare_beside,
-    repair, withdraw, withdraw_beside,
+    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, Unlisted, prepare,
+    prepare_beside, repair, withdraw, withdraw_beside,
 };
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
@@ -70,6 +70,7 @@ fn status(args: &LookAfterArgs) -> anyhow::Result<()> {
         if let Some(state) = &survey.ready {
             let _ = write!(text, "ready beside: {}", condition(state));
         }
+        text.extend(survey.unlisted.as_ref().map(unlisted));
         text
     })?;
     match survey.newest().map(|state| &state.condition) {
@@ -78,6 +79,17 @@ fn status(args: &LookAfterArgs) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn unlisted(Unlisted { files, bytes, some }: &Unlisted) -> String {
+    let more = if some.len() as u64 == *files { "" } else { ", ..." };
+    format!(
+        "warning: {} files that no state lists are among the storages, {}: {}{more}\n  \
+         a validator at work writes such files; one that starts removes those with names of storages\n",
+        HumanCount(*files),
+        BinaryBytes(*bytes),
+        some.join(", "),
+    )
 }
 
 /// Prints a result as was asked for.

@@ -28,7 +28,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     let mut config = reading(Path::new(""), &args.io)?;
     args.neighbour.apply(&mut config);
     config.dry_run = false;
-    config.preflight = !args.no_preflight;
+    config.preflight = args.preflight.mode();
     config.digest = Some(DigestKind::Xxh3);
     config.verify = args.verify.verify();
     config.verify_memory = args.verify_memory;
@@ -160,7 +160,7 @@ pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
     args.neighbour.apply(&mut config);
     config.index = args.index.index_use();
     config.dry_run = args.dry_run;
-    config.preflight = !args.no_preflight;
+    config.preflight = args.preflight.mode();
     config.verify = args.verify.verify();
     config.verify_memory = args.verify_memory;
     config.output = args.output.clone().unwrap_or_default();

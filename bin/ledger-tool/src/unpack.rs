@@ -132,11 +132,19 @@ fn space(preflight: &PreflightReport) -> String {
         let _ = writeln!(text, "  space needed: not known beforehand: {reason}");
     }
     let about = if preflight.bytes_exact { "" } else { "about " };
+    let basis = match (preflight.tar_bytes, preflight.sampled_since) {
+        _ if preflight.bytes_exact => String::new(),
+        (Some(bytes), None) if preflight.tar_bytes_exact => {
+            format!(" (by the {bytes} bytes of its tar stream)")
+        }
+        (_, Some(reason)) => format!(" (by an estimate: {reason})"),
+        (_, None) => " (by an estimate)".to_owned(),
+    };
     for system in &preflight.file_systems {
         if let (Some(needed), Some(available)) = (system.bytes_needed, system.bytes_available) {
             let _ = writeln!(
                 text,
-                "  space needed on {}: {about}{} of {} that were free",
+                "  space needed on {}: {about}{} of {} that were free{basis}",
                 system.destinations.join(" and "),
                 BinaryBytes(needed),
                 BinaryBytes(available),

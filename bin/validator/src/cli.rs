@@ -4,7 +4,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser};
 use unsnap_cli::args::{
-    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, VerifyArg,
+    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, RemovalArgs, ReportFormat,
+    VerifyArg,
 };
 
 /// Prepares what a validator starts from, then becomes the validator
@@ -51,9 +52,8 @@ pub struct Cli {
     #[arg(long)]
     pub no_shadow: bool,
 
-    /// Unpack even if it does not seem to fit, and go on until a disk is full
-    #[arg(long)]
-    pub no_preflight: bool,
+    #[command(flatten)]
+    pub preflight: PreflightArgs,
 
     /// Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives
     #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]

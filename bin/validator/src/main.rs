@@ -176,7 +176,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     let mut config = settings::reading(Path::new(""), &cli.io)?;
     cli.neighbour.apply(&mut config);
     config.dry_run = false;
-    config.preflight = !cli.no_preflight;
+    config.preflight = cli.preflight.mode();
     config.verify = cli.verify.verify();
     config.verify_memory = cli.verify_memory;
     Ok(Request {

@@ -21,13 +21,13 @@ fn stats() -> Stats {
     let mut target = TargetStats::new("validator");
     target.state = TargetState::Failing;
     target.jobs = JobCounts { running: 1, queued: 2, ..JobCounts::default() };
-    target.ended = OutcomeCounts { done: 3, bad_archive: 1, ..OutcomeCounts::default() };
-    target.errors.environment = 4;
-    target.bytes_written = 1 << 40;
-    target.held_back_ms = 1500;
+    target.counts.ended = OutcomeCounts { done: 3, bad_archive: 1, ..OutcomeCounts::default() };
+    target.counts.errors.environment = 4;
+    target.counts.bytes_written = 1 << 40;
+    target.counts.held_back_ms = 1500;
     target.progress = Some(0.25);
-    target.last_success_unix_ms = Some(1_763_773_200_125);
-    target.last_duration_ms = Some(90_500);
+    target.counts.last_success_unix_ms = Some(1_763_773_200_125);
+    target.counts.last_duration_ms = Some(90_500);
     target.newest_result_slot = Some(47);
     target.results = 2;
     Stats {

@@ -7,8 +7,8 @@ use unsnap_ring::{Bucket, NewFile, Pace, RelativePath};
 
 use crate::{
     CreateError, CreatorPool, Destination, FILE_BLOCK_BYTES, Written,
-    creator::{Command, FileId},
     feeder::Feeder,
+    request::{Command, FileId},
 };
 
 /// Files smaller than this are written through the page cache even where direct I/O works, because

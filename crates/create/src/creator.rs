@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering, fence},
@@ -11,42 +10,21 @@ use std::{
 };
 
 use crossbeam::channel::{Receiver, TryRecvError};
-use unsnap_arena::Slice;
 use unsnap_ring::{
-    Admission, Bucket, Completion, CreateFile, DirectIo, Engine, FinishFile, NewFile, OpError,
-    Operation, Outcome, RelativePath, WriteAt, WriteFile,
+    Admission, Bucket, Completion, CreateFile, Engine, FinishFile, OpError, Operation, Outcome,
+    WriteAt, WriteFile,
 };
 
 use crate::{
     CreateError, FileSink, FinishedFile,
     pool::CreatorTimes,
+    request::{Command, FileId, Request},
     shared::{Shared, in_blocks},
+    ticket::{About, Ending, OpenFile, Ticket},
 };
 
 /// Who is held back says so again after this time, however long it will take. A guess.
 const HELD_BACK_TOLD: Duration = Duration::from_millis(250);
-
-/// Names a file of several writes.
-pub(crate) type FileId = u64;
-
-/// What a creator is asked to do. The commands for a file come in this order, and those of one
-/// file before those of the next.
-pub(crate) enum Command {
-    /// A file of one write. `len`: its exact size, where `data` was rounded up.
-    Whole { new: NewFile, data: Slice, len: Option<u64> },
-    /// Open a file of several writes.
-    Begin { id: FileId, new: NewFile },
-    /// Write a part of it.
-    Part { id: FileId, offset: u64, data: Slice },
-    /// All parts have been handed over. `len`: as above.
-    End { id: FileId, len: Option<u64> },
-}
-
-/// A command, and the index of the destination it is for.
-pub(crate) struct Request {
-    pub destination: usize,
-    pub command: Command,
-}
 
 pub(crate) struct Creator {
     engine: Box<dyn Engine>,
@@ -74,56 +52,12 @@ pub(crate) struct Creator {
     times: CreatorTimes,
 }
 
-/// What an operation in flight is about.
-struct Ticket {
-    destination: usize,
-    path: RelativePath,
-    about: About,
-}
-
 /// What keeps a creator from beginning what it has to do.
 #[derive(Clone, Copy)]
 enum Held {
     /// More has been written than the limit allows, for so long.
     Back(Duration),
     Paused,
-}
-
-enum About {
-    Whole { bytes: u64, cached: bool },
-    Begin { id: FileId },
-    Part { id: FileId, bytes: u64, cached: bool },
-    End { bytes: u64 },
-}
-
-struct OpenFile {
-    destination: usize,
-    path: RelativePath,
-    direct: Option<DirectIo>,
-    /// `None` until the open has completed.
-    file: Option<Arc<OwnedFd>>,
-    /// Parts that came before the open had completed.
-    waiting: Vec<(u64, Slice)>,
-    writes_in_flight: usize,
-    bytes: u64,
-    /// Set once all parts have been handed over.
-    end: Option<Ending>,
-}
-
-struct Ending {
-    /// The exact size, where writes were rounded up.
-    len: Option<u64>,
-}
-
-impl About {
-    /// What a limit counts.
-    fn bytes_on_disk(&self) -> u64 {
-        match self {
-            Self::Whole { bytes, .. } => in_blocks(*bytes),
-            Self::Part { bytes, .. } => *bytes,
-            Self::Begin { .. } | Self::End { .. } => 0,
-        }
-    }
 }
 
 impl Creator {

@@ -14,7 +14,7 @@ use unsnap_ring::Waker;
 
 use crate::{
     CreateError, Written,
-    creator::{Command, FileId, Request},
+    request::{Command, FileId, Request},
     shared::{Shared, Traffic, in_blocks},
 };
 

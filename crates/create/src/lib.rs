@@ -29,8 +29,10 @@ mod destination;
 mod error;
 mod feeder;
 mod pool;
+mod request;
 mod shared;
 mod sink;
+mod ticket;
 
 pub use assembler::{Assembler, NewMember};
 pub use destination::Destination;

@@ -54,8 +54,8 @@ pub use plan::{MemoryPlan, Tuning};
 pub use planner::{Job, start};
 pub use restart::{FrameMark, FrameStarts};
 pub use survey::{
-    Basis, Effort, FrameContent, FrameExtent, Place, ReadAt, Samples, Survey, WalkEnd, survey,
-    walk_frames,
+    Basis, Effort, FrameContent, FrameExtent, Place, ReadAt, Reads, Samples, Survey, Untold,
+    WalkEnd, survey, walk_frames,
 };
 
 /// How frames are found, for the fuzz targets: no part of the interface.
@@ -65,4 +65,5 @@ pub mod fuzzing {
         BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
         block_header, frame_start,
     };
+    pub use crate::survey::fuzzing::declared_bytes;
 }

@@ -9,7 +9,7 @@ use unsnap_unpack::{Error, RUN_DIRECTORY, SHADOW_DIRECTORY};
 use crate::{
     Places,
     clear::clear,
-    files::{failed, open_directory, rename_to_new},
+    files::{failed, open_directory},
     removal::Removal,
     withdraw::unmark_one,
 };
@@ -53,7 +53,7 @@ pub(crate) fn adopt(
 fn take(calls: &Syscalls, from: &Path, to: &Path, name: &str, is_new: bool) -> Result<(), Error> {
     let (source, target) = (open_directory(calls, from)?, open_directory(calls, to)?);
     let renamed = if is_new {
-        rename_to_new(calls, &source, name.as_ref(), &target, name)
+        calls.rename_to_own(&source, name, &target, name)
     } else {
         calls.renameat(&source, name, &target, name)
     };

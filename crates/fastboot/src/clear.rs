@@ -42,14 +42,14 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Error>
     Ok(removal)
 }
 
-/// Whether so much would be free if what is old were gone as is missing. What is looked at is what
-/// [`clear`] would move aside in all of these places; two names of one file count once.
+/// Whether so much would be free if what is old were gone as is missing, on every file system that is
+/// too small; the error says where not. What is looked at is what [`clear`] would move aside in all of
+/// these places; two names of one file count once.
 pub(crate) fn enough_to_clear(
     calls: &Syscalls,
     cleared: &[&Places],
     shortage: &Shortage,
 ) -> Result<(), Error> {
-    let mut taken = Taken::default();
     let mut paths = Vec::new();
     for places in cleared {
         paths.extend(state_directories(calls, places)?.into_iter().map(|(_, path)| path));
@@ -57,25 +57,16 @@ pub(crate) fn enough_to_clear(
         paths.extend(places.accounts.iter().map(|path| path.join(SHADOW_DIRECTORY)));
         paths.extend(Removal::left_over(calls, places)?.paths());
     }
-    for path in paths {
-        // Of a link what it leads to is not removed.
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let added = match calls.open(&path, flags) {
-            Ok(directory) => taken.add(calls, &directory, shortage.device, 0),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-            Err(errno) => Err(errno),
+    let remaining = shortage.retain(|short| {
+        let taken = Taken::by(calls, &paths, short.device)?;
+        let cleared = match short.resource {
+            Resource::Bytes => taken.bytes,
+            Resource::Inodes => taken.inode_parts / INODE_PARTS,
         };
-        added.map_err(|errno| failed("look at", &path, errno))?;
-    }
-    let cleared = match shortage.resource {
-        Resource::Bytes => taken.bytes,
-        Resource::Inodes => taken.inode_parts / INODE_PARTS,
-    };
-    let missing = shortage.needed.map_or(0, |needed| needed.saturating_sub(shortage.available));
-    if cleared < missing {
-        return Err(Error::NoSpace(Box::new(shortage.clone())));
-    }
-    Ok(())
+        let missing = short.needed.map_or(0, |needed| needed.saturating_sub(short.available));
+        Ok::<_, Error>(cleared < missing)
+    })?;
+    remaining.map_or(Ok(()), |shortage| Err(Error::NoSpace(Box::new(shortage))))
 }
 
 /// What files take.
@@ -87,6 +78,22 @@ struct Taken {
 }
 
 impl Taken {
+    /// By all that is below these directories, on this device.
+    fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, Error> {
+        let mut taken = Self::default();
+        for path in paths {
+            // Of a link what it leads to is not removed.
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let added = match calls.open(path, flags) {
+                Ok(directory) => taken.add(calls, &directory, device, 0),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+                Err(errno) => Err(errno),
+            };
+            added.map_err(|errno| failed("look at", path, errno))?;
+        }
+        Ok(taken)
+    }
+
     /// Adds the files in a directory, if that is on this device: elsewhere they are of no use.
     fn add(
         &mut self,

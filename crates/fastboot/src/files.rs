@@ -1,6 +1,6 @@
 //! Small files, and names in directories.
 
-use std::{ffi::OsStr, os::fd::OwnedFd, path::Path};
+use std::{os::fd::OwnedFd, path::Path};
 
 use rustix::{
     fs::{AtFlags, Mode, OFlags},
@@ -57,25 +57,6 @@ pub(crate) fn remove_durably(
         Ok(()) => calls.fsync(directory).and_then(|()| calls.fstat(directory)).map(|_| true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),
-    }
-}
-
-/// Renames to a name that must be new; where the file system knows no such rename, after looking.
-/// Nobody else has names like ours.
-pub(crate) fn rename_to_new(
-    calls: &Syscalls,
-    from: &OwnedFd,
-    name: &OsStr,
-    to: &OwnedFd,
-    new_name: &str,
-) -> Result<(), Errno> {
-    match calls.renameat_to_new(from, name, to, new_name) {
-        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
-            Err(errno) => Err(errno),
-        },
-        result => result,
     }
 }
 

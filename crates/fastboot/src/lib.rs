@@ -31,6 +31,7 @@ mod ready;
 mod removal;
 mod repair;
 mod survey;
+mod unlisted;
 mod withdraw;
 
 pub use beside::prepare_beside;
@@ -41,4 +42,5 @@ pub use prepare::{KnownBad, Outcome, Prepared, REMOVAL_FILES_PER_SECOND, Request
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use survey::{Condition, StateSurvey, Survey, marked_states};
+pub use unlisted::Unlisted;
 pub use withdraw::{withdraw, withdraw_beside};

@@ -22,7 +22,7 @@ use unsnap_unpack::{CancelToken, Error, STAGED};
 
 use crate::{
     Places, REMOVAL_FILES_PER_SECOND, Request,
-    files::{failed, open_directory, rename_to_new},
+    files::{failed, open_directory},
 };
 
 /// Names of what has been moved aside begin so. No validator looks at them.
@@ -233,7 +233,7 @@ pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option
     let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
     for number in 0..REMOVED_MAX {
         let new_name = format!("{REMOVED_PREFIX}{number}");
-        match rename_to_new(calls, &from, name, &to, &new_name) {
+        match calls.rename_to_own(&from, name, &to, &new_name) {
             Ok(()) => {
                 let synced = calls.fsync(&from).and_then(|()| calls.fsync(&to));
                 synced.map_err(|errno| failed("sync the directory of", path, errno))?;

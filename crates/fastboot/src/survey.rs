@@ -20,7 +20,7 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::{Error, SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 
 use crate::{
-    Places,
+    Places, Unlisted,
     files::{failed, open_directory, read_small},
 };
 
@@ -32,6 +32,9 @@ pub struct Survey {
     /// The one that lies ready beside them, if there is one: no validator looks at it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<StateSurvey>,
+    /// Files among the storages that no state lists, if there are any and it can be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<Unlisted>,
 }
 
 /// A state.
@@ -99,7 +102,8 @@ impl Survey {
     /// Looks at all there is. Changes nothing.
     pub fn of(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
         let ready = Self::of_states(calls, &places.beside())?.states.into_iter().next();
-        Ok(Self { ready, ..Self::of_states(calls, places)? })
+        let unlisted = Unlisted::find(calls, places)?;
+        Ok(Self { ready, unlisted, ..Self::of_states(calls, places)? })
     }
 
     /// Looks at the states of these places only.
@@ -129,7 +133,7 @@ impl Survey {
                 .map_err(|errno| failed("look at the state in", &path, errno))?;
             states.push(StateSurvey { slot, directory, condition, prepared });
         }
-        Ok(Self { states, ready: None })
+        Ok(Self { states, ready: None, unlisted: None })
     }
 
     /// The one that a validator would look at.

@@ -183,6 +183,25 @@ impl Syscalls {
         self.call(Call::RenameToNew, rename)
     }
 
+    /// Gives a name that must be new; where the file system knows no such rename, after looking. Then
+    /// somebody else may take the name in between: it must be one that nobody else has.
+    pub fn rename_to_own(
+        &self,
+        from: impl AsFd + Copy,
+        name: impl Arg + Copy,
+        to: impl AsFd + Copy,
+        new_name: impl Arg + Copy,
+    ) -> Result<(), Errno> {
+        match self.renameat_to_new(from, name, to, new_name) {
+            Err(Errno::INVAL | Errno::NOSYS) => match self.lstatat(to, new_name) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(Errno::NOENT) => self.renameat(from, name, to, new_name),
+                Err(errno) => Err(errno),
+            },
+            result => result,
+        }
+    }
+
     /// Makes two names change places. Not every file system can (`EINVAL`).
     pub fn exchange(
         &self,

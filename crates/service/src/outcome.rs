@@ -62,7 +62,7 @@ impl State {
     /// Takes note of the end of a job.
     pub fn ended(&mut self, index: usize, ended: &Ended, now: Now) {
         let Some(running) = self.targets[index].running.take() else { return };
-        self.targets[index].figures.held_back_ms += running.progress.snapshot().held_back_ms;
+        self.targets[index].counts.held_back_ms += running.progress.snapshot().held_back_ms;
         self.note_products(index, ended, now);
         let target = &mut self.targets[index];
         target.sweep_due = true;
@@ -74,8 +74,8 @@ impl State {
                 target.clock = Clock::default();
                 target.checked = true;
                 target.last_error = None;
-                target.figures.last_success_unix_ms = Some(now.unix_ms());
-                target.figures.last_duration_ms =
+                target.counts.last_success_unix_ms = Some(now.unix_ms());
+                target.counts.last_duration_ms =
                     Some(u64::try_from(ended.elapsed.as_millis()).unwrap_or(u64::MAX));
                 for archive in job.pair.archives() {
                     target.unreadable.remove(&archive.path);
@@ -83,7 +83,7 @@ impl State {
                 (Outcome::Done, None)
             }
             Err(Trouble::Panic(text)) => {
-                target.figures.count_error(Family::Environment);
+                target.count_error(Family::Environment);
                 let text = format!("a defect of unpackd: {text}");
                 return self.try_again(index, job, &Meaning::Failed, text, ended, now);
             }
@@ -100,7 +100,7 @@ impl State {
                         (outcome, None)
                     }
                     (Meaning::Bad(path), _) => {
-                        target.figures.count_error(Family::BadArchive);
+                        target.count_error(Family::BadArchive);
                         // As it was when it was chosen: what has changed since is another one.
                         if let Some((_, file)) = job.files.iter().find(|(known, _)| *known == path)
                         {
@@ -111,7 +111,7 @@ impl State {
                         (Outcome::BadArchive, Some(error.to_string()))
                     }
                     (meaning, _) => {
-                        target.figures.count_error(error.family());
+                        target.count_error(error.family());
                         return self.try_again(index, job, &meaning, text, ended, now);
                     }
                 }
@@ -126,7 +126,7 @@ impl State {
         for product in &ended.products {
             let Some(report) = &product.report else { continue };
             let slot = report.incremental.as_ref().map_or(report.slot, |upon| upon.slot);
-            self.targets[index].figures.add(report);
+            self.targets[index].count_made(report);
             self.memory.add_made(Made {
                 path: product.path.clone(),
                 finished_unix_ms: now.unix_ms(),
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((job.id, job.attempt), (7, 2));
         assert!(job.not_before.is_some_and(|until| until > now.instant));
         assert_eq!(job.last_error.as_deref(), Some("a defect of unpackd: of a cat"));
-        assert_eq!((target.figures.ended.failed, target.figures.errors.environment), (1, 1));
+        assert_eq!((target.counts.ended.failed, target.counts.errors.environment), (1, 1));
         let failed = |event: &Event| match event {
             Event::JobEnded { outcome: Outcome::Failed, message: Some(message), .. } => {
                 message.contains("of a cat")

@@ -7,14 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_control::protocol::{Event, Origin, Outcome};
+use unsnap_control::{
+    metrics::TargetCounts,
+    protocol::{Event, Origin, Outcome},
+};
 use unsnap_unpack::{CancelToken, FileIdentity, Pace, Pair, Progress, Snapshot};
 
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
     memory::Memory,
-    metrics::Figures,
     plan::{Backoff, Clock, Job, View},
     target::Found,
 };
@@ -76,7 +78,7 @@ pub struct TargetState {
     /// What it has failed of last.
     pub last_error: Option<String>,
     /// For metrics.
-    pub figures: Figures,
+    pub counts: TargetCounts,
 }
 
 /// A job that runs.
@@ -135,7 +137,7 @@ impl TargetState {
             declined: None,
             waits_for: None,
             last_error: None,
-            figures: Figures::default(),
+            counts: TargetCounts::default(),
         }
     }
 
@@ -235,7 +237,7 @@ impl State {
         now: Instant,
     ) {
         let target = &mut self.targets[target];
-        target.figures.count(outcome);
+        target.count_end(outcome);
         let job = target.queued_status(job, now);
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         self.events.push(Event::JobEnded { job, outcome, message, elapsed_ms });

@@ -129,8 +129,6 @@ pub struct Tuning {
     pub hidden_bytes: Option<u64>,
     /// Archives up to so many bytes are read from end to end to find out how much they hold.
     pub survey_whole_bytes: Option<u64>,
-    /// How long the headers of larger ones may be walked for that.
-    pub survey_walk_time: Option<Duration>,
     /// Ends the walk in front of the first member that begins so many decoded bytes after the archive's
     /// beginning, once all is there that a snapshot must have, as if the archive ended there. What
     /// is published then is a part of a snapshot, and the report does not count what was read and
@@ -188,6 +186,26 @@ pub enum IndexUse {
     Proven,
     /// Not at all.
     Ignore,
+}
+
+/// How it is found out whether an archive fits. What does not is refused before anything is written, and
+/// the run stops before a disk is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreflightMode {
+    /// Not at all: a run goes on until a disk has nothing left.
+    Off,
+    /// By all headers of frames that declare their sizes, however large the archive, if they can be
+    /// walked in so much time; otherwise by an estimate. `None` for two seconds, and 0.4 more for each
+    /// GB of the archive.
+    Within(Option<Duration>),
+    /// By all headers of frames that declare their sizes, however long that takes.
+    Exact,
+}
+
+impl Default for PreflightMode {
+    fn default() -> Self {
+        Self::Within(None)
+    }
 }
 
 /// A state that a validator starts from, instead of the tree that the archive holds: the output is
@@ -259,9 +277,8 @@ pub struct Config {
     /// Whether to give up, before the first byte of the archive is looked at, all rights that are not
     /// needed: see [`SandboxMode`] for what that protects against and what not.
     pub sandbox: SandboxMode,
-    /// Refuse what cannot fit before anything is written, and stop before a disk is full. True by
-    /// default; without, a run goes on until the disk has nothing left.
-    pub preflight: bool,
+    /// Whether what cannot fit is refused before anything is written.
+    pub preflight: PreflightMode,
     /// A handle that limits how fast the run writes, and pauses it; may be shared by runs. `None` is
     /// the same as one that nobody uses.
     pub pace: Option<Pace>,
@@ -305,7 +322,7 @@ impl Config {
             expect_digest: None,
             manifest: None,
             sandbox: SandboxMode::default(),
-            preflight: true,
+            preflight: PreflightMode::default(),
             pace: None,
             io_priority: None,
             nice: None,

@@ -235,9 +235,32 @@ pub struct Shortage {
     pub device: u64,
     /// Whether it was found in the middle of the run, and not before.
     pub unpacking: bool,
+    /// What else is short, there or on other file systems, if it was found before the run.
+    pub others: Vec<Self>,
 }
 
 impl Shortage {
+    /// One for all, if there are any.
+    pub(crate) fn of_all(mut shortages: Vec<Self>) -> Option<Self> {
+        let others = shortages.split_off(1.min(shortages.len()));
+        let first = shortages.pop()?;
+        Some(Self { others, ..first })
+    }
+
+    /// All of them one by one, as far as `is_kept`, and again one for all.
+    pub fn retain<E>(
+        &self,
+        mut is_kept: impl FnMut(&Self) -> Result<bool, E>,
+    ) -> Result<Option<Self>, E> {
+        let mut kept = Vec::new();
+        for shortage in std::iter::once(self).chain(&self.others) {
+            if is_kept(shortage)? {
+                kept.push(Self { others: Vec::new(), ..shortage.clone() });
+            }
+        }
+        Ok(Self::of_all(kept))
+    }
+
     fn amount(&self, number: u64) -> String {
         match self.resource {
             Resource::Inodes => format!("{number} inodes"),
@@ -281,7 +304,11 @@ impl std::fmt::Display for Shortage {
         let Self { file_system, .. } = self;
         let available = self.amount(self.available);
         if !self.unpacking {
-            return write!(formatter, "the archive does not fit: {}", self.figures());
+            write!(formatter, "the archive does not fit: {}", self.figures())?;
+            return self
+                .others
+                .iter()
+                .try_for_each(|other| write!(formatter, "; {}", other.figures()));
         }
         let what = match self.resource {
             Resource::Bytes => "is full",

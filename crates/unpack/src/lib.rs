@@ -77,8 +77,8 @@ pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
 pub use code::Code;
 pub use config::{
     Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IndexUse, IoEngine, IoPriority, LayoutKind, Limits, Pace, RUN_DIRECTORY,
-    SHADOW_DIRECTORY, STAGED, State, Tuning, Verify,
+    FaultPlan, IndexUse, IoEngine, IoPriority, LayoutKind, Limits, Pace, PreflightMode,
+    RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, Tuning, Verify,
 };
 pub use error::{Error, Family, Resource, Shortage, io_hint};
 pub use neighbour::{CpuSet, NotACpuSet};

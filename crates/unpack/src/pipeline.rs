@@ -110,7 +110,9 @@ pub(crate) fn stage(
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
     let (kept, place) = (&beginning.kept, target.as_ref());
-    let mut preflight = Preflight::make_room(&inputs, &indexes, place, kept, config, cancel, fits)?;
+    let handles = (progress, cancel);
+    let mut preflight =
+        Preflight::make_room(&inputs, &indexes, place, kept, config, handles, fits)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 

@@ -5,7 +5,7 @@
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
-//! Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
+//! Headers are walked as long as [`PreflightMode`] allows. Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
 //! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
 //! take of that is estimated, since only tar headers say how long each of them is.
 //!
@@ -18,12 +18,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_decode::{Basis, Effort, survey};
+use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
 use unsnap_index::Index;
 use unsnap_source::ArchiveFile;
 
 use crate::{
-    CancelToken, Config, Error, LayoutKind,
+    CancelToken, Config, Error, LayoutKind, PreflightMode, Progress,
     error::{Resource, Shortage},
     members::{self, Members, Need},
     opening::Target,
@@ -103,7 +103,7 @@ pub enum Room {
     #[default]
     Beside,
     /// None, as long as what is to be cleared away from the destinations takes space: this is what
-    /// is missing, of what first. It is looked again when that is gone.
+    /// is missing, everywhere. It is looked again when that is gone.
     WhenCleared(Box<Shortage>),
 }
 
@@ -125,13 +125,13 @@ impl Preflight {
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
-        cancel: &CancelToken,
+        (progress, cancel): (&Progress, &CancelToken),
         fits: impl FnOnce(Room) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let check = || {
             let indexes = indexes.iter().map(Option::as_ref);
             let files = inputs.iter().map(Input::file).zip(indexes);
-            Self::check(files, target, kept, config, cancel)
+            Self::check(files, target, kept, config, (progress, cancel))
         };
         match check() {
             Err(Error::NoSpace(shortage)) if config.state.is_some() => {
@@ -158,14 +158,14 @@ impl Preflight {
     /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is one. `target`: `None` in a dry run.
     /// `kept`: what is there already in each destination. Opens nothing.
     fn check<'a>(
-        archives: impl Iterator<Item = Surveyed<'a>>,
+        archives: impl Iterator<Item = Source<'a>>,
         target: Option<&Target>,
         kept: &[Kept],
         config: &Config,
-        cancel: &CancelToken,
+        handles: (&Progress, &CancelToken),
     ) -> Result<Self, Error> {
         let Some(Target { calls, staging, .. }) = target else { return Ok(Self::default()) };
-        if !config.preflight {
+        if config.preflight == PreflightMode::Off {
             let report = Some(PreflightReport::skipped("it was not wanted"));
             return Ok(Self { report, watch: None });
         }
@@ -173,12 +173,12 @@ impl Preflight {
         let mut directories = staging.directories()?;
         directories.truncate(config.destinations());
         let systems = FileSystem::of(calls, directories)?;
-        let surveyed = survey_archives(archives, config, cancel);
+        let surveyed = survey_archives(archives, config, handles);
         let mut report = match &surveyed {
-            Ok((raw_bytes, basis, _)) => PreflightReport::on(*raw_bytes, *basis),
+            Ok(surveyed) => PreflightReport::on(surveyed),
             Err(reason) => PreflightReport::skipped(reason),
         };
-        let mut watched = Vec::new();
+        let (mut watched, mut shortages) = (Vec::new(), Vec::new());
         let free: Vec<Free> = systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
         // A state's storages go to where there is space (`AccountsSpread`).
         let room = |free: &Free| free.bytes.unwrap_or(UNTOLD_BYTES).min(UNTOLD_BYTES);
@@ -187,13 +187,17 @@ impl Preflight {
         let whole = rooms.map(|(_, free)| room(free)).sum::<u64>();
         for (system, free) in systems.into_iter().zip(free) {
             let part = by_space.then_some((room(&free), whole));
-            let needed = surveyed.as_ref().ok().map(|(_, basis, need)| {
+            let needed = surveyed.as_ref().ok().map(|surveyed| {
                 let accounts = accounts_directories(config);
+                let Surveyed { need, basis, .. } = surveyed;
                 let needed = Needed::on(&system, &free, need, *basis, accounts, part);
                 needed.without(&system, kept, free.unit_bytes)
             });
-            report.add(&system, &free, needed.as_ref())?;
+            shortages.extend(report.add(&system, &free, needed.as_ref()));
             watched.push(Watched::new(system, needed.map(|needed| needed.least())));
+        }
+        if let Some(shortage) = Shortage::of_all(shortages) {
+            return Err(Error::NoSpace(Box::new(shortage)));
         }
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
@@ -210,57 +214,88 @@ impl Preflight {
 }
 
 /// An archive, and its index.
-type Surveyed<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
+type Source<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
 
-/// What all of them take together, decoded and on a disk, and how the least known of them is known.
-fn survey_archives<'a>(
-    archives: impl Iterator<Item = Surveyed<'a>>,
-    config: &Config,
-    cancel: &CancelToken,
-) -> Result<(u64, Basis, Need), &'static str> {
-    let one = |(archive, index): Surveyed<'_>| {
-        if let Some(index) = index {
-            return Ok(survey_index(index, config));
+/// What archives take.
+struct Surveyed {
+    /// Decoded.
+    raw_bytes: u64,
+    /// How the least known of them is known.
+    basis: Basis,
+    /// Why headers did not tell it.
+    untold: Option<Untold>,
+    /// On a disk.
+    need: Need,
+    /// Reads that it took, and their bytes.
+    reads: Reads,
+}
+
+impl Surveyed {
+    /// What an index says is exact: every entry is in it.
+    fn by_index(index: &Index, config: &Config) -> Self {
+        let need = members::need_of(index.entries.entries(), accounts_directories(config) > 0);
+        let (raw_bytes, basis) = (index.frames.raw_bytes(), Basis::Decoded);
+        Self { raw_bytes, basis, untold: None, need, reads: Reads::default() }
+    }
+
+    fn of(
+        file: &ArchiveFile,
+        config: &Config,
+        (progress, cancel): (&Progress, &CancelToken),
+    ) -> Option<Self> {
+        let mut members = Members::new(config.limits.tar);
+        let wanted = Effort::of(file.size());
+        let effort = Effort {
+            whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
+            walk_time: match config.preflight {
+                PreflightMode::Within(time) => time.or(wanted.walk_time),
+                PreflightMode::Off | PreflightMode::Exact => None,
+            },
+            go_on: &|walked_bytes| {
+                progress.walk(walked_bytes, file.size());
+                !cancel.is_cancelled()
+            },
+        };
+        let archive = Anywhere(file);
+        let survey = survey(&archive, file.size(), &config.limits.decode, &effort, &mut members);
+        let (raw_bytes, basis) = survey.raw_bytes?;
+        let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
+        Some(Self { raw_bytes, basis, untold: survey.untold, need, reads: survey.reads })
+    }
+
+    fn with_incremental(self, other: &Self) -> Self {
+        Self {
+            raw_bytes: self.raw_bytes.saturating_add(other.raw_bytes),
+            basis: self.basis.max(other.basis),
+            untold: self.untold.or(other.untold),
+            need: self.need.with_incremental(&other.need),
+            reads: self.reads.plus(other.reads),
         }
-        let file = archive.ok_or("a stream does not tell how much it holds")?;
-        survey_archive(file, config, cancel).ok_or("the archive does not tell how much it holds")
-    };
-    let mut sum: Option<(u64, Basis, Need)> = None;
-    for archive in archives {
-        let (raw_bytes, basis, need) = one(archive)?;
-        sum = Some(match sum {
-            Some((before, worse, needed)) => {
-                let raw_bytes = before.saturating_add(raw_bytes);
-                (raw_bytes, worse.max(basis), needed.with_incremental(&need))
+    }
+}
+
+/// What all of them take together.
+fn survey_archives<'a>(
+    archives: impl Iterator<Item = Source<'a>>,
+    config: &Config,
+    handles: (&Progress, &CancelToken),
+) -> Result<Surveyed, &'static str> {
+    let mut sum: Option<Surveyed> = None;
+    for (archive, index) in archives {
+        let surveyed = match index {
+            Some(index) => Surveyed::by_index(index, config),
+            None => {
+                let file = archive.ok_or("a stream does not tell how much it holds")?;
+                Surveyed::of(file, config, handles)
+                    .ok_or("the archive does not tell how much it holds")?
             }
-            None => (raw_bytes, basis, need),
+        };
+        sum = Some(match sum {
+            Some(before) => before.with_incremental(&surveyed),
+            None => surveyed,
         });
     }
     sum.ok_or("there is no archive")
-}
-
-/// What an index says is exact: every entry is in it.
-fn survey_index(index: &Index, config: &Config) -> (u64, Basis, Need) {
-    let need = members::need_of(index.entries.entries(), accounts_directories(config) > 0);
-    (index.frames.raw_bytes(), Basis::Decoded, need)
-}
-
-fn survey_archive(
-    file: &ArchiveFile,
-    config: &Config,
-    cancel: &CancelToken,
-) -> Option<(u64, Basis, Need)> {
-    let mut members = Members::new(config.limits.tar);
-    let wanted = Effort::of(file.size());
-    let effort = Effort {
-        whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
-        walk_time: config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
-        is_cancelled: &|| cancel.is_cancelled(),
-    };
-    let survey = survey(&Anywhere(file), file.size(), &config.limits.decode, &effort, &mut members);
-    let (raw_bytes, basis) = survey.raw_bytes?;
-    let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
-    Some((raw_bytes, basis, need))
 }
 
 /// Directories that storages are spread over.
@@ -273,6 +308,13 @@ fn basis_name(basis: Basis) -> &'static str {
         Basis::Decoded => "walked",
         Basis::Declared => "declared",
         Basis::Sampled => "sampled",
+    }
+}
+
+fn untold_reason(untold: Untold) -> &'static str {
+    match untold {
+        Untold::Undeclared => "not every frame declares its size",
+        Untold::NoTime => "walking all headers would take too long",
     }
 }
 
@@ -356,46 +398,29 @@ impl Needed {
 }
 
 impl PreflightReport {
-    fn on(tar_bytes: u64, basis: Basis) -> Self {
-        let exact = basis == Basis::Decoded;
+    fn on(surveyed: &Surveyed) -> Self {
+        let exact = surveyed.basis == Basis::Decoded;
         Self {
-            basis: basis_name(basis),
-            skipped: None,
-            tar_bytes: Some(tar_bytes),
-            tar_bytes_exact: basis != Basis::Sampled,
+            basis: basis_name(surveyed.basis),
+            sampled_since: surveyed.untold.map(untold_reason),
+            tar_bytes: Some(surveyed.raw_bytes),
+            tar_bytes_exact: surveyed.basis != Basis::Sampled,
             bytes_needed: Some(0),
             bytes_exact: exact,
             inodes_needed: Some(0),
             inodes_exact: exact,
-            file_systems: Vec::new(),
-            warnings: Vec::new(),
-            elapsed_ms: 0,
+            reads: surveyed.reads.count,
+            read_bytes: surveyed.reads.bytes,
+            ..Self::default()
         }
     }
 
     fn skipped(reason: &str) -> Self {
-        Self {
-            basis: "unknown",
-            skipped: Some(reason.to_owned()),
-            tar_bytes: None,
-            tar_bytes_exact: false,
-            bytes_needed: None,
-            bytes_exact: false,
-            inodes_needed: None,
-            inodes_exact: false,
-            file_systems: Vec::new(),
-            warnings: Vec::new(),
-            elapsed_ms: 0,
-        }
+        Self { basis: "unknown", skipped: Some(reason.to_owned()), ..Self::default() }
     }
 
-    /// Compares what a file system has with what is needed there.
-    fn add(
-        &mut self,
-        system: &FileSystem,
-        free: &Free,
-        needed: Option<&Needed>,
-    ) -> Result<(), Error> {
+    /// Compares what a file system has with what is needed there. Gives what it is short of.
+    fn add(&mut self, system: &FileSystem, free: &Free, needed: Option<&Needed>) -> Vec<Shortage> {
         let inodes = needed.and_then(|needed| needed.inodes);
         self.file_systems.push(FileSystemReport {
             destinations: system.paths.iter().map(|path| path.display().to_string()).collect(),
@@ -404,7 +429,8 @@ impl PreflightReport {
             inodes_needed: inodes,
             inodes_available: free.inodes,
         });
-        let Some(needed) = needed else { return Ok(()) };
+        let mut shortages = Vec::new();
+        let Some(needed) = needed else { return shortages };
         self.bytes_needed = self.bytes_needed.map(|sum| sum.saturating_add(needed.bytes));
         self.inodes_needed = self.inodes_needed.zip(inodes).map(|(sum, more)| sum + more);
         let exact = needed.exact;
@@ -423,6 +449,7 @@ impl PreflightReport {
                 available,
                 unpacking: false,
                 device: system.device,
+                others: Vec::new(),
             };
             match margin.judge(needed, Some(available)) {
                 Verdict::Fits => {}
@@ -431,10 +458,10 @@ impl PreflightReport {
                     tracing::warn!("{warning}");
                     self.warnings.push(warning);
                 }
-                Verdict::Short => return Err(Error::NoSpace(Box::new(shortage))),
+                Verdict::Short => shortages.push(shortage),
             }
         }
-        Ok(())
+        shortages
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct Shared {
     pub phase: AtomicU8,
     /// Size of the archives; 0 while unknown.
     pub bytes_total: AtomicU64,
+    /// Of an archive, and how much of it the walk over its headers has passed.
+    pub bytes_to_walk: AtomicU64,
+    pub bytes_walked: AtomicU64,
     /// Of each archive.
     pub bytes_read: [Arc<AtomicU64>; 2],
     pub bytes_decoded: AtomicU64,
@@ -68,6 +71,9 @@ pub struct Snapshot {
     pub phase: Phase,
     /// Size of the archive in bytes, where it is known.
     pub bytes_total: Option<u64>,
+    /// While it is prepared: percent of an archive's headers that have been looked at, if they are
+    /// walked to find out whether it fits.
+    pub headers_percent: Option<u64>,
     /// Compressed bytes that have been decoded.
     pub bytes_read: u64,
     /// Decoded bytes that the tar walk has passed.
@@ -106,6 +112,7 @@ impl Progress {
                 _ => Phase::Done,
             },
             bytes_total: (total > 0).then_some(total),
+            headers_percent: self.headers_percent(),
             bytes_read: shared.bytes_read.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum(),
             bytes_decoded: shared.bytes_decoded.load(Ordering::Relaxed),
             entries: shared.entries.load(Ordering::Relaxed),
@@ -116,6 +123,19 @@ impl Progress {
             held_back_ms: shared.created.held_back_ms.load(Ordering::Relaxed),
             rate_limit: pace.and_then(|pace| pace.rate()).map(NonZeroU64::get),
         }
+    }
+
+    fn headers_percent(&self) -> Option<u64> {
+        let total = self.shared.bytes_to_walk.load(Ordering::Relaxed);
+        let walked = self.shared.bytes_walked.load(Ordering::Relaxed);
+        // Walks that set out from what is no block may pass the same bytes twice.
+        u128::from(walked.min(total)).saturating_mul(100).checked_div(total.into())?.try_into().ok()
+    }
+
+    /// So much of an archive of so many bytes has been walked.
+    pub(crate) fn walk(&self, walked_bytes: u64, archive_bytes: u64) {
+        self.shared.bytes_to_walk.store(archive_bytes, Ordering::Relaxed);
+        self.shared.bytes_walked.store(walked_bytes, Ordering::Relaxed);
     }
 
     /// How long the run has been paused so far.
@@ -142,7 +162,13 @@ impl Progress {
         *self.pace() =
             pace.map(|pace| PaceSince { pace: pace.clone(), paused_before: pace.paused_for() });
         let shared = &self.shared;
-        let counters = [&shared.bytes_total, &shared.bytes_decoded, &shared.entries];
+        let counters = [
+            &shared.bytes_total,
+            &shared.bytes_to_walk,
+            &shared.bytes_walked,
+            &shared.bytes_decoded,
+            &shared.entries,
+        ];
         let CreateProgress { files, bytes, cached_bytes, held_back_ms } = &*shared.created;
         let created = [files, bytes, cached_bytes, held_back_ms];
         let read = shared.bytes_read.iter().map(|counter| &**counter);

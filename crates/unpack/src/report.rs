@@ -190,11 +190,13 @@ pub struct AccountsPathReport {
 }
 
 /// What was needed and what there was, before anything was written.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct PreflightReport {
     /// How what is needed is known: "walked" (every entry was seen), "declared" (the archive tells
     /// how long its tar stream is), "sampled" (estimated from samples) or "unknown".
     pub basis: &'static str,
+    /// Why samples had to do, in words.
+    pub sampled_since: Option<&'static str>,
     /// Why it is not known, in words.
     pub skipped: Option<String>,
     /// Length of the archive's tar stream.
@@ -213,6 +215,10 @@ pub struct PreflightReport {
     pub file_systems: Vec<FileSystemReport>,
     /// What is doubtful, in words.
     pub warnings: Vec<String>,
+    /// Reads of the archives that it took, and their bytes: headers and samples.
+    pub reads: u64,
+    /// See there.
+    pub read_bytes: u64,
     /// Time it took.
     pub elapsed_ms: u64,
 }

@@ -110,6 +110,7 @@ impl Watched {
             available: stock.available,
             unpacking: true,
             device: self.system.device,
+            others: Vec::new(),
         })))
     }
 }

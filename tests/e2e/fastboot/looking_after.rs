@@ -95,6 +95,38 @@ fn what_a_validator_has_removed_is_put_back() {
     }
 }
 
+/// Files that no state lists are told, with some of their names, whatever they are called.
+#[test]
+fn what_no_state_lists_is_told() {
+    let site = Site::new();
+    let (ledger, expected) = prepared_ledger(&site, 2);
+    let json = || fastboot("status", &ledger, &["--format=json"]).assert_code(0).json();
+    assert_eq!(json().get("unlisted"), None);
+    assert!(!fastboot("status", &ledger, &[]).assert_code(0).stdout.contains("warning"));
+    for number in 0..7 {
+        fs::write(ledger.run(0).join(format!("999.{number}")), vec![1; 1000]).unwrap();
+    }
+    fs::write(ledger.run(1).join("odd\x1b[2Jname"), "1234567").unwrap();
+    let found = json();
+    let unlisted = &found["unlisted"];
+    assert_eq!((&unlisted["files"], &unlisted["bytes"]), (&json!(8), &json!(7007)));
+    let some: Vec<_> = (0..5).map(|number| ledger.run(0).join(format!("999.{number}"))).collect();
+    assert_eq!(unlisted["some"], json!(some));
+    let text = fastboot("status", &ledger, &[]).assert_code(0).stdout;
+    assert!(text.contains("warning: 8 files that no state lists"), "{text}");
+    assert!(text.contains("999.4, ...\n"), "{text}");
+    // The state is no worse for it.
+    assert_eq!(found["states"][0]["condition"]["is"], "whole");
+    for number in 0..7 {
+        fs::remove_file(ledger.run(0).join(format!("999.{number}"))).unwrap();
+    }
+    let text = fastboot("status", &ledger, &[]).assert_code(0).stdout;
+    assert!(text.contains(r"run/odd\x1b[2Jname") && !text.contains("..."), "{text}");
+    // Without its mark no validator takes the state, and nobody lists its storages.
+    fs::remove_file(ledger.mark(110)).unwrap();
+    assert_eq!(json()["unlisted"]["files"], expected.storages() + 1);
+}
+
 /// Which of the two a validator would take is not known.
 #[test]
 fn a_storage_in_two_paths() {

@@ -1,5 +1,7 @@
 //! Several accounts paths of different sizes.
 
+use std::fs;
+
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     spec::{ArchiveSpec, FileSizes},
@@ -60,4 +62,34 @@ fn without_room_nothing_is_touched() {
     told.assert_error(&["the archive does not fit"]);
     ledger.assert_tidy("no room");
     assert!(!ledger.state(9000).exists());
+}
+
+/// The snapshots' file system would have room if an old state were gone, and the storages' would not:
+/// both are known before the old state is touched.
+#[test]
+fn one_of_two_that_clearing_does_not_help() {
+    let (Some(states), Some(accounts)) = (tmpfs(4 << 20), tmpfs(12 << 20)) else { return };
+    let site = Site::new();
+    let archive = site.archive(&spec());
+    let mut ledger = Ledger::new(states.path(), 0);
+    ledger.accounts = vec![accounts.path().join("accounts")];
+    let old = ledger.state(8000).join("old");
+    fs::create_dir_all(old.parent().unwrap()).unwrap();
+    let filler = vec![1; (4 << 20) - 16_384];
+    fs::write(&old, &filler).unwrap();
+    let archives = archive.parent().unwrap().to_str().unwrap();
+    let flags = ["-q", "--full-snapshot-archive-path", archives];
+    let told = fastboot("prepare", &ledger, &flags).assert_code(3);
+    let told = told.assert_error(&["the archive does not fit", accounts.path().to_str().unwrap()]);
+    // That one would have room.
+    assert!(!told.stderr.contains(states.path().to_str().unwrap()), "{told:#?}");
+    assert!(fs::read(&old).unwrap() == filler, "the old state was touched");
+
+    // What takes the space is none of ours: then both are short.
+    let foreign = states.path().join("foreign");
+    fs::rename(&old, &foreign).unwrap();
+    let told = fastboot("prepare", &ledger, &flags).assert_code(3);
+    let of = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    told.assert_error(&[&of(states.path()), "; about ", &of(accounts.path())]);
+    assert!(fs::read(&foreign).unwrap() == filler);
 }

@@ -17,7 +17,8 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
 };
 use unsnap_unpack::{
-    Archive, CancelToken, Config, Member, MemberKind, Progress, Report, Unpacker, Verify,
+    Archive, CancelToken, Config, Member, MemberKind, PreflightMode, Progress, Report, Unpacker,
+    Verify,
 };
 
 use super::alone::{self, check};
@@ -61,7 +62,7 @@ impl Bench<'_> {
         let output = self.place.join("output");
         let mut config = Config::new(Archive::File(self.archive.clone()), &output);
         // Room was made sure of once; looking for it again and again would be measured, too.
-        config.preflight = false;
+        config.preflight = PreflightMode::Off;
         change(&mut config);
         let run = self.run(config)?;
         fs::remove_dir_all(&output).with_context(|| cannot_remove(&output))?;

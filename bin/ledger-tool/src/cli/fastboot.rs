@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use unsnap_cli::args::{
-    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, VerifyArg,
+    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, RemovalArgs, ReportFormat,
+    VerifyArg,
 };
 
 pub const FASTBOOT_EXAMPLES: &str = "\
@@ -94,9 +95,8 @@ pub struct PrepareArgs {
     #[arg(long)]
     pub no_shadow: bool,
 
-    /// Unpack even if it does not seem to fit, and go on until a disk is full
-    #[arg(long)]
-    pub no_preflight: bool,
+    #[command(flatten)]
+    pub preflight: PreflightArgs,
 
     /// How to print the report on standard output
     #[arg(long, value_enum, default_value = "text")]

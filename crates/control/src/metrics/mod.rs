@@ -16,5 +16,5 @@ mod textfile;
 
 pub use process::ProcessStats;
 pub use render::render;
-pub use stats::{ErrorCounts, JobCounts, OutcomeCounts, Stats, TargetStats};
+pub use stats::{ErrorCounts, JobCounts, OutcomeCounts, Stats, TargetCounts, TargetStats};
 pub use textfile::Textfile;

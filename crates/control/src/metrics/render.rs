@@ -63,7 +63,8 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
     })?;
     let help = "Attempts at jobs that are over, by how they ended";
     counters(to, "unsnap_jobs_ended", help, "outcome", targets, |target| {
-        let OutcomeCounts { done, failed, cancelled, superseded, bad_archive } = target.ended;
+        let OutcomeCounts { done, failed, cancelled, superseded, bad_archive } =
+            target.counts.ended;
         [
             ("done", done),
             ("failed", failed),
@@ -74,7 +75,7 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
     })?;
     let help = "Errors of jobs, by their family";
     counters(to, "unsnap_errors", help, "family", targets, |target| {
-        let ErrorCounts { bad_archive, request, environment, not_clean } = target.errors;
+        let ErrorCounts { bad_archive, request, environment, not_clean } = target.counts.errors;
         [
             ("bad-archive", bad_archive),
             ("request", request),
@@ -84,18 +85,18 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
     })?;
     let bytes = Some(&Unit::Bytes);
     let help = "Compressed bytes of archives that have been decoded";
-    counter(to, "unsnap_read", help, bytes, targets, |target| target.bytes_read)?;
+    counter(to, "unsnap_read", help, bytes, targets, |target| target.counts.bytes_read)?;
     let help = "Bytes that came out of decoding";
-    counter(to, "unsnap_decoded", help, bytes, targets, |target| target.bytes_decoded)?;
+    counter(to, "unsnap_decoded", help, bytes, targets, |target| target.counts.bytes_decoded)?;
     let help = "Bytes written to files";
-    counter(to, "unsnap_written", help, bytes, targets, |target| target.bytes_written)?;
+    counter(to, "unsnap_written", help, bytes, targets, |target| target.counts.bytes_written)?;
     let help = "Files that have been completed";
-    counter(to, "unsnap_files_created", help, None, targets, |target| target.files)?;
+    counter(to, "unsnap_files_created", help, None, targets, |target| target.counts.files)?;
     let help = "Time for which jobs were held back by the rate limit";
-    let held_back = |target: &TargetStats| seconds(target.held_back_ms);
+    let held_back = |target: &TargetStats| seconds(target.counts.held_back_ms);
     counter(to, "unsnap_held_back", help, Some(&Unit::Seconds), targets, held_back)?;
     let help = "Times that a job went another way than the best, such as without direct I/O";
-    counter(to, "unsnap_fallbacks", help, None, targets, |target| target.fallbacks)?;
+    counter(to, "unsnap_fallbacks", help, None, targets, |target| target.counts.fallbacks)?;
     let help = "How far the running job is, from 0 to 1; missing while none runs";
     maybe(to, "unsnap_job_progress_ratio", help, None, targets, |target| target.progress)
 }
@@ -104,11 +105,11 @@ fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::R
     let unit = Some(&Unit::Seconds);
     let help = "When a job was done last, since 1970, UTC; missing if none ever was";
     maybe(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
-        target.last_success_unix_ms.map(seconds)
+        target.counts.last_success_unix_ms.map(seconds)
     })?;
     let help = "How long the last job that was done took";
     maybe(to, "unsnap_last_duration", help, unit, targets, |target| {
-        target.last_duration_ms.map(seconds)
+        target.counts.last_duration_ms.map(seconds)
     })?;
     let help = "Slot of the newest result";
     maybe(to, "unsnap_newest_result_slot", help, None, targets, |target| {
@@ -117,7 +118,9 @@ fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::R
     let help = "Results that are there";
     maybe(to, "unsnap_results", help, None, targets, |target| Some(target.results))?;
     let help = "Results that have been removed";
-    counter(to, "unsnap_results_removed", help, None, targets, |target| target.results_removed)
+    counter(to, "unsnap_results_removed", help, None, targets, |target| {
+        target.counts.results_removed
+    })
 }
 
 fn of_the_process(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -22,7 +22,7 @@ pub struct Stats {
     pub process: ProcessStats,
 }
 
-/// A target. Counts are since the start of the service.
+/// A target.
 #[derive(Clone, Debug)]
 pub struct TargetStats {
     /// Its name in the configuration.
@@ -31,6 +31,20 @@ pub struct TargetStats {
     pub state: TargetState,
     /// Its jobs by now.
     pub jobs: JobCounts,
+    /// What has been counted.
+    pub counts: TargetCounts,
+    /// How far the running job is, from 0 to 1.
+    pub progress: Option<f64>,
+    /// Slot of the newest result.
+    pub newest_result_slot: Option<u64>,
+    /// Results that are there.
+    pub results: u64,
+}
+
+/// What is counted of a target since the start of the service. Bytes and files are those of attempts
+/// that have made something.
+#[derive(Clone, Debug, Default)]
+pub struct TargetCounts {
     /// Attempts at jobs that are over.
     pub ended: OutcomeCounts,
     /// Errors.
@@ -47,16 +61,10 @@ pub struct TargetStats {
     pub held_back_ms: u64,
     /// Times that a job went another way than the best (no direct I/O, no io_uring).
     pub fallbacks: u64,
-    /// How far the running job is, from 0 to 1.
-    pub progress: Option<f64>,
     /// When a job was done last: milliseconds since 1970, UTC. Of an earlier process, if need be.
     pub last_success_unix_ms: Option<u64>,
     /// How long that job took.
     pub last_duration_ms: Option<u64>,
-    /// Slot of the newest result.
-    pub newest_result_slot: Option<u64>,
-    /// Results that are there.
-    pub results: u64,
     /// Results that have been removed.
     pub results_removed: u64,
 }
@@ -99,20 +107,10 @@ impl TargetStats {
             name: name.into(),
             state: TargetState::Idle,
             jobs: JobCounts::default(),
-            ended: OutcomeCounts::default(),
-            errors: ErrorCounts::default(),
-            bytes_read: 0,
-            bytes_decoded: 0,
-            bytes_written: 0,
-            files: 0,
-            held_back_ms: 0,
-            fallbacks: 0,
+            counts: TargetCounts::default(),
             progress: None,
-            last_success_unix_ms: None,
-            last_duration_ms: None,
             newest_result_slot: None,
             results: 0,
-            results_removed: 0,
         }
     }
 }

@@ -88,6 +88,11 @@ impl Blocks {
         Self { at, place: Place::Between { format } }
     }
 
+    /// A walk from amid a frame of zstd, where a block begins.
+    pub fn amid_zstd(at: u64) -> Self {
+        Self { at, place: Place::Zstd { checksum: None } }
+    }
+
     /// Looks for blocks from `from` on, which may lie anywhere in a frame. `lz4`: what the frames
     /// are like, if it is that.
     pub fn find(peek: &mut Peek<'_>, from: u64, lz4: Option<Lz4Flags>) -> Option<Self> {

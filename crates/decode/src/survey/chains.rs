@@ -12,16 +12,19 @@
 //! and nothing else.
 
 use std::{
-    io,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    iter,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
     thread,
     time::Instant,
 };
 
 use crate::survey::{
-    Effort,
+    Effort, Untold,
     blocks::{Blocks, Step, Stop},
-    peek::{Peek, ReadAt},
+    peek::{Peek, ReadAt, Reads},
     sum::{Frame, Sum},
 };
 
@@ -32,6 +35,9 @@ const PIECE_BYTES: usize = 256;
 
 /// Blocks between two looks at the clock.
 const STEPS: u64 = 16;
+
+/// Walks at once, each a thread with one read in flight; see `WINDOW_EVERY_BYTES`.
+const WALKS_MAX: usize = 128;
 
 /// Stack of a thread, which has next to nothing on it. The system's default is 2 MiB.
 const STACK_BYTES: usize = 128 << 10;
@@ -47,37 +53,49 @@ pub(super) enum Walked {
     },
     /// Not every frame does, or one lies, or the archive is damaged.
     Undeclared,
-    /// There was no time, or no way, to find out.
+    /// There was no time to find out.
     Unfinished,
 }
 
+impl Walked {
+    /// Why it is not known.
+    pub fn untold(&self) -> Option<Untold> {
+        match self {
+            Self::All { .. } => None,
+            Self::Undeclared => Some(Untold::Undeclared),
+            Self::Unfinished => Some(Untold::NoTime),
+        }
+    }
+}
+
 /// Walks from all footholds, which are in ascending order; the first is the beginning of the
-/// archive. Also says how many bytes were read.
+/// archive. Also says what was read.
 pub(super) fn walk(
     archive: &dyn ReadAt,
     archive_bytes: u64,
     footholds: &[Blocks],
     effort: &Effort<'_>,
-) -> (Walked, u64) {
+) -> (Walked, Reads) {
     let walks = Walks {
         archive,
         archive_bytes,
         footholds,
         effort,
         since: Instant::now(),
+        next: AtomicUsize::new(0),
         passed_bytes: AtomicU64::new(0),
-        read_bytes: AtomicU64::new(0),
+        reads: Mutex::default(),
         in_vain: AtomicBool::new(false),
         out_of_time: AtomicBool::new(false),
     };
-    let parts = walks.has_time(0).and_then(|()| walks.all().ok());
+    let parts = walks.has_time(0).map(|()| walks.all());
     let walked = match parts {
         Some(parts) if !walks.out_of_time.load(Relaxed) => {
             join(&parts).unwrap_or(Walked::Undeclared)
         }
         _ => Walked::Unfinished,
     };
-    (walked, walks.read_bytes.load(Relaxed))
+    (walked, walks.reads.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 struct Walks<'a> {
@@ -86,9 +104,11 @@ struct Walks<'a> {
     footholds: &'a [Blocks],
     effort: &'a Effort<'a>,
     since: Instant,
+    /// The first foothold that nobody has set out from.
+    next: AtomicUsize,
     /// What all chains have passed.
     passed_bytes: AtomicU64,
-    read_bytes: AtomicU64,
+    reads: Mutex<Reads>,
     /// The first chain has found that it cannot be told.
     in_vain: AtomicBool,
     out_of_time: AtomicBool,
@@ -110,30 +130,36 @@ struct Part {
 
 impl Walks<'_> {
     /// What each chain has found, in their order. `None` where it has come to nothing.
-    fn all(&self) -> io::Result<Vec<Option<Part>>> {
-        thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for index in 1..self.footholds.len() {
-                let name = format!("unsnap-survey-{index}");
-                let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-                match builder.spawn_scoped(scope, move || self.chain(index)) {
-                    Ok(thread) => threads.push(thread),
-                    Err(error) => {
-                        self.in_vain.store(true, Relaxed);
-                        return Err(error);
-                    }
-                }
-            }
-            let first = self.chain(0);
-            let others = threads.into_iter().map(|thread| thread.join().ok().flatten());
-            Ok(std::iter::once(first).chain(others).collect())
-        })
+    fn all(&self) -> Vec<Option<Part>> {
+        let mut found = thread::scope(|scope| {
+            // Where no more threads are to be had, those that are there walk all of it.
+            let others: Vec<_> = (1..self.footholds.len().min(WALKS_MAX))
+                .map_while(|number| {
+                    let name = format!("unsnap-survey-{number}");
+                    let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+                    builder.spawn_scoped(scope, || self.some()).ok()
+                })
+                .collect();
+            let mut found = self.some();
+            found.extend(others.into_iter().flat_map(|other| other.join().unwrap_or_default()));
+            found
+        });
+        found.sort_by_key(|(index, _)| *index);
+        found.into_iter().map(|(_, part)| part).collect()
+    }
+
+    /// Sets out from one foothold after the other, as long as there are any.
+    fn some(&self) -> Vec<(usize, Option<Part>)> {
+        let index =
+            || Some(self.next.fetch_add(1, Relaxed)).filter(|at| *at < self.footholds.len());
+        iter::from_fn(index).map(|index| (index, self.chain(index))).collect()
     }
 
     fn chain(&self, index: usize) -> Option<Part> {
         let mut peek = Peek::new(self.archive, self.archive_bytes, PIECE_BYTES);
         let part = self.follow(index, &mut peek);
-        self.read_bytes.fetch_add(peek.bytes_read, Relaxed);
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        *reads = reads.plus(peek.reads);
         if index == 0 && part.is_none() {
             self.in_vain.store(true, Relaxed);
         }
@@ -185,12 +211,14 @@ impl Walks<'_> {
     /// `None` if it is time to end. `passed`: how far the chain has come since it last asked.
     fn has_time(&self, passed: u64) -> Option<()> {
         let passed = self.passed_bytes.fetch_add(passed, Relaxed).saturating_add(passed);
-        let (elapsed, time) = (self.since.elapsed(), self.effort.walk_time);
-        // Whether going on like this would take longer than it may.
-        let is_hopeless = u128::from(passed) * time.as_nanos()
-            < u128::from(self.archive_bytes) * elapsed.as_nanos();
-        let is_late = elapsed >= time || (elapsed >= time / 8 && is_hopeless);
-        if is_late || (self.effort.is_cancelled)() {
+        let elapsed = self.since.elapsed();
+        let is_late = self.effort.walk_time.is_some_and(|time| {
+            // Whether going on like this would take longer than it may.
+            let is_hopeless = u128::from(passed) * time.as_nanos()
+                < u128::from(self.archive_bytes) * elapsed.as_nanos();
+            elapsed >= time || (elapsed >= time / 8 && is_hopeless)
+        });
+        if is_late || !(self.effort.go_on)(passed) {
             self.out_of_time.store(true, Relaxed);
         }
         let ends = self.out_of_time.load(Relaxed) || self.in_vain.load(Relaxed);

@@ -10,8 +10,8 @@
 //! | of up to 4 MiB that decodes to 16 MiB | decoded once | known |
 //! | plain tar | its size | known |
 //! | up to 64 MiB | all headers | known if every frame declares it, else estimated |
-//! | larger, the first frame declares its size | all headers, in 33 places at once | known if every frame declares it and there is time, else estimated |
-//! | larger, otherwise | headers in 32 windows of 1 MiB, spread evenly | estimated |
+//! | larger, the first frame declares its size | all headers, in up to 128 places at once | known if every frame declares it and there is time, else estimated |
+//! | larger, otherwise | headers in 32 to 127 windows of 1 MiB, spread evenly | estimated |
 //!
 //! lz4 frames are treated alike; Agave's declare nothing. To estimate, the mean of samples is taken:
 //! a block's decoded size is at most 128 KiB, and of compressed blocks it is not in the header.
@@ -28,6 +28,7 @@
 mod blocks;
 mod chains;
 mod frames;
+pub mod fuzzing;
 mod peek;
 mod sample;
 mod sum;
@@ -38,7 +39,7 @@ use std::time::Duration;
 use crate::{Format, Limits, format::HEAD_BYTES};
 
 pub use frames::{FrameContent, FrameExtent, WalkEnd, walk_frames};
-pub use peek::ReadAt;
+pub use peek::{ReadAt, Reads};
 
 use blocks::{Blocks, Step, Stop};
 use peek::Peek;
@@ -73,6 +74,14 @@ const PLAN: Plan = Plan {
     middle: Budget { compressed_bytes: 2 * MIB, raw_bytes: 4 * MIB },
 };
 
+/// A large archive has a window for each GiB: footholds of as many walks at once, and one at its
+/// beginning. With 128 reads in flight an NVMe disk (some 80 µs for a small read) carries out the
+/// million and more a second that is the most such disks can do, so that more would only wait longer.
+/// On the development machine, whose two cores are the limit, it makes no difference: see
+/// `docs/testing.md`.
+const WINDOW_EVERY_BYTES: u64 = 1 << 30;
+const WINDOWS_MAX: u64 = 127;
+
 /// How a length is known, the surest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
@@ -89,8 +98,19 @@ pub enum Basis {
 pub struct Survey {
     /// Decoded bytes of the archive, and how that is known. `None`: not at all.
     pub raw_bytes: Option<(u64, Basis)>,
-    /// Compressed bytes that were read for it.
-    pub read_bytes: u64,
+    /// Why the headers of frames have not told it, where it is sampled for that.
+    pub untold: Option<Untold>,
+    /// What was read of the archive for it.
+    pub reads: Reads,
+}
+
+/// Why the headers of frames do not tell a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// Not every frame declares its size; or one lies, or the archive is damaged.
+    Undeclared,
+    /// The walk over them was not to take so long.
+    NoTime,
 }
 
 /// Where the bytes of a sample come from.
@@ -116,32 +136,33 @@ pub trait Samples {
 pub struct Effort<'a> {
     /// Archives up to so many bytes are read from end to end, by one thread.
     pub whole_bytes_max: u64,
-    /// How long the headers of larger ones may be walked, if their frames declare sizes. If that is
-    /// not enough, which is found out after an eighth of it, the length is estimated.
-    pub walk_time: Duration,
-    /// Whether the walk is to be given up at once.
-    pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
+    /// How long the headers of larger ones may be walked, if their frames declare sizes; `None` for as
+    /// long as it takes. If it is not enough, which is found out after an eighth of it, the length is
+    /// estimated.
+    pub walk_time: Option<Duration>,
+    /// Told now and then how many bytes of the archive the walk has passed; says whether to go on.
+    pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Effort<'static> {
     /// What is right for an archive of so many bytes: 64 MiB as a whole, which are read from a disk
-    /// of 2 GB/s in 30 ms and from the page cache in 10 ms. Headers for 2 seconds and one for each
-    /// 14 GB, which is how long the fastest disks take to read them; at most 10 seconds.
+    /// of 2 GB/s in 30 ms and from the page cache in 10 ms. Headers for 2 seconds, and 0.4 more for
+    /// each GB.
     ///
-    /// On the development machine's disk 1.7 GB, which are 46,000 blocks, take 0.75 to 1.4 seconds.
-    /// The four million blocks of mainnet need 400,000 reads a second: with 33 in flight a latency
-    /// of 80 µs, as NVMe disks have. (Nothing of that size has been measured.)
+    /// A GB of a snapshot has some 27,000 to 35,000 blocks, each of which takes a read, so the walk is
+    /// completed on every disk that carries out 90,000 small reads a second, as NVMe disks do; one
+    /// that does not is found out after an eighth of the time. For mainnet's 110 GB it is 46 s, about as long as
+    /// the fastest unpacking of them would take. (Nothing of that size has been measured.)
     pub fn of(archive_bytes: u64) -> Self {
-        let seconds = 2 + (archive_bytes / 14_000_000_000).min(8);
         Self {
             whole_bytes_max: 64 * MIB,
-            walk_time: Duration::from_secs(seconds),
-            is_cancelled: &|| false,
+            walk_time: Some(Duration::from_millis(2000 + archive_bytes / 2_500_000)),
+            go_on: &|_| true,
         }
     }
 }
 
-/// Looks at an archive of `archive_bytes`. Decodes at most 40 MiB, and reads at most 100 MiB in
+/// Looks at an archive of `archive_bytes`. Decodes at most 40 MiB, and reads at most 200 MiB in
 /// pieces of up to 1 MiB; and, if the archive is large and its frames declare their sizes, some
 /// bytes at each block, as long as `effort` allows.
 pub fn survey(
@@ -151,7 +172,9 @@ pub fn survey(
     effort: &Effort<'_>,
     samples: &mut dyn Samples,
 ) -> Survey {
-    survey_by(PLAN, archive, archive_bytes, limits, effort, samples)
+    let windows = (archive_bytes / WINDOW_EVERY_BYTES).clamp(PLAN.windows, WINDOWS_MAX);
+    let plan = Plan { windows, ..PLAN };
+    survey_by(plan, archive, archive_bytes, limits, effort, samples)
 }
 
 fn survey_by(
@@ -164,12 +187,15 @@ fn survey_by(
 ) -> Survey {
     let piece_bytes = usize::try_from(plan.window_bytes).unwrap_or(usize::MAX);
     let peek = Peek::new(archive, archive_bytes, piece_bytes);
-    let mut surveyor = Surveyor { plan, effort: *effort, archive, archive_bytes, peek, samples };
+    let (effort, untold) = (*effort, None);
+    let mut surveyor = Surveyor { plan, effort, archive, archive_bytes, peek, samples, untold };
     let raw_bytes = surveyor.raw_bytes().filter(|(raw, _)| {
         // The run is going to refuse it, for what it is.
         limits.check_output(*raw, archive_bytes).is_ok()
     });
-    Survey { raw_bytes, read_bytes: surveyor.peek.bytes_read }
+    let sampled = raw_bytes.is_some_and(|(_, basis)| basis == Basis::Sampled);
+    let untold = surveyor.untold.filter(|_| sampled);
+    Survey { raw_bytes, untold, reads: surveyor.peek.reads }
 }
 
 struct Surveyor<'a> {
@@ -179,6 +205,8 @@ struct Surveyor<'a> {
     archive_bytes: u64,
     peek: Peek<'a>,
     samples: &'a mut dyn Samples,
+    /// What the headers did not tell.
+    untold: Option<Untold>,
 }
 
 impl Surveyor<'_> {
@@ -252,6 +280,7 @@ impl Surveyor<'_> {
         }
         self.middle(format, &starts, &mut mean);
         let basis = if sum.is_declared() { Basis::Declared } else { Basis::Sampled };
+        self.untold = Some(Untold::Undeclared);
         Some((sum.raw_bytes(mean.get())?, basis))
     }
 

@@ -20,6 +20,23 @@ impl ReadAt for &[u8] {
     }
 }
 
+/// Reads that brought something, and how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Their number.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Reads {
+    /// These and others.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { count: self.count + other.count, bytes: self.bytes + other.bytes }
+    }
+}
+
 /// A part of an archive that is read in large pieces and looked at in small ones.
 pub(super) struct Peek<'a> {
     archive: &'a dyn ReadAt,
@@ -31,15 +48,15 @@ pub(super) struct Peek<'a> {
     filled: usize,
     /// Whether nothing can be read behind that.
     at_end: bool,
-    /// Bytes read, to be told in the end.
-    pub bytes_read: u64,
+    /// Reads and their bytes, to be told in the end.
+    pub reads: Reads,
 }
 
 impl<'a> Peek<'a> {
     /// `piece_bytes`: how much is read at once.
     pub fn new(archive: &'a dyn ReadAt, limit: u64, piece_bytes: usize) -> Self {
         let buffer = vec![0; piece_bytes];
-        Self { archive, limit, buffer, start: 0, filled: 0, at_end: false, bytes_read: 0 }
+        Self { archive, limit, buffer, start: 0, filled: 0, at_end: false, reads: Reads::default() }
     }
 
     pub fn limit(&self) -> u64 {
@@ -74,12 +91,15 @@ impl<'a> Peek<'a> {
             let at = offset + self.filled as u64;
             match self.archive.read_at(&mut self.buffer[self.filled..wanted], at) {
                 Ok(0) => break,
-                Ok(count) => self.filled += count,
+                Ok(count) => {
+                    self.filled += count;
+                    self.reads.count += 1;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
-        self.bytes_read += self.filled as u64;
+        self.reads.bytes += self.filled as u64;
         self.at_end = self.filled < wanted || offset.saturating_add(wanted as u64) >= self.limit;
     }
 }

@@ -19,14 +19,14 @@ const SMALL: Plan = Plan {
 };
 
 /// Archives are read from end to end.
-const WHOLE: Effort<'static> = effort(u64::MAX, Duration::from_hours(1));
+const WHOLE: Effort<'static> = effort(u64::MAX, None);
 /// All archives count as large, and there is time.
-const CHAINS: Effort<'static> = effort(0, Duration::from_hours(1));
+const CHAINS: Effort<'static> = effort(0, None);
 /// All archives count as large, and there is none.
-const NO_TIME: Effort<'static> = effort(0, Duration::ZERO);
+const NO_TIME: Effort<'static> = effort(0, Some(Duration::ZERO));
 
-const fn effort(whole_bytes_max: u64, walk_time: Duration) -> Effort<'static> {
-    Effort { whole_bytes_max, walk_time, is_cancelled: &|| false }
+const fn effort(whole_bytes_max: u64, walk_time: Option<Duration>) -> Effort<'static> {
+    Effort { whole_bytes_max, walk_time, go_on: &|_| true }
 }
 
 /// Keeps what it is given.
@@ -308,7 +308,7 @@ impl ReadAt for Broken {
 #[test]
 fn what_cannot_be_read_is_not_known() {
     let survey = survey(&Broken, 1 << 40, &Limits::default(), &CHAINS, &mut Kept::default());
-    assert_eq!(survey, Survey { raw_bytes: None, read_bytes: 0 });
+    assert_eq!(survey, Survey { raw_bytes: None, untold: None, reads: Reads::default() });
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Surveyor<'_> {
             Some(_) => self.walk_chains(&footholds),
             None => Walked::Undeclared,
         };
+        self.untold = walked.untold();
         if let Walked::All { frames, .. } = &walked {
             self.middle(format, frames, &mut mean);
         } else {
@@ -96,9 +97,9 @@ impl Surveyor<'_> {
     }
 
     fn walk_chains(&mut self, footholds: &[Blocks]) -> Walked {
-        let (walked, bytes_read) =
+        let (walked, reads) =
             chains::walk(self.archive, self.archive_bytes, footholds, &self.effort);
-        self.peek.bytes_read += bytes_read;
+        self.peek.reads = self.peek.reads.plus(reads);
         walked
     }
 

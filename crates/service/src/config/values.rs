@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use unsnap_unpack::settings::parse_duration;
+use unsnap_unpack::settings::{number_or_text, parse_duration};
 
 /// A duration: text such as "60s", or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,16 +37,7 @@ impl Serialize for Span {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(seconds) => Ok(Self::seconds(seconds)),
-            Either::Text(text) => parse_duration(&text).map(Self).map_err(serde::de::Error::custom),
-        }
+        number_or_text(deserializer, Self::seconds, |text| parse_duration(text).map(Self))
     }
 }
 

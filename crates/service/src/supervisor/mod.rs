@@ -245,7 +245,7 @@ impl Supervisor {
                 match moved {
                     Ok(moved) if moved.is_empty() => {}
                     Ok(moved) => {
-                        target.figures.results_removed += moved.len() as u64;
+                        target.counts.results_removed += moved.len() as u64;
                         let target = target.target.name.clone();
                         let event = unsnap_control::protocol::Event::ResultsRemoved {
                             target,

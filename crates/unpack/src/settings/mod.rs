@@ -5,7 +5,7 @@ mod duration;
 
 pub use duration::parse as parse_duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 use crate::{Limits, parse_size};
 
@@ -96,16 +96,25 @@ impl LimitsTable {
 pub struct Size(pub u64);
 
 impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Either {
-            Number(u64),
-            Text(String),
-        }
-        match Either::deserialize(deserializer)? {
-            Either::Number(bytes) => Ok(Self(bytes)),
-            Either::Text(text) => parse_size(&text).map(Self).map_err(serde::de::Error::custom),
-        }
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_or_text(deserializer, Self, |text| parse_size(text).map(Self))
+    }
+}
+
+/// Reads what configuration files give as a number, in its basic unit, or as text with a unit.
+pub fn number_or_text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    of_number: impl FnOnce(u64) -> T,
+    of_text: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Text(String),
+    }
+    match Either::deserialize(deserializer)? {
+        Either::Number(number) => Ok(of_number(number)),
+        Either::Text(text) => of_text(&text).map_err(D::Error::custom),
     }
 }

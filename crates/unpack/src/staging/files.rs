@@ -47,7 +47,7 @@ pub(super) fn empty(calls: &Syscalls, root: &OwnedFd) -> Result<(), Errno> {
                     let up = format!(".unsnap-removed-{moved}");
                     moved += 1;
                     let up = CString::new(up).map_err(|_| Errno::INVAL)?;
-                    match rename_to_new(calls, &inner, &inner_name, root, &up) {
+                    match calls.rename_to_own(&inner, &inner_name, root, &up) {
                         Err(Errno::EXIST) => {}
                         result => break result?,
                     }
@@ -55,24 +55,5 @@ pub(super) fn empty(calls: &Syscalls, root: &OwnedFd) -> Result<(), Errno> {
             }
             calls.unlinkat(root, &*name, AtFlags::REMOVEDIR)?;
         }
-    }
-}
-
-/// Renames, unless the new name is taken; where the file system knows no such rename, after
-/// looking.
-pub(super) fn rename_to_new(
-    calls: &Syscalls,
-    from: &OwnedFd,
-    name: &CStr,
-    to: &OwnedFd,
-    new_name: &CStr,
-) -> Result<(), Errno> {
-    match calls.renameat_to_new(from, name, to, new_name) {
-        Err(Errno::INVAL | Errno::NOSYS) => match calls.lstatat(to, new_name) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => calls.renameat(from, name, to, new_name),
-            Err(errno) => Err(errno),
-        },
-        result => result,
     }
 }

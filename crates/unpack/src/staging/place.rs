@@ -14,7 +14,7 @@ use unsnap_ring::Syscalls;
 
 use super::{
     DIRECTORY_MODE, LAST_ENTRY, STAGING_NAME,
-    files::{empty, names_directory, rename_to_new},
+    files::{empty, names_directory},
     taking::{Contents, c_string, check_empty, is_mount_point, make_staging, open_holder},
 };
 use crate::{Error, journal::remove_journal};
@@ -228,7 +228,7 @@ impl Place {
                 calls.renameat(&self.holder, &*self.staging_name, &self.holder, &**name)
             }
             Publication::Rename { name, replaces_empty: false } => {
-                rename_to_new(calls, &self.holder, &self.staging_name, &self.holder, name)
+                calls.rename_to_own(&self.holder, &self.staging_name, &self.holder, &*name)
             }
             Publication::RenameWhenCleared { name, replaced_empty } => {
                 let from = self.stage_in.as_ref().unwrap_or(&self.holder);
@@ -237,7 +237,7 @@ impl Place {
                     // Fails on anything but an empty directory.
                     calls.renameat(from, &*self.staging_name, &self.holder, &**name)
                 } else {
-                    rename_to_new(calls, from, &self.staging_name, &self.holder, name)
+                    calls.rename_to_own(from, &self.staging_name, &self.holder, &*name)
                 }
             }
             Publication::MoveEntries { moved } => {
@@ -248,7 +248,7 @@ impl Place {
                 entries
                     .into_iter()
                     .try_for_each(|(name, _)| {
-                        rename_to_new(calls, &self.staging, &name, &self.holder, &name)?;
+                        calls.rename_to_own(&self.staging, &name, &self.holder, &name)?;
                         moved.push(name);
                         Ok(())
                     })

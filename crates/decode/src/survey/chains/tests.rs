@@ -7,8 +7,7 @@ use unsnap_testkit::{compress, random::Random};
 use super::*;
 use crate::Format;
 
-const PATIENT: Effort<'static> =
-    Effort { whole_bytes_max: 0, walk_time: Duration::from_hours(1), is_cancelled: &|| false };
+const PATIENT: Effort<'static> = Effort { whole_bytes_max: 0, walk_time: None, go_on: &|_| true };
 
 fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
@@ -285,11 +284,11 @@ fn without_time_nothing_is_read() {
     let footholds = footholds(&archive, &mut Random::new(4));
     let bytes = archive.as_slice();
     for effort in [
-        Effort { walk_time: Duration::ZERO, ..PATIENT },
-        Effort { is_cancelled: &|| true, ..PATIENT },
+        Effort { walk_time: Some(Duration::ZERO), ..PATIENT },
+        Effort { go_on: &|_| false, ..PATIENT },
     ] {
         let found = walk(&bytes, bytes.len() as u64, &footholds, &effort);
-        assert_eq!(found, (Walked::Unfinished, 0));
+        assert_eq!(found, (Walked::Unfinished, Reads::default()));
     }
 }
 
