@@ -115,7 +115,7 @@ pub struct PreflightArgs {
     pub preflight: Preflight,
 
     /// With --preflight auto: how long the headers of all frames may be walked, such as 30s
-    /// [default: 2 s, and 0.4 s for each GB of the archive]
+    /// [default: 2 s, and 1 s for each GB of the archive]
     #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 
@@ -128,8 +128,8 @@ impl PreflightArgs {
     /// For a `Config`.
     pub fn mode(&self) -> PreflightMode {
         match self.preflight {
-            Preflight::Off => PreflightMode::Off,
             _ if self.no_preflight => PreflightMode::Off,
+            Preflight::Off => PreflightMode::Off,
             Preflight::Auto => PreflightMode::Within(self.preflight_time),
             Preflight::Exact => PreflightMode::Exact,
         }

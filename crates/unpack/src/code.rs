@@ -10,7 +10,7 @@ use unsnap_ring::EngineError;
 use unsnap_source::SourceError;
 use unsnap_tarstream::TarError;
 
-use crate::error::{Error, Resource};
+use crate::{Resource, error::Error};
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $code:ident = $name:literal,)+) => {

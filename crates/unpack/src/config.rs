@@ -195,7 +195,7 @@ pub enum PreflightMode {
     /// Not at all: a run goes on until a disk has nothing left.
     Off,
     /// By all headers of frames that declare their sizes, however large the archive, if they can be
-    /// walked in so much time; otherwise by an estimate. `None` for two seconds, and 0.4 more for each
+    /// walked in so much time; otherwise by an estimate. `None` for two seconds, and one more for each
     /// GB of the archive.
     Within(Option<Duration>),
     /// By all headers of frames that declare their sizes, however long that takes.

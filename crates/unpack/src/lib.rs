@@ -59,6 +59,7 @@ mod resume;
 mod sandbox;
 pub mod settings;
 mod shadow;
+mod shortage;
 mod size;
 mod space;
 mod stages;
@@ -80,7 +81,7 @@ pub use config::{
     FaultPlan, IndexUse, IoEngine, IoPriority, LayoutKind, Limits, Pace, PreflightMode,
     RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, Tuning, Verify,
 };
-pub use error::{Error, Family, Resource, Shortage, io_hint};
+pub use error::{Error, Family, io_hint};
 pub use neighbour::{CpuSet, NotACpuSet};
 pub use parts::{
     Account, AccountsFound, BankInspection, Extracted, FrameFacts, Histogram, Inspection,
@@ -95,6 +96,7 @@ pub use report::{
 };
 pub use sandbox::{SandboxMode, SandboxReport, survey_sandbox};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
+pub use shortage::{Resource, Shortage};
 pub use size::parse_size;
 pub use tap::{Passing, Tap};
 pub use unsnap_arena::Slice;

@@ -109,10 +109,8 @@ pub(crate) fn stage(
     let inputs = Input::begin_all(archives, config, cancel)?;
     let opened_in = since.elapsed();
     // Does it fit? Refused before the first byte is written.
-    let (kept, place) = (&beginning.kept, target.as_ref());
-    let handles = (progress, cancel);
-    let mut preflight =
-        Preflight::make_room(&inputs, &indexes, place, kept, config, handles, fits)?;
+    let (kept, place, handle) = (&beginning.kept, target.as_ref(), (progress, cancel));
+    let mut preflight = Preflight::make_room(&inputs, &indexes, place, kept, config, handle, fits)?;
     let memory = Memory::reserve(config, &inputs, threads)?;
     let _rouse = cancel.rouse_by(memory.closer());
 

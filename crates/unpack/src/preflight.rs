@@ -12,47 +12,30 @@
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 
+mod needed;
+mod surveyed;
+
 use std::{
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
+use unsnap_decode::{Basis, Untold};
 use unsnap_index::Index;
-use unsnap_source::ArchiveFile;
+
+use needed::{Needed, Verdict};
+use surveyed::{Source, Surveyed, survey_archives};
 
 use crate::{
-    CancelToken, Config, Error, LayoutKind, PreflightMode, Progress,
-    error::{Resource, Shortage},
-    members::{self, Members, Need},
+    CancelToken, Config, Error, LayoutKind, PreflightMode, Progress, Resource, Shortage,
     opening::Target,
-    parts::Anywhere,
     report::{FileSystemReport, PreflightReport, millis},
     resources::Input,
     resume::Kept,
     space::{FileSystem, Free},
     watch::{Watch, Watched},
 };
-
-/// How far a figure may be off, in percent: below that it is refused, above that warned of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Margin {
-    refuse: u64,
-    warn: u64,
-}
-
-/// Every entry was seen. What the file system adds (directories, extents) is about 0.1 percent.
-const EXACT: Margin = Margin { refuse: 0, warn: 1 };
-
-/// The tar stream's length is known; what its padding and headers take of it, and how files are
-/// rounded up, is estimated. It is 0.2 percent of a snapshot like mainnet's. A guess.
-const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
-
-/// The length is estimated. Of made archives of 0.5 and 6 GB the estimate was up to 5 percent too low
-/// (one frame: the blocks of its beginning, a bank file, are not quite as full as the others); real
-/// ones vary more from one part to another.
-const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
 
 /// How long to wait for the space of files that were removed. XFS gives it back in the background
 /// (Linux 5.14 and later), and `statfs` does not wait for that. A guess.
@@ -61,40 +44,6 @@ const GIVEN_BACK_POLL: Duration = Duration::from_millis(20);
 
 /// What counts for the free space of a file system that does not tell it.
 const UNTOLD_BYTES: u64 = 1 << 56;
-
-/// Of inodes, if not every entry was seen. Samples of a large archive show some ten or twenty files,
-/// and those of mainnet are of very different sizes: of a made archive of 695 entries, 369 were
-/// estimated.
-const INODES: Margin = Margin { refuse: 60, warn: 60 };
-
-/// Of inodes, if every entry was seen.
-const INODES_EXACT: Margin = Margin { refuse: 0, warn: 0 };
-
-impl Margin {
-    /// What is needed at the least.
-    fn least(self, needed: u64) -> u64 {
-        percent(needed, 100 - self.refuse)
-    }
-
-    fn judge(self, needed: u64, available: Option<u64>) -> Verdict {
-        match available {
-            Some(available) if self.least(needed) > available => Verdict::Short,
-            Some(available) if percent(needed, 100 + self.warn) > available => Verdict::Doubtful,
-            _ => Verdict::Fits,
-        }
-    }
-}
-
-fn percent(number: u64, percent: u64) -> u64 {
-    u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    Fits,
-    Doubtful,
-    Short,
-}
 
 /// How there is room for what is to be written.
 #[derive(Debug, Default)]
@@ -213,91 +162,6 @@ impl Preflight {
     }
 }
 
-/// An archive, and its index.
-type Source<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
-
-/// What archives take.
-struct Surveyed {
-    /// Decoded.
-    raw_bytes: u64,
-    /// How the least known of them is known.
-    basis: Basis,
-    /// Why headers did not tell it.
-    untold: Option<Untold>,
-    /// On a disk.
-    need: Need,
-    /// Reads that it took, and their bytes.
-    reads: Reads,
-}
-
-impl Surveyed {
-    /// What an index says is exact: every entry is in it.
-    fn by_index(index: &Index, config: &Config) -> Self {
-        let need = members::need_of(index.entries.entries(), accounts_directories(config) > 0);
-        let (raw_bytes, basis) = (index.frames.raw_bytes(), Basis::Decoded);
-        Self { raw_bytes, basis, untold: None, need, reads: Reads::default() }
-    }
-
-    fn of(
-        file: &ArchiveFile,
-        config: &Config,
-        (progress, cancel): (&Progress, &CancelToken),
-    ) -> Option<Self> {
-        let mut members = Members::new(config.limits.tar);
-        let wanted = Effort::of(file.size());
-        let effort = Effort {
-            whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
-            walk_time: match config.preflight {
-                PreflightMode::Within(time) => time.or(wanted.walk_time),
-                PreflightMode::Off | PreflightMode::Exact => None,
-            },
-            go_on: &|walked_bytes| {
-                progress.walk(walked_bytes, file.size());
-                !cancel.is_cancelled()
-            },
-        };
-        let archive = Anywhere(file);
-        let survey = survey(&archive, file.size(), &config.limits.decode, &effort, &mut members);
-        let (raw_bytes, basis) = survey.raw_bytes?;
-        let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
-        Some(Self { raw_bytes, basis, untold: survey.untold, need, reads: survey.reads })
-    }
-
-    fn with_incremental(self, other: &Self) -> Self {
-        Self {
-            raw_bytes: self.raw_bytes.saturating_add(other.raw_bytes),
-            basis: self.basis.max(other.basis),
-            untold: self.untold.or(other.untold),
-            need: self.need.with_incremental(&other.need),
-            reads: self.reads.plus(other.reads),
-        }
-    }
-}
-
-/// What all of them take together.
-fn survey_archives<'a>(
-    archives: impl Iterator<Item = Source<'a>>,
-    config: &Config,
-    handles: (&Progress, &CancelToken),
-) -> Result<Surveyed, &'static str> {
-    let mut sum: Option<Surveyed> = None;
-    for (archive, index) in archives {
-        let surveyed = match index {
-            Some(index) => Surveyed::by_index(index, config),
-            None => {
-                let file = archive.ok_or("a stream does not tell how much it holds")?;
-                Surveyed::of(file, config, handles)
-                    .ok_or("the archive does not tell how much it holds")?
-            }
-        };
-        sum = Some(match sum {
-            Some(before) => before.with_incremental(&surveyed),
-            None => surveyed,
-        });
-    }
-    sum.ok_or("there is no archive")
-}
-
 /// Directories that storages are spread over.
 fn accounts_directories(config: &Config) -> usize {
     if config.layout == LayoutKind::Snapshot { config.accounts.len() } else { 0 }
@@ -315,85 +179,6 @@ fn untold_reason(untold: Untold) -> &'static str {
     match untold {
         Untold::Undeclared => "not every frame declares its size",
         Untold::NoTime => "walking all headers would take too long",
-    }
-}
-
-/// What is needed on one file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Needed {
-    bytes: u64,
-    inodes: Option<u64>,
-    exact: bool,
-    bytes_margin: Margin,
-    inodes_margin: Margin,
-}
-
-impl Needed {
-    /// Without accounts directories everything goes to the output; with them, each takes an equal
-    /// share of the storages, and the output the rest. Shares are only about equal: then nothing
-    /// is exact. `part`: how much space of how much for storages is here, if that decides instead.
-    fn on(
-        system: &FileSystem,
-        free: &Free,
-        need: &Need,
-        basis: Basis,
-        accounts_directories: usize,
-        part: Option<(u64, u64)>,
-    ) -> Self {
-        let share = need.storages.share(accounts_directories.max(1) as u64);
-        let (mut bytes, mut inodes) = (0_u64, Some(0_u64));
-        let mut add = |part: &members::Part| {
-            bytes = bytes.saturating_add(part.bytes(free.unit_bytes));
-            inodes = inodes.zip(part.files).map(|(sum, files)| sum.saturating_add(files));
-        };
-        let mut directories = Some(0);
-        for destination in &system.destinations {
-            if *destination == 0 {
-                add(&need.others);
-                directories = need.directories;
-            }
-            if part.is_none() && (*destination == 0) == (accounts_directories == 0) {
-                add(&share);
-            }
-        }
-        if let Some((part, whole)) = part.filter(|_| system.holds_accounts()) {
-            add(&need.storages.part(part, whole));
-        }
-        let shared = accounts_directories > 1;
-        let exact = basis == Basis::Decoded && !shared;
-        Self {
-            bytes,
-            inodes: inodes.zip(directories).map(|(files, more)| files.saturating_add(more)),
-            exact,
-            bytes_margin: match basis {
-                Basis::Decoded if !shared => EXACT,
-                Basis::Declared if !shared => DECLARED,
-                _ => SAMPLED,
-            },
-            inodes_margin: if exact { INODES_EXACT } else { INODES },
-        }
-    }
-
-    /// Less what is there already.
-    fn without(mut self, system: &FileSystem, kept: &[Kept], unit_bytes: u64) -> Self {
-        for Kept { files, bytes } in system.destinations.iter().filter_map(|index| kept.get(*index))
-        {
-            // Each file is rounded up, by half a unit on average.
-            let bytes = bytes.saturating_add(files.saturating_mul(unit_bytes / 2));
-            self.bytes = self.bytes.saturating_sub(bytes);
-            self.inodes = self.inodes.map(|inodes| inodes.saturating_sub(*files));
-            if *files > 0 {
-                self.exact = false;
-                self.bytes_margin = SAMPLED;
-            }
-        }
-        self
-    }
-
-    /// Bytes and inodes that are needed at the least.
-    fn least(&self) -> (u64, Option<u64>) {
-        let inodes = self.inodes.map(|inodes| self.inodes_margin.least(inodes));
-        (self.bytes_margin.least(self.bytes), inodes)
     }
 }
 
@@ -462,33 +247,5 @@ impl PreflightReport {
             }
         }
         shortages
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use Verdict::{Doubtful, Fits, Short};
-
-    #[test]
-    fn exact_figures_are_refused_only_when_nothing_can_help() {
-        for (available, verdict) in [(999, Short), (1000, Doubtful), (1009, Doubtful), (1010, Fits)]
-        {
-            assert_eq!(EXACT.judge(1000, Some(available)), verdict, "{available}");
-        }
-        assert_eq!(EXACT.judge(0, Some(0)), Fits);
-        assert_eq!(EXACT.judge(u64::MAX, None), Fits, "who does not tell has enough");
-        assert_eq!(EXACT.judge(u64::MAX, Some(u64::MAX)), Fits);
-    }
-
-    #[test]
-    fn estimates_have_a_margin() {
-        for (available, verdict) in [(899, Short), (900, Doubtful), (1099, Doubtful), (1100, Fits)]
-        {
-            assert_eq!(SAMPLED.judge(1000, Some(available)), verdict, "{available}");
-        }
-        assert_eq!(INODES.judge(10, Some(16)), Fits);
-        assert_eq!(INODES.judge(10, Some(4)), Doubtful);
-        assert_eq!(INODES.judge(10, Some(3)), Short);
     }
 }

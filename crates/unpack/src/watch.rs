@@ -13,7 +13,7 @@ use unsnap_create::Written;
 
 use crate::{
     Error,
-    error::{Resource, Shortage},
+    shortage::{Resource, Shortage},
     space::FileSystem,
 };
 

@@ -146,17 +146,18 @@ pub struct Effort<'a> {
 
 impl Effort<'static> {
     /// What is right for an archive of so many bytes: 64 MiB as a whole, which are read from a disk
-    /// of 2 GB/s in 30 ms and from the page cache in 10 ms. Headers for 2 seconds, and 0.4 more for
+    /// of 2 GB/s in 30 ms and from the page cache in 10 ms. Headers for 2 seconds, and one more for
     /// each GB.
     ///
     /// A GB of a snapshot has some 27,000 to 35,000 blocks, each of which takes a read, so the walk is
-    /// completed on every disk that carries out 90,000 small reads a second, as NVMe disks do; one
-    /// that does not is found out after an eighth of the time. For mainnet's 110 GB it is 46 s, about as long as
-    /// the fastest unpacking of them would take. (Nothing of that size has been measured.)
+    /// completed on every disk that carries out 35,000 small reads a second; one that does not is
+    /// found out after an eighth of the time. The development machine's disk does 65,000 (1.7 GB take
+    /// 0.65 s), NVMe disks ten times as many, so that mainnet's 110 GB take them some 5 s. (Nothing of
+    /// that size has been measured.)
     pub fn of(archive_bytes: u64) -> Self {
         Self {
             whole_bytes_max: 64 * MIB,
-            walk_time: Some(Duration::from_millis(2000 + archive_bytes / 2_500_000)),
+            walk_time: Some(Duration::from_millis(2000 + archive_bytes / 1_000_000)),
             go_on: &|_| true,
         }
     }
