@@ -33,7 +33,6 @@ mod output;
 mod pack;
 mod records;
 mod repack;
-mod seek_table;
 mod versions;
 
 pub use accounts::{AccountsFormat, AccountsListed, AccountsQuery, list_accounts};
