@@ -6,8 +6,10 @@
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
 //! Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
-//! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
-//! take of that is estimated, since only tar headers say how long each of them is.
+//! frames declare their sizes, or that has a seek table, the length of the tar stream is exact, to
+//! the byte; what its files take of that is estimated, since only tar headers say how long each of
+//! them is. A seek table spares the walk over headers. It is held to what else is known of the
+//! archive, and one that lies costs a wrong estimate and nothing else: decoding does not look at it.
 //!
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
@@ -27,7 +29,7 @@ use crate::{
     error::{Resource, Shortage},
     members::{self, Members, Need},
     opening::Target,
-    parts::Anywhere,
+    parts::{Anywhere, SeekTableFound, seek_table},
     report::{FileSystemReport, PreflightReport, millis},
     resources::Input,
     resume::Kept,
@@ -173,11 +175,13 @@ impl Preflight {
         let mut directories = staging.directories()?;
         directories.truncate(config.destinations());
         let systems = FileSystem::of(calls, directories)?;
-        let surveyed = survey_archives(archives, config, cancel);
+        let mut warnings = Vec::new();
+        let surveyed = survey_archives(archives, config, cancel, &mut warnings);
         let mut report = match &surveyed {
             Ok((raw_bytes, basis, _)) => PreflightReport::on(*raw_bytes, *basis),
             Err(reason) => PreflightReport::skipped(reason),
         };
+        report.warnings = warnings;
         let mut watched = Vec::new();
         let free: Vec<Free> = systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
         // A state's storages go to where there is space (`AccountsSpread`).
@@ -217,13 +221,15 @@ fn survey_archives<'a>(
     archives: impl Iterator<Item = Surveyed<'a>>,
     config: &Config,
     cancel: &CancelToken,
+    warnings: &mut Vec<String>,
 ) -> Result<(u64, Basis, Need), &'static str> {
-    let one = |(archive, index): Surveyed<'_>| {
+    let mut one = |(archive, index): Surveyed<'_>| {
         if let Some(index) = index {
             return Ok(survey_index(index, config));
         }
         let file = archive.ok_or("a stream does not tell how much it holds")?;
-        survey_archive(file, config, cancel).ok_or("the archive does not tell how much it holds")
+        survey_archive(file, config, cancel, warnings)
+            .ok_or("the archive does not tell how much it holds")
     };
     let mut sum: Option<(u64, Basis, Need)> = None;
     for archive in archives {
@@ -249,18 +255,71 @@ fn survey_archive(
     file: &ArchiveFile,
     config: &Config,
     cancel: &CancelToken,
+    warnings: &mut Vec<String>,
 ) -> Option<(u64, Basis, Need)> {
+    let by_table = length_by_seek_table(file, config, warnings);
     let mut members = Members::new(config.limits.tar);
     let wanted = Effort::of(file.size());
     let effort = Effort {
         whole_bytes_max: config.tuning.survey_whole_bytes.unwrap_or(wanted.whole_bytes_max),
-        walk_time: config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
+        // What headers would say, the table says at once.
+        walk_time: match by_table {
+            Some(_) => Duration::ZERO,
+            None => config.tuning.survey_walk_time.unwrap_or(wanted.walk_time),
+        },
         is_cancelled: &|| cancel.is_cancelled(),
     };
     let survey = survey(&Anywhere(file), file.size(), &config.limits.decode, &effort, &mut members);
-    let (raw_bytes, basis) = survey.raw_bytes?;
+    let (raw_bytes, basis) = hold_to_table(survey.raw_bytes?, by_table, warnings);
     let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
     Some((raw_bytes, basis, need))
+}
+
+/// The length of the tar stream by the seek table at the archive's end, if there is one that seems right.
+fn length_by_seek_table(
+    file: &ArchiveFile,
+    config: &Config,
+    warnings: &mut Vec<String>,
+) -> Option<u64> {
+    match seek_table(file, config) {
+        SeekTableFound::Some(table) => Some(table.raw_bytes()),
+        SeekTableFound::None => None,
+        SeekTableFound::PassedOver(reason) => {
+            warnings.push(reason);
+            None
+        }
+    }
+}
+
+/// How far an estimate is from the length at most: twice or half of it. Samples were off by up to 5 percent
+/// (see [`SAMPLED`]); a guess.
+const ESTIMATE_FACTOR: u64 = 2;
+
+/// What a survey has shown, with the length that a seek table says in place of an estimate. A table that
+/// contradicts headers, or is far from the estimate, is passed over.
+fn hold_to_table(
+    (raw_bytes, basis): (u64, Basis),
+    by_table: Option<u64>,
+    warnings: &mut Vec<String>,
+) -> (u64, Basis) {
+    let Some(by_table) = by_table else { return (raw_bytes, basis) };
+    let near = |estimate: u64| {
+        let (least, most) = (estimate / ESTIMATE_FACTOR, estimate.saturating_mul(ESTIMATE_FACTOR));
+        (least..=most).contains(&by_table)
+    };
+    match basis {
+        Basis::Sampled if near(raw_bytes) => (by_table, Basis::Declared),
+        Basis::Decoded | Basis::Declared if by_table == raw_bytes => (raw_bytes, basis),
+        _ => {
+            let reason = format!(
+                "the seek table is passed over: it says that {by_table} bytes are decoded, and the \
+                 frames say about {raw_bytes}"
+            );
+            tracing::warn!("{reason}");
+            warnings.push(reason);
+            (raw_bytes, basis)
+        }
+    }
 }
 
 /// Directories that storages are spread over.
@@ -452,6 +511,31 @@ mod tests {
         assert_eq!(EXACT.judge(0, Some(0)), Fits);
         assert_eq!(EXACT.judge(u64::MAX, None), Fits, "who does not tell has enough");
         assert_eq!(EXACT.judge(u64::MAX, Some(u64::MAX)), Fits);
+    }
+
+    #[test]
+    fn a_seek_table_is_taken_for_an_estimate_and_held_to_what_is_known() {
+        let mut warnings = Vec::new();
+        for (surveyed, by_table, taken) in [
+            ((100, Basis::Sampled), None, (100, Basis::Sampled)),
+            ((100, Basis::Sampled), Some(120), (120, Basis::Declared)),
+            ((100, Basis::Declared), Some(100), (100, Basis::Declared)),
+            ((100, Basis::Decoded), Some(100), (100, Basis::Decoded)),
+        ] {
+            assert_eq!(hold_to_table(surveyed, by_table, &mut warnings), taken);
+        }
+        assert_eq!(warnings, [] as [String; 0]);
+        for (surveyed, lie) in [
+            ((100, Basis::Sampled), 201),
+            ((100, Basis::Sampled), 49),
+            ((100, Basis::Declared), 101),
+            ((100, Basis::Decoded), 99),
+            ((u64::MAX, Basis::Sampled), 0),
+        ] {
+            warnings.clear();
+            assert_eq!(hold_to_table(surveyed, Some(lie), &mut warnings), surveyed);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+        }
     }
 
     #[test]
