@@ -28,7 +28,6 @@ pub use accounts::{Account, AccountsFound};
 pub use extract::{Extracted, Reads};
 pub(crate) use extract::{To, extract};
 pub(crate) use index::make;
-pub use index::write_side_car;
 pub(crate) use inspect::inspect;
 pub use inspect::{BankInspection, FrameFacts, Inspection, Sizes, WhatToInspect};
 pub use owners::OwnerTotals;
