@@ -2,11 +2,17 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use unsnap_testkit::tree::{files, reference_entries};
+use serde_json::Value;
+use unsnap_testkit::{
+    compress,
+    tar::snapshot_tar,
+    tree::{files, reference_entries},
+};
 
 use crate::{
     lookup::{index, tool},
-    support::{Site, genuine, genuine_full},
+    scan::{newest, scan as scan_all, storage_of},
+    support::{Outcome, Site, genuine, genuine_full},
 };
 
 /// The newest version of an account, by a plain scan.
@@ -119,5 +125,94 @@ fn an_account_is_shown_as_text_and_as_its_data() {
     let shown = tool(&["extract", "--account", &base58(key)], &full).assert_code(0).stdout;
     for part in [base58(key), base58(&account.owner), format!("accounts/{}.", account.slot)] {
         assert!(shown.contains(&part), "{part} in {shown}");
+    }
+}
+
+/// The address that `storage_of` makes of a letter.
+fn address(letter: u8) -> String {
+    base58(&[letter; 32])
+}
+
+/// Asks for these accounts by `extract`.
+fn extract(archive: &Path, letters: &[u8], flags: &[&str]) -> Outcome {
+    let keys: Vec<String> =
+        letters.iter().map(|letter| format!("--account={}", address(*letter))).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    tool(&[&["extract", "--format", "json"][..], &keys, flags].concat(), archive)
+}
+
+#[test]
+fn the_newest_version_is_that_of_the_highest_slot_be_it_without_lamports() {
+    let site = Site::new();
+    // Storages come in no order of slots, and numbers of storages say nothing.
+    let storages = [
+        (9, 1, storage_of(&[(1, 9, b"nine"), (2, 0, b""), (3, 9, b"is there again")])),
+        (5, 8, storage_of(&[(1, 5, b"five"), (2, 5, b"five"), (3, 0, b""), (4, 5, b"once")])),
+        (70, 2, storage_of(&[(5, 0, b"closed with data")])),
+        (7, 9, storage_of(&[(2, 7, b"seven"), (1, 0, b""), (5, 7, b"seven"), (6, 0, b"")])),
+    ];
+    let archive = compress::zstd_frames(&snapshot_tar(100, &storages), 700, 1);
+    let archive = site.write("versions.tar.zst", &archive);
+    let records = scan_all(&archive);
+    let letters = [1, 2, 3, 4, 5, 6];
+    for indexed in [false, true] {
+        if indexed {
+            index(&archive);
+        }
+        let found = extract(&archive, &letters, &[]).assert_code(0).json();
+        for (found, letter) in found.as_array().unwrap().iter().zip(letters) {
+            let versions = records.iter().filter(|record| record.pubkey == address(letter));
+            let newest = versions.max_by_key(|record| record.slot).unwrap();
+            assert_eq!(found["pubkey"], newest.pubkey);
+            assert_eq!(found["storage"], format!("accounts/{}.{}", newest.slot, newest.id));
+            assert_eq!(
+                (&found["lamports"], &found["data"]),
+                (&newest.lamports.into(), &hexadecimal(&newest.data).into())
+            );
+        }
+        // Of some slots, the newest among these.
+        let found = extract(&archive, &[1, 2], &["--slot", "5-8"]).assert_code(0).json();
+        assert_eq!((&found[0]["slot"], &found[0]["lamports"]), (&7.into(), &0.into()));
+        assert_eq!((&found[1]["slot"], &found[1]["lamports"]), (&7.into(), &7.into()));
+    }
+    // Lists of the newest versions leave out those that have ceased to be.
+    let listed = tool(&["accounts", "--newest"], &archive).assert_code(0).stdout;
+    let listed: Vec<(String, u64)> = listed
+        .lines()
+        .map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            (line["pubkey"].as_str().unwrap().to_owned(), line["slot"].as_u64().unwrap())
+        })
+        .collect();
+    let expected: Vec<(String, u64)> =
+        newest(&records).into_values().map(|record| (record.pubkey, record.slot)).collect();
+    let sorted = |mut list: Vec<(String, u64)>| {
+        list.sort();
+        list
+    };
+    assert_eq!(sorted(listed), sorted(expected));
+    assert_eq!(newest(&records).len(), 3, "1, 3 and 4");
+}
+
+#[test]
+fn what_a_validator_would_not_load_has_no_newest_version() {
+    let site = Site::new();
+    let twice = [(5, 1, storage_of(&[(1, 5, b"one"), (2, 1, b""), (1, 5, b"two")]))];
+    let two_storages =
+        [(5, 1, storage_of(&[(1, 5, b"one")])), (5, 2, storage_of(&[(1, 6, b"two")]))];
+    for (name, storages, reason) in [
+        ("twice", &twice[..], format!("account {} is in slot 5 twice", address(1))),
+        ("two-storages", &two_storages[..], "slot 5".to_owned()),
+    ] {
+        let archive = compress::zstd_frames(&snapshot_tar(100, storages), 700, 1);
+        let archive = site.write(name, &archive);
+        for _ in 0..2 {
+            for flags in [&[][..], &["--slot", "5"]] {
+                extract(&archive, &[1], flags).assert_code(1).assert_error(&[&reason]);
+            }
+            tool(&["accounts", "--newest"], &archive).assert_code(1).assert_error(&[&reason]);
+            // The second time by the index.
+            index(&archive);
+        }
     }
 }

@@ -210,6 +210,42 @@ fn an_interruption_removes_everything() {
 }
 
 #[test]
+fn what_a_killed_bench_leaves_the_next_one_removes() {
+    let (site, output) = ground();
+    let html = site.path("bench.html");
+    let log = site.path("log");
+    let stderr = fs::File::create(&log).unwrap();
+    let mut tool = bench(&output, &["--size", "4MiB", "--rounds", "100"]);
+    let tool = tool.arg("--html").arg(&html).stdout(Stdio::null()).stderr(stderr);
+    let mut child = tool.spawn().unwrap();
+    let at = "round 1 of 100";
+    until(at, || fs::read_to_string(&log).unwrap().contains(at));
+    // Of others that have names like these, nothing is removed.
+    std::os::unix::fs::symlink(&log, output.join(".unsnap-bench-link")).unwrap();
+    let left = || {
+        [&output, html.parent().unwrap()].map(|directory| {
+            let names = fs::read_dir(directory).unwrap().map(|one| one.unwrap().file_name());
+            let names = names.map(|name| name.into_string().unwrap());
+            names.filter(|name| name.starts_with(".unsnap-bench-")).count()
+        })
+    };
+    // Refused only after what is left behind has been removed.
+    let another = || {
+        let mut tool = bench(&output, &["--size", "9000TiB"]);
+        run(tool.arg("--html").arg(&html)).assert_code(3).assert_error(&["a smaller --size"])
+    };
+    another();
+    assert_eq!(left(), [2, 1], "of one that is at work, nothing is removed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left(), [2, 1]);
+    let outcome = another();
+    assert!(outcome.stderr.contains("a bench that was killed has left"), "{outcome:?}");
+    assert_eq!(left(), [1, 0]);
+    assert!(log.exists() && !html.exists());
+}
+
+#[test]
 fn bad_input_is_refused_and_leaves_nothing() {
     let (site, output) = ground();
     let absent = site.path("absent");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use unsnap_testkit::{compress, tar::snapshot_tar, tree::reference_entries_of_file};
 
 use crate::{
-    scan::{Scanned, newest, scan},
+    scan::{Scanned, newest, scan, storage_of},
     support::{Outcome, Site, genuine, genuine_full, ledger_tool, run},
 };
 
@@ -83,21 +83,6 @@ fn compared<K: Ord, V>(
     lines
 }
 
-/// A storage of accounts, each given by a letter for its address, its lamports and its data.
-fn storage(accounts: &[(u8, u64, &[u8])]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (address, lamports, data) in accounts {
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        bytes.extend([0; 8]);
-        bytes.extend((data.len() as u64).to_le_bytes());
-        bytes.extend([*address; 32]);
-        bytes.extend(lamports.to_le_bytes());
-        bytes.extend([0; 8 + 32 + 8 + 32]);
-        bytes.extend(*data);
-    }
-    bytes
-}
-
 #[test]
 fn differences_are_those_of_a_plain_scan() {
     let site = Site::new();
@@ -108,23 +93,28 @@ fn differences_are_those_of_a_plain_scan() {
     let before = write(
         "before",
         &[
-            (10, 1, storage(&[(1, 5, b"same"), (2, 5, b"goes"), (3, 5, b"is given lamports")])),
-            (20, 2, storage(&[(4, 5, b"old"), (5, 7, &[9; 3000])])),
-            (30, 3, storage(&[(4, 5, b"newer"), (6, 1, b"is closed")])),
-            (40, 4, storage(&[(7, 1, b"moves to another slot")])),
+            (10, 1, storage_of(&[(1, 5, b"same"), (2, 5, b"goes"), (3, 5, b"is given lamports")])),
+            (20, 2, storage_of(&[(4, 5, b"old"), (5, 7, &[9; 3000])])),
+            (30, 3, storage_of(&[(4, 5, b"newer"), (6, 1, b"is closed")])),
+            (40, 4, storage_of(&[(7, 1, b"moves to another slot")])),
         ],
     );
     let after = write(
         "after",
         &[
-            (10, 9, storage(&[(1, 5, b"same"), (2, 5, b"goes"), (3, 5, b"is given lamports")])),
-            (20, 2, storage(&[(4, 5, b"old"), (5, 7, &[8; 3000])])),
+            (10, 9, storage_of(&[(1, 5, b"same"), (2, 5, b"goes"), (3, 5, b"is given lamports")])),
+            (20, 2, storage_of(&[(4, 5, b"old"), (5, 7, &[8; 3000])])),
             (
                 50,
                 7,
-                storage(&[(2, 0, b""), (3, 6, b"is given lamports"), (6, 0, b""), (8, 1, b"new")]),
+                storage_of(&[
+                    (2, 0, b""),
+                    (3, 6, b"is given lamports"),
+                    (6, 0, b""),
+                    (8, 1, b"new"),
+                ]),
             ),
-            (60, 8, storage(&[(7, 1, b"moves to another slot")])),
+            (60, 8, storage_of(&[(7, 1, b"moves to another slot")])),
         ],
     );
     for (before, after) in [(&before, &after), (&after, &before)] {
@@ -172,7 +162,7 @@ fn a_repacked_archive_is_the_same() {
 #[test]
 fn bad_input_is_told() {
     let site = Site::new();
-    let twice = storage(&[(1, 5, b"one"), (1, 6, b"other")]);
+    let twice = storage_of(&[(1, 5, b"one"), (1, 6, b"other")]);
     let twice =
         site.write("twice", &compress::zstd_frames(&snapshot_tar(100, &[(10, 1, twice)]), 700, 1));
     diff(&twice, &genuine_full(), &[]).assert_code(1).assert_error(&["in slot 10 twice", "/twice"]);

@@ -7,6 +7,8 @@
 //! | [`account`] | the newest versions of single accounts are those that a plain scan finds |
 //! | [`inspect`] | what archives are said to be |
 //! | [`bad_input`] | what is refused: by a clear error and the right exit code, with nothing under a final name |
+//! | [`environment`] | full, failing and read-only disks, and SIGKILL: errors that name the path, and nothing left |
+//! | [`seek_table`] | seek tables are used where frames bear them out, and passed over where not |
 //! | [`repack`] | the same tar stream in frames that begin with entries, or nothing |
 //! | [`create`] | directories become archives that validators would have written |
 //! | [`accounts`] | accounts are listed as a plain scan finds them |
@@ -23,10 +25,12 @@ mod bench;
 mod create;
 mod diff;
 mod doctor;
+mod environment;
 mod inspect;
 mod lookup;
 mod repack;
 mod scan;
+mod seek_table;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]

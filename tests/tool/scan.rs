@@ -70,3 +70,18 @@ pub fn newest(records: &[Scanned]) -> BTreeMap<String, Scanned> {
     newest.retain(|_, record| record.lamports > 0);
     newest
 }
+
+/// The content of a storage of accounts, each given by a letter for its address, its lamports and its data.
+pub fn storage_of(accounts: &[(u8, u64, &[u8])]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (address, lamports, data) in accounts {
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend([0; 8]);
+        bytes.extend((data.len() as u64).to_le_bytes());
+        bytes.extend([*address; 32]);
+        bytes.extend(lamports.to_le_bytes());
+        bytes.extend([0; 8 + 32 + 8 + 32]);
+        bytes.extend(*data);
+    }
+    bytes
+}

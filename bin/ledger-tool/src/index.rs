@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
-use unsnap_unpack::{Index, Unpacker, write_side_car};
+use unsnap_pack::write_side_car;
+use unsnap_unpack::{Index, Syscalls, Unpacker};
 
 use crate::{
     cli::{IndexMakeArgs, ReportFormat},
@@ -48,12 +49,11 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
 }
 
 fn write(index: &Index, archive: &Path) -> anyhow::Result<Made> {
-    let bytes = index.encode();
-    let path = write_side_car(archive, &bytes)?;
+    let (path, index_bytes) = write_side_car(&Syscalls::default(), archive, index)?;
     Ok(Made {
         archive: archive.display().to_string(),
         index: path.display().to_string(),
-        index_bytes: bytes.len() as u64,
+        index_bytes,
         archive_bytes: index.identity.archive_bytes,
         bytes_decoded: index.frames.raw_bytes(),
         frames: index.frames.frames().len() as u64,

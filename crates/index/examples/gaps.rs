@@ -1,9 +1,14 @@
 //! How far apart two parts of a file may be so that reading what lies between is faster than a second
 //! read: where the default of `--coalesce-gap` comes from.
 //!
-//! `cargo run --release -p unsnap-index --example gaps -- <FILE>`: a large file on the disk in question,
-//! of which parts are put out of the page cache. 64 pieces of 64 KiB are read, once each by itself and once
-//! with what lies between, in reads of 16 MiB at most; medians of 21 times.
+//! ```sh
+//! cargo run --release --locked -p unsnap-index --example gaps -- <FILE>
+//! ```
+//!
+//! `<FILE>`: a large one (some GB) on the disk in question, such as an archive; it is only read, and
+//! parts of it are put out of the page cache. 64 pieces of 64 KiB are read, once each by itself and once
+//! with what lies between, in reads of 16 MiB at most; the median of 21 times each, every time somewhere else
+//! in the file. It takes some seconds. The largest gap of which it says "together" is the one to use.
 
 use std::{
     error::Error,
@@ -20,6 +25,7 @@ const PIECES: u64 = 64;
 const PIECE_BYTES: u64 = 64 << 10;
 const READ_BYTES_MAX: u64 = 16 << 20;
 const TIMES: usize = 21;
+const GAPS_KIB: [u64; 9] = [4, 16, 32, 48, 64, 96, 128, 256, 512];
 
 #[allow(clippy::print_stdout)] // its result
 fn main() -> Result<(), Box<dyn Error>> {
@@ -27,16 +33,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut buffer = vec![0; usize::try_from(READ_BYTES_MAX)?];
-    println!("| gap | apart | together |\n|---|---|---|");
+    let span_max = PIECES * (PIECE_BYTES + (GAPS_KIB[GAPS_KIB.len() - 1] << 10));
+    if size < 2 * span_max {
+        return Err(format!("give a file of at least {} MiB", (2 * span_max) >> 20).into());
+    }
+    println!("| gap | apart | together | faster |\n|---|---|---|---|");
     let mut place = 0;
-    for gap in [4, 16, 32, 48, 64, 96, 128, 256, 512].map(|kib: u64| kib << 10) {
+    for gap in GAPS_KIB.map(|kib| kib << 10) {
         let stride = PIECE_BYTES + gap;
         let span = PIECES * stride;
         let (mut apart, mut together) = (Vec::new(), Vec::new());
         for _ in 0..TIMES {
             for (read_over, times) in [(false, &mut apart), (true, &mut together)] {
                 // Somewhere else each time: a step that visits all of the file before it comes back.
-                place = (place + size / 21 * 13) % size.saturating_sub(span).max(1) / 4096 * 4096;
+                place = (place + size / 21 * 13) % (size - span) / 4096 * 4096;
                 // With what the kernel reads ahead of it.
                 fadvise(&file, place, NonZeroU64::new(span + (4 << 20)), Advice::DontNeed)?;
                 let since = Instant::now();
@@ -53,7 +63,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         let (apart, together) = (median(apart), median(together));
-        println!("| {} KiB | {:.1} ms | {:.1} ms |", gap >> 10, ms(apart), ms(together));
+        let faster = if together < apart { "together" } else { "apart" };
+        let (gap, apart, together) = (gap >> 10, ms(apart), ms(together));
+        println!("| {gap} KiB | {apart:.1} ms | {together:.1} ms | {faster} |");
     }
     Ok(())
 }

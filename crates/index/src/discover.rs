@@ -2,9 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use unsnap_decode::{Format, FrameContent, ReadAt, WalkEnd, walk_frames};
+use unsnap_decode::{
+    FRAME_HEADER_BYTES_MAX, Format, FrameContent, FrameStart, ReadAt, WalkEnd, frame_start,
+    walk_frames,
+};
 
-use crate::{Encoding, FrameTable, IndexError, seek_table};
+use crate::{Encoding, Frame, FrameTable, IndexError, reading::read_into};
 
 /// How a table of frames was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +37,15 @@ const HEAD_BYTES: usize = 512;
 /// Bytes of a read of the walk over headers: see `walk_frames`. A page is touched in any case.
 const WALK_READ_BYTES: usize = 4096;
 
+/// Frames whose beginning is looked at before a seek table is used. As for side-cars: some milliseconds
+/// on any disk without moving parts.
+const SAMPLES: usize = 64;
+
 /// How an archive is encoded, by its first bytes.
 pub fn encoding_of(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Encoding, IndexError> {
     let mut head = [0; HEAD_BYTES];
     let length = usize::try_from(archive_bytes).unwrap_or(usize::MAX).min(HEAD_BYTES);
-    crate::reading::read_into(archive, &mut head[..length], 0)?;
+    read_into(archive, &mut head[..length], 0)?;
     match Format::detect(&head[..length]) {
         Some(Format::Zstd) => Ok(Encoding::Zstd),
         Some(Format::Lz4) => Ok(Encoding::Lz4),
@@ -65,7 +72,7 @@ impl FrameTable {
             return Ok((Self::plain(archive_bytes), TableSource::Headers));
         }
         if encoding == Encoding::Zstd
-            && let Some(table) = seek_table(archive, archive_bytes)?
+            && let Some(table) = Self::of_seek_table(archive, archive_bytes)?
         {
             return Ok((table, TableSource::SeekTable));
         }
@@ -90,4 +97,35 @@ impl FrameTable {
             (None, WalkEnd::Damaged { .. }) => Err(IndexError::NoTable("its headers are damaged")),
         }
     }
+    /// Whether zstd frames begin where this table says, and declare the sizes it says, if any: up to 64
+    /// of them, spread evenly, the first and the last among them. [`IndexError::SeekTable`] if not.
+    ///
+    /// It is no proof: others may lie elsewhere, and two frames may pass for one.
+    pub fn check_samples(&self, archive: &dyn ReadAt) -> Result<(), IndexError> {
+        let frames = self.frames();
+        let Some(last) = frames.len().checked_sub(1) else { return Ok(()) };
+        let samples = frames.len().min(SAMPLES);
+        let place = |sample: usize| sample * last / (samples - 1).max(1);
+        let sampled = || (0..samples).filter_map(|sample| frames.get(place(sample)));
+        sampled().for_each(|frame| archive.will_read(frame.offset, HEADER_BYTES_MAX));
+        sampled().try_for_each(|frame| check_beginning(archive, frame))
+    }
+}
+
+const HEADER_BYTES_MAX: u64 = FRAME_HEADER_BYTES_MAX as u64;
+
+fn check_beginning(archive: &dyn ReadAt, frame: &Frame) -> Result<(), IndexError> {
+    let mut head = [0; FRAME_HEADER_BYTES_MAX];
+    let length = usize::try_from(frame.bytes.min(HEADER_BYTES_MAX)).unwrap_or(0);
+    let head = &mut head[..length];
+    read_into(archive, head, frame.offset)?;
+    let is_it = match frame_start(head) {
+        Ok(FrameStart::Zstd(header)) => {
+            let declared = header.content_bytes;
+            !frame.skippable && declared.is_none_or(|bytes| bytes == frame.raw_bytes)
+        }
+        Ok(FrameStart::Skippable { bytes }) => frame.raw_bytes == 0 && bytes == frame.bytes,
+        Err(_) => false,
+    };
+    if is_it { Ok(()) } else { Err(IndexError::SeekTable("a frame is not what it says")) }
 }

@@ -10,6 +10,7 @@
 //! * [`FrameTable`]: which bytes of the archive decode to which bytes of the tar stream. Made from the
 //!   headers of an archive whose frames declare their sizes, from a seek table, or from a pass over all of
 //!   it; [`FrameTable::of_archive`] does what can be done without one.
+//! * [`SeekTable`]: that of the zstd seekable format, read and written.
 //! * [`EntryTable`]: which entries there are, and where in the tar stream.
 //! * [`Index`]: both, of an archive that is recognised by its [`Identity`]; kept in a side-car
 //!   ([`side_car_path`]).
@@ -62,5 +63,5 @@ pub use error::IndexError;
 pub use frames::{Encoding, FRAMES_MAX, Frame, FrameTable};
 pub use identity::Identity;
 pub use reader::{RangeReader, ReadCounts, ReadOptions};
-pub use seek_table::seek_table;
+pub use seek_table::{SEEK_ENTRIES_MAX, SeekEntry, SeekTable};
 pub use side_car::{Index, SIDE_CAR_BYTES_MAX, side_car_path};

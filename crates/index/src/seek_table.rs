@@ -5,161 +5,205 @@
 //! │ magic 4 │ length 4 │ entries: compressed 4, decoded 4, [checksum 4] … │ count 4 │ flags 1 │ magic 4 │
 //! ```
 //!
-//! Source: `zstd_seekable_compression_format.md` 0.1.0 of the zstd project. Whoever wrote the archive
-//! wrote the table, so nothing of it is believed: what it says must add up to the archive, and each frame
-//! is held to it when it is read.
+//! Source: `zstd_seekable_compression_format.md` 0.1.0 of the zstd project. Decoders pass over skippable
+//! frames. It must be the last frame: Agave and Firedancer tell an archive by the magic number of a frame
+//! of data at its beginning.
+//!
+//! Whoever wrote an archive wrote its table, so nothing of it is believed: what it says must add up to
+//! the archive, frames are held to it ([`FrameTable::check_samples`]), and what it says of lengths is
+//! never more than a guess until decoding has confirmed it. Checksums are kept and not compared: whoever lies about lengths
+//! lies about them as well, and frames that are to have some have them at their own end.
 
 use unsnap_decode::ReadAt;
 
-use crate::{Encoding, FrameTable, IndexError, reading::read_exact};
+use crate::{
+    Encoding, FrameTable, IndexError,
+    reading::{read_exact, read_into},
+};
 
-/// `SEEKABLE_MAGIC`: the last bytes of a seek table.
-const FOOTER_MAGIC: u32 = 0x8f92_eab1;
 /// Its skippable frame has this one of the sixteen numbers.
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a5e;
-const FOOTER_BYTES: usize = 9;
+/// `SEEKABLE_MAGIC`: the last bytes of a seek table.
+const FOOTER_MAGIC: u32 = 0x8f92_eab1;
+/// The skippable frame's magic number and length.
 const HEADER_BYTES: usize = 8;
-/// The flag that entries hold a checksum, and those that must not be set.
+/// Number of entries, flags and magic number.
+const FOOTER_BYTES: usize = 9;
+/// The flag that entries hold a checksum, and those that must not be set. The lowest two mean nothing.
 const HAS_CHECKSUMS: u8 = 0x80;
 const RESERVED: u8 = 0x7c;
-/// `ZSTD_SEEKABLE_MAXFRAMES`.
-const ENTRIES_MAX: u64 = 0x800_0000;
 
-/// The frames of an archive by its seek table; `None` if it has none. The table's own frame is the
-/// last of them.
-pub fn seek_table(
-    archive: &dyn ReadAt,
-    archive_bytes: u64,
-) -> Result<Option<FrameTable>, IndexError> {
-    let Some(footer_at) = archive_bytes.checked_sub(FOOTER_BYTES as u64) else { return Ok(None) };
-    let footer: [u8; FOOTER_BYTES] = read_exact(archive, footer_at)?;
-    if u32_at(&footer, 5) != FOOTER_MAGIC {
-        return Ok(None);
-    }
-    let bad = IndexError::SeekTable;
-    let (entries, flags) = (u64::from(u32_at(&footer, 0)), footer[4]);
-    if flags & RESERVED != 0 {
-        return Err(bad("a reserved flag is set"));
-    }
-    if entries > ENTRIES_MAX.min(crate::FRAMES_MAX) {
-        return Err(bad("it has too many entries"));
-    }
-    let entry_bytes = if flags & HAS_CHECKSUMS == 0 { 8 } else { 12 };
-    let frame_bytes = entries * entry_bytes + FOOTER_BYTES as u64;
-    let table_bytes = HEADER_BYTES as u64 + frame_bytes;
-    let table_at = archive_bytes.checked_sub(table_bytes).ok_or(bad("it is longer than all"))?;
-    let header: [u8; HEADER_BYTES] = read_exact(archive, table_at)?;
-    if u32_at(&header, 0) != SKIPPABLE_MAGIC {
-        return Err(bad("it is no skippable frame"));
-    }
-    if u64::from(u32_at(&header, 4)) != frame_bytes {
-        return Err(bad("its frame has another length"));
-    }
-    let mut table = FrameTable::new(Encoding::Zstd);
-    // Read piece by piece: how much memory is taken is decided by entries that are really there.
-    let mut piece = vec![0; ENTRIES_READ * 12];
-    let mut at = table_at + HEADER_BYTES as u64;
-    let mut left = entries;
-    while left > 0 {
-        let count = left.min(ENTRIES_READ as u64);
-        let bytes = usize::try_from(count * entry_bytes).unwrap_or(0);
-        crate::reading::read_into(archive, &mut piece[..bytes], at)?;
-        for entry in piece[..bytes].chunks_exact(usize::try_from(entry_bytes).unwrap_or(8)) {
-            let (compressed, raw) = (u64::from(u32_at(entry, 0)), u64::from(u32_at(entry, 4)));
-            if table.archive_bytes() + compressed > table_at {
-                return Err(bad("its frames are longer than the archive"));
-            }
-            table.push(compressed, Some(raw)).map_err(|_| bad("its entries make no sense"))?;
-        }
-        at += count * entry_bytes;
-        left -= count;
-    }
-    if table.archive_bytes() != table_at {
-        return Err(bad("its frames are shorter than the archive"));
-    }
-    table.push(table_bytes, None).map_err(|_| bad("it makes no sense"))?;
-    Ok(Some(table))
-}
+/// Frames in a table at most: 500 GB in frames of 128 KiB, the smallest that compress reasonably (the
+/// format allows 134 million). A table of so many takes 64 MiB of memory while it is read, and its
+/// [`FrameTable`] 160 MiB.
+pub const SEEK_ENTRIES_MAX: u64 = 4 << 20;
 
 /// Entries that are read together. A guess.
-const ENTRIES_READ: usize = 4096;
+const ENTRIES_READ: u64 = 4096;
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let field = bytes.get(at..at + 4).and_then(|field| field.first_chunk());
-    field.map_or(0, |field| u32::from_le_bytes(*field))
+/// The table as it is stored: sizes of frames, and checksums if it has them. Holds at most
+/// [`SEEK_ENTRIES_MAX`] frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeekTable {
+    entries: Vec<SeekEntry>,
+    has_checksums: bool,
+    /// Bytes of all frames together.
+    frames_bytes: u64,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A frame, as a seek table has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeekEntry {
+    /// Bytes of the archive that it takes, at least one.
+    pub bytes: u32,
+    /// Bytes it decodes to; 0 also for one that decoders pass over.
+    pub raw_bytes: u32,
+    /// The lower half of the XXH64 of these, if the table has checksums.
+    pub checksum: Option<u32>,
+}
 
-    /// A table of these frames, by the format's description.
-    fn archive(frames: &[(u32, u32)], checksums: bool) -> Vec<u8> {
-        let mut bytes: Vec<u8> =
-            frames.iter().flat_map(|(compressed, _)| vec![1; *compressed as usize]).collect();
-        let entry = if checksums { 12 } else { 8 };
-        let length = u32::try_from(frames.len() * entry + 9).unwrap();
+impl SeekTable {
+    /// A table without frames. `has_checksums`: each frame comes with one.
+    pub fn new(has_checksums: bool) -> Self {
+        Self { entries: Vec::new(), has_checksums, frames_bytes: 0 }
+    }
+
+    /// Adds the frame that follows. Refused if there are too many, or if it has a checksum and others have
+    /// none, or the other way round.
+    pub fn push(&mut self, entry: SeekEntry) -> Result<(), IndexError> {
+        let bad = IndexError::SeekTable;
+        if self.entries.len() as u64 >= SEEK_ENTRIES_MAX {
+            return Err(bad("it has too many entries"));
+        }
+        if entry.bytes == 0 {
+            return Err(bad("a frame is empty"));
+        }
+        if entry.checksum.is_some() != self.has_checksums {
+            return Err(bad("some entries have checksums, and others have none"));
+        }
+        self.frames_bytes += u64::from(entry.bytes);
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// The frames, in order.
+    pub fn entries(&self) -> &[SeekEntry] {
+        &self.entries
+    }
+
+    /// The skippable frame, to be written behind the frames it is about.
+    pub fn encode(&self) -> Vec<u8> {
+        let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let length = u32::try_from(self.content_bytes()).unwrap_or(u32::MAX);
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + length as usize);
         bytes.extend(SKIPPABLE_MAGIC.to_le_bytes());
         bytes.extend(length.to_le_bytes());
-        for (compressed, raw) in frames {
-            bytes.extend(compressed.to_le_bytes());
-            bytes.extend(raw.to_le_bytes());
-            bytes.extend(checksums.then_some([7; 4]).iter().flatten());
+        for entry in &self.entries {
+            bytes.extend(entry.bytes.to_le_bytes());
+            bytes.extend(entry.raw_bytes.to_le_bytes());
+            bytes.extend(entry.checksum.map(u32::to_le_bytes).iter().flatten());
         }
-        bytes.extend(u32::try_from(frames.len()).unwrap().to_le_bytes());
-        bytes.push(if checksums { HAS_CHECKSUMS } else { 0 });
+        bytes.extend(count.to_le_bytes());
+        bytes.push(if self.has_checksums { HAS_CHECKSUMS } else { 0 });
         bytes.extend(FOOTER_MAGIC.to_le_bytes());
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<FrameTable>, IndexError> {
-        seek_table(&bytes, bytes.len() as u64)
-    }
-
-    #[test]
-    fn tables_are_read_with_and_without_checksums() {
-        for checksums in [false, true] {
-            let bytes = archive(&[(10, 100), (20, 0), (30, 7)], checksums);
-            let table = read(&bytes).unwrap().unwrap();
-            assert_eq!((table.frames().len(), table.raw_bytes()), (4, 107));
-            assert_eq!(table.frames()[2].extent(), 30..60);
-            assert!(table.frames()[3].skippable);
-            assert_eq!(table.archive_bytes(), bytes.len() as u64);
-        }
-        let many = vec![(1, 2); 10_000];
-        assert_eq!(read(&archive(&many, true)).unwrap().unwrap().raw_bytes(), 20_000);
-    }
-
-    #[test]
-    fn no_table_is_no_error() {
-        for bytes in [&b""[..], b"12345678", b"1234567890", &[0; 100]] {
-            assert_eq!(read(bytes).unwrap(), None);
-        }
-    }
-
-    #[test]
-    fn tables_that_lie_are_refused() {
-        let good = archive(&[(10, 100), (20, 50)], false);
-        let footer = good.len() - 9;
-        let change = |at: usize, value: u8| {
-            let mut bytes = good.clone();
-            bytes[at] = value;
-            read(&bytes)
+    /// Reads the table at an archive's end; `None` if there is none. The frames in it add up to what is in
+    /// front of it. Takes 16 bytes of memory for each entry that is really there.
+    pub fn read(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Option<Self>, IndexError> {
+        let Some(footer_at) = archive_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Ok(None);
         };
-        for (at, value) in [
-            (footer, 3),        // more entries
-            (footer, 1),        // fewer
-            (footer + 3, 0xff), // far too many
-            (footer + 4, 0x04), // a reserved flag
-            (footer + 4, 0x80), // checksums that are not there
-            (30, 0),            // no skippable frame
-            (34, 0),            // of another length
-            (38, 9),            // a frame that is shorter
-            (38, 11),           // or longer
-            (41, 0xff),         // than all
-        ] {
-            let result = change(at, value);
-            assert!(matches!(result, Err(IndexError::SeekTable(_))), "{at} {value}: {result:?}");
+        let footer: [u8; FOOTER_BYTES] = read_exact(archive, footer_at)?;
+        if u32_at(&footer, 5) != FOOTER_MAGIC {
+            return Ok(None);
         }
+        let bad = IndexError::SeekTable;
+        let (count, flags) = (u64::from(u32_at(&footer, 0)), footer[4]);
+        if flags & RESERVED != 0 {
+            return Err(bad("a reserved flag is set"));
+        }
+        if count > SEEK_ENTRIES_MAX {
+            return Err(bad("it has too many entries"));
+        }
+        let mut table = Self::new(flags & HAS_CHECKSUMS != 0);
+        let content_bytes = count * table.entry_bytes() + FOOTER_BYTES as u64;
+        let table_at = archive_bytes.checked_sub(HEADER_BYTES as u64 + content_bytes);
+        let table_at = table_at.ok_or(bad("it is longer than all"))?;
+        let header: [u8; HEADER_BYTES] = read_exact(archive, table_at)?;
+        if u32_at(&header, 0) != SKIPPABLE_MAGIC {
+            return Err(bad("it is no skippable frame"));
+        }
+        if u64::from(u32_at(&header, 4)) != content_bytes {
+            return Err(bad("its frame has another length"));
+        }
+        table.read_entries(archive, table_at, count)?;
+        if table.frames_bytes != table_at {
+            return Err(bad("its frames are shorter than the archive"));
+        }
+        Ok(Some(table))
     }
+
+    /// Reads so many entries of the table at `table_at`, piece by piece: how much memory is taken is
+    /// decided by entries that make sense.
+    fn read_entries(
+        &mut self,
+        archive: &dyn ReadAt,
+        table_at: u64,
+        count: u64,
+    ) -> Result<(), IndexError> {
+        let entry_bytes = usize::try_from(self.entry_bytes()).unwrap_or(12);
+        let mut piece = Vec::new();
+        let mut at = table_at + HEADER_BYTES as u64;
+        let mut left = count;
+        while left > 0 {
+            let now = left.min(ENTRIES_READ);
+            piece.resize(usize::try_from(now).unwrap_or(0) * entry_bytes, 0);
+            read_into(archive, &mut piece, at)?;
+            for entry in piece.chunks_exact(entry_bytes) {
+                let checksum = self.has_checksums.then(|| u32_at(entry, 8));
+                let (bytes, raw_bytes) = (u32_at(entry, 0), u32_at(entry, 4));
+                self.push(SeekEntry { bytes, raw_bytes, checksum })?;
+                if self.frames_bytes > table_at {
+                    return Err(IndexError::SeekTable("its frames are longer than the archive"));
+                }
+            }
+            at += piece.len() as u64;
+            left -= now;
+        }
+        Ok(())
+    }
+
+    fn entry_bytes(&self) -> u64 {
+        if self.has_checksums { 12 } else { 8 }
+    }
+
+    /// What the skippable frame holds.
+    fn content_bytes(&self) -> u64 {
+        self.entries.len() as u64 * self.entry_bytes() + FOOTER_BYTES as u64
+    }
+}
+
+impl FrameTable {
+    /// The frames of an archive by the seek table at its end; `None` if it has none. The table's own
+    /// frame is the last of them. Frames are not looked at.
+    pub fn of_seek_table(
+        archive: &dyn ReadAt,
+        archive_bytes: u64,
+    ) -> Result<Option<Self>, IndexError> {
+        let Some(table) = SeekTable::read(archive, archive_bytes)? else { return Ok(None) };
+        let bad = |_| IndexError::SeekTable("its frames decode to more than is allowed");
+        let mut frames = Self::new(Encoding::Zstd);
+        for SeekEntry { bytes, raw_bytes, .. } in table.entries {
+            frames.push(bytes.into(), Some(raw_bytes.into())).map_err(bad)?;
+        }
+        frames.push(archive_bytes - table.frames_bytes, None).map_err(bad)?;
+        Ok(Some(frames))
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let field = bytes.get(at..at + 4).and_then(|field| field.first_chunk());
+    field.map_or(0, |field| u32::from_le_bytes(*field))
 }

@@ -33,7 +33,7 @@ mod output;
 mod pack;
 mod records;
 mod repack;
-mod seek_table;
+mod side_car;
 mod versions;
 
 pub use accounts::{AccountsFormat, AccountsListed, AccountsQuery, list_accounts};
@@ -46,4 +46,5 @@ pub use error::PackError;
 pub use frames::{Framer, RawFrame};
 pub use pack::{PackOptions, PackReport};
 pub use repack::{RepackReport, repack};
+pub use side_car::write_side_car;
 pub use versions::MEMORY_BYTES;

@@ -9,6 +9,7 @@ use std::{
 
 use crossbeam::channel::bounded;
 use serde::Serialize;
+use unsnap_index::{SeekEntry, SeekTable};
 use unsnap_ring::DirectMode;
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     frames::RawFrame,
     ordered::{self, Submit, Times},
     output::Output,
-    seek_table::SeekTable,
 };
 
 const MIB: usize = 1 << 20;
@@ -160,7 +160,7 @@ pub(crate) fn pack<R>(
         let packed = packed?;
         output.write(&packed.compressed)?;
         if let Some(table) = &mut table {
-            table.add(&packed).ok_or_else(too_many_frames)?;
+            note(table, &packed)?;
         }
         wrote(packed.compressed.len() as u64);
         frames += 1;
@@ -187,7 +187,7 @@ pub(crate) fn pack<R>(
     consumed?;
     let produced = produced?;
     if let Some(table) = table {
-        output.write(&table.finish().ok_or_else(too_many_frames)?)?;
+        output.write(&table.encode())?;
     }
     let packed_in = begun.elapsed();
     let path = output.path().display().to_string();
@@ -241,9 +241,18 @@ fn limited_by(
     }
 }
 
+/// Adds a frame to the table.
+fn note(table: &mut SeekTable, packed: &Packed) -> Result<(), PackError> {
+    let bytes = u32::try_from(packed.compressed.len());
+    let raw_bytes = u32::try_from(packed.raw_bytes);
+    let (Ok(bytes), Ok(raw_bytes)) = (bytes, raw_bytes) else { return Err(too_many_frames()) };
+    let entry = SeekEntry { bytes, raw_bytes, checksum: packed.checksum };
+    table.push(entry).map_err(|_| too_many_frames())
+}
+
 fn too_many_frames() -> PackError {
     PackError::Request {
-        reason: "there are more frames than a seek table has room for".to_owned(),
+        reason: "there are more frames, or larger ones, than a seek table has room for".to_owned(),
         hint: "go without --seek-table, or give a larger --frame-size",
     }
 }

@@ -85,7 +85,7 @@ pub use error::{Error, Family, io_hint};
 pub use neighbour::{CpuSet, NotACpuSet};
 pub use parts::{
     Account, AccountsFound, BankInspection, Extracted, FrameFacts, Histogram, Inspection,
-    OwnerTotals, Producer, Reads, Selection, Sizes, StorageFacts, WhatToInspect, write_side_car,
+    OwnerTotals, Producer, Reads, Selection, Sizes, StorageFacts, WhatToInspect,
 };
 use pipeline::no_thread;
 pub use preflight::Room;

@@ -5,13 +5,17 @@
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
-//! Headers are walked as long as [`PreflightMode`] allows. Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
-//! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
-//! take of that is estimated, since only tar headers say how long each of them is.
+//! Exact is what of a small archive is needed, every entry of which is seen, and of one that has an index.
+//! Of a large one whose frames declare their sizes the length of the tar stream is exact, to the byte:
+//! by its seek table, or by a walk over all headers; what its files take of that is estimated, since only
+//! tar headers say how long each of them is. The walk is brief where an estimate is enough to decide, and longer
+//! where it is not, unless [`PreflightMode`] says otherwise. A seek table is held to what else is known of
+//! the archive, and one that lies costs a wrong estimate and nothing else: decoding does not look at it.
 //!
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 
+mod by_table;
 mod needed;
 mod surveyed;
 
@@ -25,7 +29,7 @@ use unsnap_decode::{Basis, Untold};
 use unsnap_index::Index;
 
 use needed::{Needed, Verdict};
-use surveyed::{Source, Surveyed, survey_archives};
+use surveyed::{Patience, Source, Surveyed, survey_archives};
 
 use crate::{
     CancelToken, Config, Error, LayoutKind, PreflightMode, Progress, Resource, Shortage,
@@ -104,8 +108,8 @@ impl Preflight {
 
     /// Compares what an archive needs with what its destinations have.
     ///
-    /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is one. `target`: `None` in a dry run.
-    /// `kept`: what is there already in each destination. Opens nothing.
+    /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is one.
+    /// `target`: `None` in a dry run. `kept`: what is there already in each destination. Opens nothing.
     fn check<'a>(
         archives: impl Iterator<Item = Source<'a>>,
         target: Option<&Target>,
@@ -122,26 +126,39 @@ impl Preflight {
         let mut directories = staging.directories()?;
         directories.truncate(config.destinations());
         let systems = FileSystem::of(calls, directories)?;
-        let surveyed = survey_archives(archives, config, handles);
-        let mut report = match &surveyed {
-            Ok(surveyed) => PreflightReport::on(surveyed),
-            Err(reason) => PreflightReport::skipped(reason),
-        };
-        let (mut watched, mut shortages) = (Vec::new(), Vec::new());
         let free: Vec<Free> = systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
         // A state's storages go to where there is space (`AccountsSpread`).
         let room = |free: &Free| free.bytes.unwrap_or(UNTOLD_BYTES).min(UNTOLD_BYTES);
         let by_space = config.state.is_some() && config.accounts.len() > 1;
         let rooms = systems.iter().zip(&free).filter(|(system, _)| system.holds_accounts());
         let whole = rooms.map(|(_, free)| room(free)).sum::<u64>();
+        let needed = |surveyed: &Surveyed, system: &FileSystem, free: &Free| {
+            let part = by_space.then_some((room(free), whole));
+            let accounts = accounts_directories(config);
+            let Surveyed { need, basis, .. } = surveyed;
+            let needed = Needed::on(system, free, need, *basis, accounts, part);
+            needed.without(system, kept, free.unit_bytes)
+        };
+        let archives: Vec<Source<'a>> = archives.collect();
+        let survey = |patience| survey_archives(&archives, config, patience, handles);
+        let surveyed = match survey(Patience::Brief) {
+            Ok(brief)
+                if brief.untold == Some(Untold::NoTime)
+                    && config.preflight == PreflightMode::Within(None) =>
+            {
+                let ample = |(system, free)| needed(&brief, system, free).is_ample(free);
+                let ample = systems.iter().zip(&free).all(ample);
+                if ample { Ok(brief) } else { survey(Patience::Long) }
+            }
+            surveyed => surveyed,
+        };
+        let mut report = match &surveyed {
+            Ok(surveyed) => PreflightReport::on(surveyed),
+            Err(reason) => PreflightReport::skipped(reason),
+        };
+        let (mut watched, mut shortages) = (Vec::new(), Vec::new());
         for (system, free) in systems.into_iter().zip(free) {
-            let part = by_space.then_some((room(&free), whole));
-            let needed = surveyed.as_ref().ok().map(|surveyed| {
-                let accounts = accounts_directories(config);
-                let Surveyed { need, basis, .. } = surveyed;
-                let needed = Needed::on(&system, &free, need, *basis, accounts, part);
-                needed.without(&system, kept, free.unit_bytes)
-            });
+            let needed = surveyed.as_ref().ok().map(|surveyed| needed(surveyed, &system, &free));
             shortages.extend(report.add(&system, &free, needed.as_ref()));
             watched.push(Watched::new(system, needed.map(|needed| needed.least())));
         }
@@ -196,6 +213,7 @@ impl PreflightReport {
             inodes_exact: exact,
             reads: surveyed.reads.count,
             read_bytes: surveyed.reads.bytes,
+            warnings: surveyed.warnings.clone(),
             ..Self::default()
         }
     }

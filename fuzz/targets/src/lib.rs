@@ -19,6 +19,8 @@
 //! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
 //! | [`bank`] | the same file in other pieces, and a second walk to its slot |
 //! | [`fastboot`] | a second reading of the lists, and what the encoders make of them |
+//! | [`seek_table`] | a second reading of the table, and what is written read back |
+//! | [`side_car`] | what must hold of any index, and what is written read back |
 //! | [`storage`] | a second reading of the whole storage |
 //! | [`report`] | escapes and JSON read back |
 
@@ -36,7 +38,10 @@ mod reference;
 mod report;
 #[cfg(feature = "seeds")]
 pub mod seeds;
+mod seek_table;
+mod side_car;
 mod storage;
+mod tables;
 mod tar_differential;
 mod tar_header;
 mod tar_pax;
@@ -53,6 +58,8 @@ pub use decode_zstd::decode_zstd;
 pub use fastboot::fastboot;
 pub use layout::{layout_any, layout_snapshot};
 pub use report::report;
+pub use seek_table::seek_table;
+pub use side_car::side_car;
 pub use storage::storage;
 pub use tar_differential::{ALLOWED, Allowed, tar_differential};
 pub use tar_header::tar_header;
@@ -72,7 +79,7 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 17] = [
     target("archive_name", archive_name, 20_000),
     target("bank", bank, 4_000),
     target("control_request", control_request, 20_000),
@@ -82,6 +89,8 @@ pub const TARGETS: [Target; 15] = [
     target("layout_any", layout_any, 4_000),
     target("layout_snapshot", layout_snapshot, 4_000),
     target("report", report, 10_000),
+    target("seek_table", seek_table, 10_000),
+    target("side_car", side_car, 10_000),
     target("storage", storage, 4_000),
     target("tar_differential", tar_differential, 4_000),
     target("tar_header", tar_header, 10_000),

@@ -1,5 +1,7 @@
 //! The seeds: small inputs that are good, or nearly.
 
+mod tables;
+
 use std::{fs, io::Write as _, path::PathBuf};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
@@ -39,6 +41,8 @@ pub fn of(target: &str) -> Seeds {
         "layout_any" => numbered(ANY.iter().map(|list| list.as_bytes().to_vec())),
         "layout_snapshot" => numbered(SNAPSHOT.iter().map(|list| list.as_bytes().to_vec())),
         "report" => numbered(TEXTS.iter().map(|text| text.to_vec())),
+        "seek_table" => tables::seek_tables(),
+        "side_car" => tables::side_cars(),
         "storage" => storages(),
         "tar_header" => headers(),
         "tar_pax" => numbered(pax().into_iter()),

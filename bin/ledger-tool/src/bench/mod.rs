@@ -9,6 +9,7 @@ mod args;
 mod judge;
 mod measure;
 mod page;
+mod place;
 mod plot;
 mod result;
 mod spread;
@@ -17,19 +18,17 @@ mod variants;
 
 use std::{
     fs,
-    io::{self, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanDuration};
-use tempfile::{NamedTempFile, TempDir};
 use unsnap_unpack::{CancelToken, Error, Family, Progress};
 
 pub use args::{BenchArgs, EXAMPLES};
 use measure::{Bench, Run, make_archive, make_sure_of_room};
+use place::{Place, PlaceFile};
 use result::{Alone, ArchiveFacts, BenchResult, Measured};
 use variants::{Variant, variants};
 
@@ -40,9 +39,6 @@ use crate::{
     signals::Signals,
 };
 
-/// Names of directories that are measured in begin with this.
-const PREFIX: &str = ".unsnap-bench-";
-
 /// Less tells nothing about a disk.
 const SIZE_MIN: u64 = 1 << 20;
 
@@ -50,17 +46,14 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     let started = Instant::now();
     check_request(args)?;
     // Before anything is measured, which takes its time.
-    let page = args.html.as_deref().map(Page::begin).transpose()?;
+    let page = args.html.as_deref().map(|path| Page::begin(path, printer)).transpose()?;
     let cancel = CancelToken::default();
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let place = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&args.output);
-    let place =
-        place.with_context(|| format!("cannot make a directory in {}", args.output.display()))?;
+    let place = Place::make(&args.output, printer)?;
 
-    let measured = measure(args, printer, &place, &cancel);
+    let measured = measure(args, printer, place.path(), &cancel);
     // Whatever happened; an error of the measurement is the one that is told.
-    let path = place.path().to_owned();
-    let removed = place.close().with_context(|| format!("cannot remove {}", path.display()));
+    let removed = place.remove();
     let mut result = measured?;
     removed?;
 
@@ -99,7 +92,7 @@ fn check_request(args: &BenchArgs) -> Result<(), RequestError> {
 fn measure(
     args: &BenchArgs,
     printer: &Printer,
-    place: &TempDir,
+    place: &Path,
     cancel: &CancelToken,
 ) -> anyhow::Result<BenchResult> {
     make_sure_of_room(&args.output, args.size, args.archive.is_none())?;
@@ -107,12 +100,12 @@ fn measure(
         archive.clone()
     } else {
         printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
-        make_archive(place.path(), args.size, args.one_frame, cancel)?
+        make_archive(place, args.size, args.one_frame, cancel)?
     };
     let bench = Bench {
         printer,
         archive,
-        place: place.path(),
+        place,
         // What is generated is measured as a whole.
         bytes_max: if args.archive.is_none() { u64::MAX } else { args.size },
         progress: Progress::default(),
@@ -292,28 +285,24 @@ impl Measured {
 
 /// The page's file, which has its name only once it is complete.
 struct Page {
-    file: NamedTempFile,
+    file: PlaceFile,
     path: PathBuf,
 }
 
 impl Page {
-    fn begin(path: &Path) -> anyhow::Result<Self> {
+    fn begin(path: &Path, printer: &Printer) -> anyhow::Result<Self> {
         let directory = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let file = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(fs::Permissions::from_mode(0o644))
-            .tempfile_in(directory)
+        let file = PlaceFile::make(directory, printer)
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
     fn finish(mut self, html: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(html.as_bytes());
-        let named =
-            written.and_then(|()| self.file.persist(&self.path).map(drop).map_err(io::Error::from));
+        let named = written.and_then(|()| self.file.persist(&self.path));
         named.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 mod ranges;
+mod seek_tables;
 mod side_cars;
 mod support;

@@ -1,7 +1,8 @@
 //! The newest versions of single accounts.
 //!
-//! Of an account's versions the one in the storage of the highest slot is the newest; within a storage an
-//! account occurs once, and if it did not, the later record would count. An archive of Agave has no list of
+//! Of an account's versions the one in the storage of the highest slot is the newest, be it that it has no
+//! lamports any more. A slot has one storage and a storage has an account once: a validator does not
+//! load anything else, so that is an error here. An archive of Agave has no list of
 //! accounts, so to find one means to look at all storages, or at those of the slots that are known.
 
 use std::{collections::HashMap, io, ops::ControlFlow, sync::Arc, time::Instant};
@@ -10,7 +11,7 @@ use unsnap_decode::Position;
 use unsnap_index::{Entry, ReadOptions};
 use unsnap_layout::{Layout, Placement, Role, append_vec::RecordHeader};
 use unsnap_tarstream::Event;
-use unsnap_verify::{Record, RecordSink, StorageScanner};
+use unsnap_verify::{Record, RecordSink, StorageScanner, accounts::AccountsError};
 
 use crate::{
     Archive, CancelToken, Config, Error, Progress,
@@ -72,7 +73,7 @@ pub(crate) fn find_accounts(
     let opened = open_to_read(config, progress, confined)?;
     let Opened { archives, side_cars, threads, .. } = opened;
     let indexes = load(side_cars, &archives, config, cancel)?;
-    let mut newest = Newest { found: keys.iter().map(|key| (*key, None)).collect(), now: None };
+    let mut newest = Newest::of(keys);
     let (mut storages, mut all_by_index) = (0, true);
     let given: Vec<Archive> = config.archives().into_iter().cloned().collect();
     for ((given, opened), index) in given.into_iter().zip(archives).zip(indexes) {
@@ -149,6 +150,9 @@ impl Search<'_> {
                 let Some(scanner) = &mut self.scanner else { return Ok(()) };
                 let bad = |error| Error::storage(archive, error, at);
                 scanner.feed(bytes, self.newest).map_err(bad)?;
+                if let Some(twice) = self.newest.twice.take() {
+                    return Err(Error::accounts(archive, twice));
+                }
                 if last && let Some(scanner) = self.scanner.take() {
                     scanner.finish().map_err(bad)?;
                 }
@@ -163,6 +167,8 @@ impl Search<'_> {
 struct Newest {
     found: HashMap<[u8; 32], Option<Account>>,
     now: Option<Now>,
+    /// An account that a slot has twice.
+    twice: Option<AccountsError>,
 }
 
 /// The storage that is passing by, and the record of it that is wanted and not complete.
@@ -173,12 +179,24 @@ struct Now {
 }
 
 impl Newest {
+    fn of(keys: &[[u8; 32]]) -> Self {
+        Self { found: keys.iter().map(|key| (*key, None)).collect(), now: None, twice: None }
+    }
+
     /// The account of a record, without its data, if it is wanted and newer than what was found.
-    fn account(&self, position: u64, header: &RecordHeader) -> Option<Account> {
+    fn account(&mut self, position: u64, header: &RecordHeader) -> Option<Account> {
         let now = self.now.as_ref()?;
         let found = self.found.get(&header.pubkey)?;
-        let is_older = found.as_ref().is_some_and(|found| found.slot > now.slot);
-        (!is_older).then_some(Account {
+        if let Some(found) = found {
+            if found.slot == now.slot {
+                let pubkey = bs58::encode(header.pubkey).into_string();
+                self.twice = Some(AccountsError::TwiceInSlot { pubkey, slot: now.slot });
+            }
+            if found.slot >= now.slot {
+                return None;
+            }
+        }
+        Some(Account {
             pubkey: header.pubkey,
             slot: now.slot,
             storage: now.id,

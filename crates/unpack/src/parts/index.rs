@@ -1,18 +1,9 @@
 //! Making an index: one pass over the archive, which notes every frame and every entry.
 
-use std::{
-    fs::File,
-    io::{self, Write},
-    ops::ControlFlow,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
-
-use rustix::io::Errno;
+use std::{ops::ControlFlow, sync::Arc};
 
 use unsnap_decode::{Format, FrameStarts};
-use unsnap_index::{Encoding, Entry, EntryTable, FrameTable, Identity, Index, side_car_path};
+use unsnap_index::{Encoding, Entry, EntryTable, FrameTable, Identity, Index};
 use unsnap_source::{Digest, DigestKind};
 use unsnap_tarstream::Event;
 
@@ -62,34 +53,4 @@ pub(crate) fn make(
     let Some(Digest::Xxh3(digest)) = summary.source.digest else { return Err(Error::Cancelled) };
     let identity = Identity::of(&Anywhere(&file), bytes, digest).map_err(failed)?;
     Index::new(identity, frames.map_err(failed)?, entries).map_err(failed)
-}
-
-/// Whoever may read the archive may read where everything is in it.
-const FILE_MODE: u32 = 0o644;
-
-/// Writes a side-car beside its archive, in one step, durably, in place of an older one.
-pub fn write_side_car(archive: &Path, bytes: &[u8]) -> Result<PathBuf, Error> {
-    let path = side_car_path(archive);
-    let failed = |step: &'static str| {
-        let path = path.clone();
-        move |error: io::Error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            Error::Staging { step, path, errno }
-        }
-    };
-    let directory = match archive.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut file = tempfile::Builder::new()
-        .prefix(".unsnap-index.")
-        .permissions(std::fs::Permissions::from_mode(FILE_MODE))
-        .tempfile_in(directory)
-        .map_err(failed("create"))?;
-    file.write_all(bytes).map_err(failed("write"))?;
-    file.as_file().sync_all().map_err(failed("sync"))?;
-    file.persist(&path).map_err(|error| failed("publish")(error.error))?;
-    let holder = File::open(directory).and_then(|directory| directory.sync_all());
-    holder.map_err(failed("sync the directory of"))?;
-    Ok(path)
 }

@@ -12,7 +12,7 @@ use unsnap_decode::{
     FRAME_HEADER_BYTES_MAX, Format, FrameContent, FrameHeader, FrameStart, Position, ReadAt,
     WalkEnd, frame_start, walk_frames,
 };
-use unsnap_index::{Entry, FrameTable, Index, ReadOptions, TableSource, seek_table};
+use unsnap_index::{Entry, FrameTable, Index, ReadOptions, TableSource};
 use unsnap_layout::{ArchiveName, BankFacts, BankHash, BankReader, Layout, Placement, Role};
 use unsnap_source::ArchiveFile;
 use unsnap_tarstream::Event;
@@ -22,10 +22,11 @@ use crate::{
     CancelToken, Config, Error, Phase, Progress,
     opening::{OpenArchive, Opened},
     parts::{
-        Anywhere, OwnerTotals, Producer, StorageFacts, load,
+        Anywhere, OwnerTotals, Producer, SeekTableFound, StorageFacts, load,
         lookup::Lookup,
         owners::Owners,
         producer::{Evidence, FIREDANCER_TAG},
+        seek_table,
         storages::StorageTally,
     },
     pipeline::{Pass, open_to_read},
@@ -243,7 +244,7 @@ pub(crate) fn inspect(
     let head = file.read_head(HEAD_BYTES).map_err(Error::Source)?;
     let format = Format::detect(&head);
     let beginning = Beginning::of(&head, format);
-    let (frames, table) = frames(&file, format, index.as_ref(), what, cancel);
+    let (frames, table) = frames(&file, config, index.as_ref(), what, cancel);
     let name = archive_name(&config.archive);
     let mut seen = Seen::new(&archive, config, what);
     progress.enter(Phase::Unpacking);
@@ -357,19 +358,15 @@ impl Beginning {
 /// The frames, by what there is: index, seek table, headers.
 fn frames(
     file: &ArchiveFile,
-    format: Option<Format>,
+    config: &Config,
     index: Option<&Index>,
     what: WhatToInspect,
     cancel: &CancelToken,
 ) -> (FrameFacts, Option<TableSource>) {
     let (archive, bytes) = (Anywhere(file), file.size());
-    let table = match (format, seek_table(&archive, bytes)) {
-        (Some(Format::Zstd), Ok(Some(table))) => Some(table),
-        (Some(Format::Zstd), Err(error)) => {
-            tracing::warn!("the seek table is passed over: {error}");
-            None
-        }
-        _ => None,
+    let table = match seek_table(file, config) {
+        SeekTableFound::Some(table) => Some(table),
+        SeekTableFound::None | SeekTableFound::PassedOver(_) => None,
     };
     let source = table.is_some().then_some(TableSource::SeekTable);
     if let Some(index) = index {

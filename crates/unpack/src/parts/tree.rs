@@ -62,6 +62,7 @@ impl Take for Tree<'_> {
         let Some((file, path)) = &self.file else { return Ok(()) };
         while !bytes.is_empty() {
             match self.calls.write(file, bytes) {
+                Ok(0) => return Err(self.failed("write to", path, Errno::NOSPC)),
                 Ok(count) => bytes = &bytes[count..],
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed("write to", path, errno)),

@@ -35,6 +35,9 @@ const INODES: Margin = Margin { refuse: 60, warn: 60 };
 /// Of inodes, if every entry was seen.
 const INODES_EXACT: Margin = Margin { refuse: 0, warn: 0 };
 
+/// In percent of an estimate, what is enough in any case: ten times what [`SAMPLED`] ones were off by.
+const AMPLE: u64 = 150;
+
 impl Margin {
     /// What is needed at the least.
     fn least(self, needed: u64) -> u64 {
@@ -131,6 +134,12 @@ impl Needed {
             }
         }
         self
+    }
+
+    /// Whether a figure that is only an estimate leaves no doubt that there is enough space. Of inodes a
+    /// longer look at frames tells nothing.
+    pub fn is_ample(&self, free: &Free) -> bool {
+        free.bytes.is_none_or(|available| percent(self.bytes, AMPLE) <= available)
     }
 
     /// Bytes and inodes that are needed at the least.
