@@ -107,10 +107,11 @@ pub struct RemovalArgs {
 }
 
 /// What to tell, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "What to tell")]
 pub struct OutputArgs {
-    /// No progress and no report; given twice, no warnings either
+    /// No progress, and no report in text (what is asked for in another format is printed); given
+    /// twice, no warnings either
     #[arg(long, short, action = clap::ArgAction::Count)]
     pub quiet: u8,
 
@@ -170,9 +171,10 @@ pub enum ReportFormat {
 }
 
 /// Whether there are colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set
+    #[default]
     Auto,
     /// Whatever standard error is
     Always,
