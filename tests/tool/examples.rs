@@ -34,8 +34,9 @@ fn examples_of(words: &[String]) -> Vec<Example> {
         assert!(!lines.is_empty(), "{words:?}: {what}: nothing to type");
         let own = lines.iter().any(|line| line.contains(&words.join(" ")));
         assert!(own, "{words:?}: {what}: is about something else: {lines:?}");
+        assert!(what.len() + 2 <= COLUMNS, "{words:?}: too long: {what}");
         for line in lines {
-            assert!(line.chars().count() + 4 <= COLUMNS, "{words:?}: too long: {line}");
+            assert!(line.len() + 4 <= COLUMNS, "{words:?}: too long: {line}");
         }
     }
     found
@@ -129,9 +130,12 @@ impl Ground {
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
             genuine().into_iter().find(|path| name(path).starts_with(prefix)).unwrap()
         });
-        for to in ["mnt/ledger", "mnt/snapshots", "mnt/repacked"] {
+        for to in ["mnt/ledger", "mnt/snapshots"] {
             place(&full, to);
             place(&incremental, to);
+        }
+        if is(words, "diff") {
+            place(&full, "mnt/repacked");
         }
         let (full, incremental) = (place(&full, "work"), place(&incremental, "work"));
         let spec = ArchiveSpec { slot: 139, total_bytes: 300_000, ..ArchiveSpec::default() };
@@ -193,8 +197,13 @@ impl Ground {
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
         let config = self.daemon.as_ref().map(|daemon| daemon.path("unpackd.toml"));
         let config = config.map(|path| path.display().to_string()).unwrap_or_default();
-        let mut text = text.to_owned();
-        for (placeholder, real) in [
+        // Directories first: what takes the place of the rest may be in one of that name.
+        let below = ["mnt", "tmp", "home", "usr/local"].into_iter();
+        let text = below.fold(text.to_owned(), |text, directory| {
+            text.replace(&format!("/{directory}/"), &format!("\0/{directory}/"))
+        });
+        let text = [
+            ("\0", root.to_owned()),
             ("incremental-snapshot-39-47-<HASH>.tar.zst", name(&self.incremental)),
             ("snapshot-39-<HASH>.tar.zst", name(&self.full)),
             ("snapshot-139-<HASH>.tar.zst", name(&self.other)),
@@ -202,19 +211,15 @@ impl Ground {
             ("blake3:<HEX>", if text.contains("<HEX>") { self.digest() } else { String::new() }),
             ("service cancel 12", format!("service cancel {}", self.job(&text))),
             ("/etc/unsnap/unpackd.toml", config),
-            ("/mnt/", format!("{root}/mnt/")),
-            ("/tmp/", format!("{root}/tmp/")),
-            ("/home/", format!("{root}/home/")),
-            ("/usr/local/", format!("{root}/usr/local/")),
             // The rest of a command line that is somebody's own.
             (" ...", String::new()),
             // Gigabytes would be measured.
             ("ledger-tool bench ", "ledger-tool bench --rounds 1 --size 1MiB ".to_owned()),
             (" --size 10GB", String::new()),
             (" --rounds 5", String::new()),
-        ] {
-            text = text.replace(placeholder, &real);
-        }
+        ]
+        .into_iter()
+        .fold(text, |text, (placeholder, real)| text.replace(placeholder, &real));
         assert!(!text.contains('<'), "a placeholder is left: {text}");
         text
     }

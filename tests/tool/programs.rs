@@ -61,5 +61,7 @@ pub fn options(help: &str) -> Vec<String> {
         let end = option.find(|c: char| !c.is_ascii_alphanumeric() && c != '-');
         Some(option[..end.unwrap_or(option.len())].to_owned())
     };
-    help.lines().filter(|line| begins(line)).filter_map(name).collect()
+    // Lines of examples may look the same.
+    let lines = help.lines().take_while(|line| *line != "Examples:");
+    lines.filter(|line| begins(line)).filter_map(name).collect()
 }

@@ -24,36 +24,35 @@ fn all_commands() -> impl Iterator<Item = Vec<String>> {
     PROGRAMS.into_iter().flat_map(commands)
 }
 
+/// Completes the last of its arguments as bash does when somebody presses the key, and prints what would
+/// be offered, each on a line. The first argument is the script that the shell sources.
+const BASH: &str = r#"
+source "$1"; shift
+function=$(complete -p "$1"); function=${function##*-F }
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+"${function% *}" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
+fn bash_offers(words: &[&str]) -> String {
+    let script = deploy("completions/bash").join(words[0]);
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", BASH, "bash"]).arg(script).args(words).current_dir(deploy(""));
+    run(&mut bash).assert_code(0).stdout
+}
+
 #[test]
 fn bash_completes_what_help_tells() {
     for words in all_commands() {
-        let script = deploy("completions/bash").join(&words[0]);
-        // As bash does when somebody presses the key behind "--".
-        let complete = "source \"$1\"; shift; COMP_WORDS=(\"$@\" --); COMP_CWORD=$#; \
-                        \"_$1\" \"$1\" -- \"${!#}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
-        let mut bash = Command::new("bash");
-        bash.args(["--norc", "-c", complete, "bash"]).arg(script).args(&words);
-        assert_completes(&words, &run(&mut bash).assert_code(0).stdout);
+        let line: Vec<&str> = words.iter().map(String::as_str).chain(["--"]).collect();
+        assert_completes(&words, &bash_offers(&line));
     }
-    // Values and files, too.
-    let complete = |words: &str| {
-        let script = deploy("completions/bash/ledger-tool");
-        let complete = format!(
-            "source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             _ledger-tool ledger-tool \"${{COMP_WORDS[COMP_CWORD]}}\" \
-             \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\"",
-            script.display()
-        );
-        let mut bash = Command::new("bash");
-        run(bash.args(["--norc", "-c", &complete]).current_dir(deploy(""))).assert_code(0).stdout
-    };
-    assert_eq!(complete("ledger-tool diff --format js"), "json json-lines\n");
-    assert_eq!(complete("ledger-tool fastboot wi"), "withdraw\n");
-    assert_eq!(
-        complete("ledger-tool unpack a --output ''"),
-        complete("ledger-tool unpack a -o ''")
-    );
-    assert!(complete("ledger-tool unpack a --output ''").contains("man"));
+    // Commands, values and files, too.
+    assert_eq!(bash_offers(&["ledger-tool", "fastboot", "wi"]), "withdraw\n");
+    assert_eq!(bash_offers(&["ledger-tool", "diff", "--format", "js"]), "json\njson-lines\n");
+    assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--manifest", "READ"]), "README.md\n");
+    // Directories bash adds by itself.
+    assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--output", "READ"]), "\n");
 }
 
 #[test]
@@ -74,57 +73,39 @@ fn fish_completes_what_help_tells() {
     }
 }
 
-/// Zsh has a completer only on a terminal of its own: its module zpty makes one.
+/// What zsh does to complete the options of a command: it calls the script's function, which tells
+/// `_arguments` all there are, one level of commands after the other. Arguments: the script, and the words.
+const ZSH: &str = r#"
+script=$1; shift; asked=("$@"); level=0
+compdef() { [[ $2 == $asked[1] ]] || print "completes $2"; }
+_arguments() {
+    (( ++level ))
+    (( level < $#asked )) || { print -rl -- "$@"; return }
+    state=${${(M)@:#*->*}##*->} line=($asked[level+1])
+}
+source $script
+_$asked[1]
+"#;
+
 #[test]
 fn zsh_completes_what_help_tells() {
     if !has_tool("zsh", "--version") {
         return;
     }
-    let probe =
-        run(Command::new("zsh").args(["-f", "-c", "zmodload zsh/zpty && autoload -U +X compinit"]));
-    if !probe.status.success() {
-        skip(format_args!("zsh has no zpty or no compinit: {}", probe.stderr));
-        return;
-    }
-    for program in PROGRAMS {
-        let home = tempfile::tempdir().unwrap();
-        let words = commands(program);
-        let lines: Vec<String> = words.iter().map(|words| words.join(" ") + " --").collect();
+    for words in all_commands() {
+        let script = deploy("completions/zsh").join(format!("_{}", words[0]));
         let mut zsh = Command::new("zsh");
-        zsh.args(["-f", "-c", ZSH, "zsh"]).arg(deploy("completions/zsh")).args(&lines);
-        let said = run(zsh.env("HOME", home.path()).env("TERM", "dumb")).assert_code(0).stdout;
-        let mut answers = said.split("\u{1}\n");
-        for words in words {
-            assert_completes(&words, answers.next().unwrap_or_default());
-        }
+        zsh.args(["-f", "-c", ZSH, "zsh"]).arg(script).args(&words);
+        let said = run(&mut zsh).assert_code(0);
+        assert_eq!(said.stderr, "", "{words:?}");
+        // "(--not-with)*--option=[what it is for]:..."
+        let names = said.stdout.lines().filter_map(|spec| {
+            let spec = if spec.starts_with('(') { spec.split_once(')')?.1 } else { spec };
+            spec.trim_start_matches('*').split(['=', '[', '+']).next()
+        });
+        assert_completes(&words, &names.collect::<Vec<&str>>().join("\n"));
     }
 }
-
-/// Completes each of its arguments, and prints what it was offered, each word on a line; answers end in
-/// a byte 1. The first argument is the directory of completions.
-const ZSH: &str = r#"
-zmodload zsh/zpty
-fpath=($1 $fpath); shift
-zpty z "zsh -f -i"
-zpty -w z "PROMPT=; fpath=(${(q)fpath}); autoload -U compinit; compinit -u -D"
-# compadd is what all completions end in: it tells instead.
-zpty -w z 'compadd() {
-    if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)* ]] { builtin compadd "$@"; return }
-    local -a __found; builtin compadd -A __found "$@"; print -rl -- $__found
-}'
-zpty -w z 'tell() { print -r -- "<begin>"; _main_complete; print -r -- "<end>"; zle -I; BUFFER=; }'
-zpty -w z 'zle -C tell-all complete-word tell; bindkey "^X" tell-all; print "<re""ady>"'
-zpty -r -m z ready "*<ready>*"
-for line in "$@"; do
-    zpty -w -n z "$line"$'\x18'
-    zpty -r -m z answer "*<begin>*<end>*"
-    answer=${${answer#*<begin>}%<end>*}
-    print -r -- ${answer//$'\r'/}
-    print -r -- $'\x01'
-    zpty -w -n z $'\x15'
-done
-zpty -d z
-"#;
 
 /// Every option of the command's help, and no other, is among what a shell offers.
 #[track_caller]
@@ -165,8 +146,9 @@ fn manual_pages_have_what_help_tells_and_man_shows_them() {
             man.args(["--warnings", "--local-file"]).arg(&path).env("MANWIDTH", "80");
             let shown = run(man.env("LC_ALL", "C.UTF-8").env("MANROFFOPT", "-c")).assert_code(0);
             assert_eq!(shown.stderr, "", "{name}");
-            let name = words.join("-");
-            assert!(shown.stdout.contains(&format!("{name} - ")), "{name}: {}", shown.stdout);
+            let mut shown = shown.stdout.lines().skip_while(|line| *line != "NAME").skip(1);
+            let about: Vec<&str> = shown.next().unwrap().split_whitespace().collect();
+            assert_eq!(about[..2], [&words.join("-"), "-"], "{name}");
         }
     }
     // And there are no others.

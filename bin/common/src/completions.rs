@@ -21,7 +21,13 @@ impl Shell {
     /// What the shell sources to complete the arguments of `program`. `command` is what that takes.
     pub fn script(self, mut command: Command, program: &'static str) -> String {
         command = hinted(command);
-        command.set_bin_name(program);
+        // For bash, clap_complete 4.6.11 does not find subcommands of a program with "-" in its name: two
+        // of its functions make different words of it. What bash completes is said at the script's end.
+        let plain = match self {
+            Self::Bash => program.replace('-', "_"),
+            Self::Zsh | Self::Fish => program.to_owned(),
+        };
+        command.set_bin_name(&plain);
         command.build();
         let mut script = Vec::new();
         match self {
@@ -29,7 +35,7 @@ impl Shell {
             Self::Zsh => shells::Zsh.generate(&command, &mut script),
             Self::Fish => shells::Fish.generate(&command, &mut script),
         }
-        String::from_utf8_lossy(&script).into_owned()
+        String::from_utf8_lossy(&script).replace(&format!(" {plain}\n"), &format!(" {program}\n"))
     }
 
     /// Name of the file that the shell looks for when it is to complete arguments of `program`.

@@ -176,13 +176,15 @@ Examples:
       --output /mnt/ledger/unpacked --accounts /mnt/accounts/run
 
   Unpack while downloading:
-    curl --fail --silent <URL> | ledger-tool unpack - --output /mnt/ledger/unpacked
+    curl --fail --silent <URL> \\
+      | ledger-tool unpack - --output /mnt/ledger/unpacked
 
   Only check that an archive is whole:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
 
   Beside a validator, leaving the disk and the processors to it:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked \\
       --rate-limit 200MB --io-class idle --nice 10 --cpus 0-3
 
   Go on after an interruption:
@@ -190,8 +192,9 @@ Examples:
       --output /mnt/ledger/unpacked --resume
 
   Only take exactly this archive, and list what was in it:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
-      --digest blake3 --expect-digest blake3:<HEX> --manifest files.jsonl";
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked --digest blake3 \\
+      --expect-digest blake3:<HEX> --manifest files.jsonl";
 
 #[derive(Debug, Args)]
 pub struct UnpackArgs {

@@ -20,7 +20,8 @@ Examples:
 
   Try it in a terminal, until interrupted:
     unpackd --config /etc/unsnap/unpackd.toml --log-format text \\
-      --archives /mnt/snapshots --state-directory /tmp/unpackd --socket /tmp/unpackd.socket";
+      --archives /mnt/snapshots \\
+      --state-directory /tmp/unpackd --socket /tmp/unpackd.socket";
 
 /// Keeps the newest snapshot unpacked, ready for a validator
 ///
@@ -28,7 +29,7 @@ Examples:
 /// target. Everything is configured in a file, see config/unpackd.toml; `ledger-tool service` talks to
 /// it. Exit codes: 0 stopped as asked, 3 the machine cannot do it, 78 the configuration is wrong.
 #[derive(Debug, Parser)]
-#[command(version, about, max_term_width = 100, after_long_help = EXAMPLES)]
+#[command(name = "unpackd", version, about, max_term_width = 100, after_long_help = EXAMPLES)]
 pub struct Cli {
     /// The configuration [default: $CONFIGURATION_DIRECTORY/unpackd.toml, or /etc/unsnap/unpackd.toml]
     #[arg(long, value_name = "FILE")]

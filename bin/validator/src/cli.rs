@@ -154,8 +154,8 @@ fn examples(name: &str) -> String {
         "\
 Examples:
   In front of the command line of a validator:
-    {name} agave-validator --identity id.json --ledger /mnt/ledger \\
-      --accounts /mnt/accounts ...
+    {name} agave-validator --identity id.json \\
+      --ledger /mnt/ledger --accounts /mnt/accounts ...
 
   In front of a script that ends with `exec agave-validator ...`:
     {name} --ledger /mnt/ledger --accounts /mnt/accounts \\
@@ -165,7 +165,8 @@ Examples:
     {name} --deadline 10m agave-validator --ledger /mnt/ledger ...
 
   Only prepare, and say in JSON what came of it:
-    {name} --prepare-only --format json --ledger /mnt/ledger --accounts /mnt/accounts"
+    {name} --prepare-only --format json \\
+      --ledger /mnt/ledger --accounts /mnt/accounts"
     )
 }
 

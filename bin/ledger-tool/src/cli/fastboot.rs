@@ -13,7 +13,8 @@ Examples:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
   The same while the validator is running, to be used when it starts again:
-    ledger-tool fastboot prepare --beside --ledger /mnt/ledger --accounts /mnt/accounts
+    ledger-tool fastboot prepare --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts
 
   See what a validator would find:
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
@@ -30,11 +31,12 @@ Examples:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
   Accounts on two disks, and archives in a directory of their own:
-    ledger-tool fastboot prepare --ledger /mnt/ledger --snapshots /mnt/snapshots \\
-      --accounts /mnt/accounts,/mnt/accounts2
+    ledger-tool fastboot prepare --ledger /mnt/ledger \\
+      --snapshots /mnt/snapshots --accounts /mnt/accounts,/mnt/accounts2
 
   The same while the validator is running, to be used when it starts again:
-    ledger-tool fastboot prepare --beside --ledger /mnt/ledger --accounts /mnt/accounts \\
+    ledger-tool fastboot prepare --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts \\
       --rate-limit 200MB --io-class idle
 
   Prove that the accounts are those of the archives' names, too:
@@ -61,7 +63,8 @@ Examples:
     ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts
 
   Take back only what lies ready, while the validator is running:
-    ledger-tool fastboot withdraw --beside --ledger /mnt/ledger --accounts /mnt/accounts";
+    ledger-tool fastboot withdraw --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts";
 
 #[derive(Debug, Args)]
 pub struct FastbootArgs {

@@ -30,7 +30,8 @@ Examples:
       --output /mnt/archives
 
   Of what was unpacked of an incremental archive:
-    ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 --output /mnt/archives";
+    ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 \\
+      --output /mnt/archives";
 
 pub const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -39,7 +40,8 @@ Examples:
 
   The accounts that are new in the second:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst \\
-      --format json-lines | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
+      --format json-lines \\
+      | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
 
   In a script: do two archives hold the same? (exit code 1 if not)
     ledger-tool diff --exit-code --quiet \\

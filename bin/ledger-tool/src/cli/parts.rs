@@ -25,7 +25,8 @@ Examples:
       --output /tmp/bank
 
   The storages of some slots:
-    ledger-tool extract snapshot-39-<HASH>.tar.zst --slot 17-20 --output /tmp/storages
+    ledger-tool extract snapshot-39-<HASH>.tar.zst --slot 17-20 \\
+      --output /tmp/storages
 
   One file, to be looked at:
     ledger-tool extract snapshot-39-<HASH>.tar.zst --entry version --output -

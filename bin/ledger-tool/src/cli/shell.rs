@@ -11,7 +11,8 @@ Examples:
       >~/.local/share/bash-completion/completions/ledger-tool
 
   In zsh, for everybody: into a directory of $fpath
-    ledger-tool completions zsh >/usr/local/share/zsh/site-functions/_ledger-tool
+    ledger-tool completions zsh \\
+      >/usr/local/share/zsh/site-functions/_ledger-tool
 
   For yourself, in fish:
     mkdir -p ~/.config/fish/completions

@@ -21,7 +21,7 @@ Examples:
   Is this the snapshot that its name says? (exit code 1 if not)
     ledger-tool verify snapshot-39-<HASH>.tar.zst
 
-  An incremental archive holds what has changed since its full one, and its name both:
+  An incremental archive together with the full one that it stands upon:
     ledger-tool verify snapshot-39-<HASH>.tar.zst \\
       --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
 
