@@ -265,7 +265,7 @@ fn listings_name_every_entry() {
             let offsets = [&entry["header_offset"], &entry["payload_offset"]];
             let [header, payload] = offsets.map(|offset| offset.as_u64().unwrap());
             assert!(payload >= header + 512 && header % 512 == 0);
-            (path.to_owned(), kind.to_owned(), entry["size"].as_u64().unwrap())
+            (path.to_owned(), kind.to_owned(), entry["bytes"].as_u64().unwrap())
         };
         let same = |found: Vec<(String, String, u64)>| {
             let found: Vec<_> = found.iter().map(|(p, k, s)| (p.clone(), k.as_str(), *s)).collect();

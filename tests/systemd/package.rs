@@ -49,11 +49,32 @@ fn dpkg(container: &Container, arguments: &str) {
 /// All files that differ from the machine's own, but for the log, caches and what dpkg notes.
 fn traces(container: &Container) -> String {
     let places = "/etc /usr/bin /usr/lib/systemd /usr/lib/sysusers.d /usr/lib/tmpfiles.d \
-                  /usr/lib/sysctl.d /usr/share/doc/unsnap /var/lib/unpackd /var/lib/systemd /run/unpackd";
+                  /usr/lib/sysctl.d /usr/share/doc/unsnap /usr/share/man /usr/share/bash-completion /usr/share/zsh \
+                  /usr/share/fish /var/lib/unpackd /var/lib/systemd /run/unpackd";
     let find = format!(
-        "find {places} '(' -name '*unpackd*' -o -name '*unsnap*' -o -name ledger-tool ')' 2>/dev/null; true"
+        "find {places} '(' -name '*unpackd*' -o -name '*unsnap*' -o -name '*ledger-tool*' ')' 2>/dev/null; true"
     );
     container.sh(&find).succeeds().stdout
+}
+
+/// Manual pages and completions are where man(1) and the shells look, under the names that the programs
+/// are installed as.
+fn helps(container: &Container) {
+    for program in ["ledger-tool", "unsnap-validator", "unpackd"] {
+        container.sh(&format!("test -x /usr/bin/{program}")).succeeds();
+        for place in [
+            format!("bash-completion/completions/{program}"),
+            format!("zsh/vendor-completions/_{program}"),
+            format!("fish/vendor_completions.d/{program}.fish"),
+        ] {
+            container.sh(&format!("test -s /usr/share/{place}")).succeeds();
+        }
+    }
+    // Compressed, as Debian has them.
+    let pages = ["man1/ledger-tool.1", "man1/ledger-tool-fastboot-prepare.1", "man8/unpackd.8"];
+    for page in pages.into_iter().chain(["man1/unsnap-validator.1"]) {
+        container.sh(&format!("zcat /usr/share/man/{page}.gz | grep -q '^.SH NAME'")).succeeds();
+    }
 }
 
 #[test]
@@ -75,6 +96,8 @@ fn the_package_installs_starts_upgrades_and_goes() {
     assert_eq!(container.property("unpackd.socket", "ActiveState"), "active");
     assert_eq!(container.property("unpackd.service", "UnitFileState"), "enabled");
     let pid = container.property("unpackd.service", "MainPID");
+
+    helps(&container);
 
     // An upgrade restarts, and leaves an edited configuration alone.
     container.sh("echo '# mine' >>/etc/unsnap/unpackd.toml").succeeds();

@@ -32,7 +32,7 @@ fn expected(record: &Scanned) -> Value {
     json!({
         "pubkey": record.pubkey, "lamports": record.lamports, "owner": record.owner,
         "executable": record.executable, "rent_epoch": record.rent_epoch,
-        "data_len": record.data.len(), "slot": record.slot, "storage_id": record.id,
+        "data_bytes": record.data.len(), "slot": record.slot, "storage_id": record.id,
         "offset": record.offset,
     })
 }
@@ -101,7 +101,8 @@ fn tables_hold_the_same_and_data_is_base64() {
     let archive = genuine_full();
     let table = accounts(&archive, &["--format", "csv", "--with-data"]).assert_code(0).stdout;
     let mut table = table.lines();
-    let names = "pubkey,lamports,owner,executable,rent_epoch,data_len,slot,storage_id,offset,data";
+    let names =
+        "pubkey,lamports,owner,executable,rent_epoch,data_bytes,slot,storage_id,offset,data";
     assert_eq!(table.next(), Some(names));
     let json = lines(&archive, &["--with-data"]);
     let records = scan(&archive);

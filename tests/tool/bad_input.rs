@@ -115,11 +115,3 @@ fn destinations_must_be_clean() {
     tool(&words, &archive).assert_code(4);
     site.assert_untouched(&before, "not clean");
 }
-
-#[test]
-fn every_command_has_examples() {
-    for command in ["inspect", "extract", "index"] {
-        let help = run(ledger_tool().args([command, "--help"])).assert_code(0).stdout;
-        assert!(help.contains("Examples:") && help.contains(&format!("ledger-tool {command} ")));
-    }
-}

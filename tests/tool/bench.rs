@@ -41,7 +41,7 @@ fn assert_measured(result: &Value, rounds: usize) {
     let times = |of: &Value| {
         let times = of["elapsed_ms"].as_array().unwrap();
         assert_eq!(times.len(), rounds, "{of:#}");
-        let spread = |field: &str| of["seconds"][field].as_f64().unwrap();
+        let spread = |field: &str| of["spread_ms"][field].as_f64().unwrap();
         assert!(spread("min") <= spread("median") && spread("median") <= spread("max"), "{of:#}");
         assert!(spread("min") > 0.0, "{of:#}");
     };

@@ -24,7 +24,7 @@ fn differences(before: &Path, after: &Path) -> Vec<String> {
         });
         storages.collect()
     };
-    let storage = |(id, bytes): &(u32, Vec<u8>)| json!({ "id": id, "size": bytes.len() });
+    let storage = |(id, bytes): &(u32, Vec<u8>)| json!({ "id": id, "bytes": bytes.len() });
     let mut lines = compared(
         &storages(before),
         &storages(after),
@@ -34,7 +34,7 @@ fn differences(before: &Path, after: &Path) -> Vec<String> {
     );
     let account = |account: &Scanned| {
         json!({
-            "slot": account.slot, "lamports": account.lamports, "data_len": account.data.len(),
+            "slot": account.slot, "lamports": account.lamports, "data_bytes": account.data.len(),
         })
     };
     let same = |one: &Scanned, other: &Scanned| {

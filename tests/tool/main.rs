@@ -14,6 +14,11 @@
 //! | [`accounts`] | accounts are listed as a plain scan finds them |
 //! | [`diff`] | differences are those that a plain scan finds |
 //! | [`doctor`] | what makes unsnap slow or unsafe is told, with the right exit code, and nothing is left behind |
+//! | [`examples`] | every example of every `--help` of all programs does what it says |
+//! | [`shell`] | completions complete and manual pages show what `--help` tells, in real shells and by man |
+//! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
+//! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
+//! | [`programs`] | (the programs, as their `--help` tells of them) |
 //! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
@@ -23,14 +28,23 @@ mod accounts;
 mod bad_input;
 mod bench;
 mod create;
+/// The service under test; not all of it is needed here.
+#[path = "../service/daemon.rs"]
+#[allow(dead_code)]
+mod daemon;
 mod diff;
 mod doctor;
 mod environment;
+mod examples;
 mod inspect;
 mod lookup;
+mod pipes;
+mod programs;
+mod progress;
 mod repack;
 mod scan;
 mod seek_table;
+mod shell;
 /// What end-to-end tests share; not all of it is needed here.
 #[path = "../e2e/support.rs"]
 #[allow(dead_code)]

@@ -115,7 +115,7 @@ pub struct PreflightArgs {
     pub preflight: Preflight,
 
     /// With --preflight auto: how long the headers of all frames may be walked, such as 30s
-    /// [default: 2 s, and 1 s for each GB of the archive]
+    /// [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]
     #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 
@@ -137,10 +137,11 @@ impl PreflightArgs {
 }
 
 /// What to tell, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "What to tell")]
 pub struct OutputArgs {
-    /// No progress and no report; given twice, no warnings either
+    /// No progress, and no report in text (what is asked for in another format is printed); given
+    /// twice, no warnings either
     #[arg(long, short, action = clap::ArgAction::Count)]
     pub quiet: u8,
 
@@ -211,9 +212,10 @@ pub enum ReportFormat {
 }
 
 /// Whether there are colours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set
+    #[default]
     Auto,
     /// Whatever standard error is
     Always,

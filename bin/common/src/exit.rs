@@ -73,6 +73,21 @@ impl fmt::Display for MachineUnfit {
 
 impl Error for MachineUnfit {}
 
+/// Exit codes that all programs for people have in common, and what they mean.
+pub const EXIT_STATUS: [(&str, &str); 7] = [
+    ("0", "It is done; or whoever read the output has had enough of it."),
+    (
+        "1",
+        "An archive is bad, or what was made of it is, or what was to be verified or compared is not \
+           as it was said to be.",
+    ),
+    ("2", "What was asked for makes no sense."),
+    ("3", "The machine cannot do it: a disk is full, input or output failed, a limit is too low."),
+    ("4", "A destination is not clean, or somebody else is at work on it."),
+    ("130", "Interrupted (SIGINT)."),
+    ("143", "Terminated (SIGTERM)."),
+];
+
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -7,10 +7,17 @@
 //! * [`progress`]: how far a run is.
 //! * [`signals`]: stopping, and ending by the signal that asked for it.
 //! * [`exit`]: exit codes.
+//! * [`examples`], [`manual`] and [`completions`]: what is made of a program's help; [`generated`] holds
+//!   what is checked in to it.
 
 pub mod args;
+pub mod completions;
+pub mod examples;
 pub mod exit;
+pub mod generated;
+pub mod manual;
 pub mod printer;
 pub mod progress;
+mod progress_line;
 pub mod settings;
 pub mod signals;

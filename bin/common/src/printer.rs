@@ -3,11 +3,13 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use anyhow::Context;
+use serde::Serialize;
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 use unsnap_control::ClientError;
 
 use crate::{
-    args::{Color, OutputArgs},
+    args::{Color, OutputArgs, ReportFormat},
     exit::Exit,
 };
 
@@ -55,6 +57,24 @@ impl Printer {
     /// Whether warnings are wanted.
     pub fn wants_warnings(&self) -> bool {
         self.quiet < 2
+    }
+
+    /// Prints what came of it on standard output: for programs, or for people unless it is to be quiet.
+    pub fn report<T: Serialize>(
+        &self,
+        format: ReportFormat,
+        report: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match format {
+            ReportFormat::Json => {
+                let json = serde_json::to_string_pretty(report).context("cannot write JSON")?;
+                last(&format!("{json}\n"))?;
+            }
+            ReportFormat::Text if self.wants_summary() => last(&text(report))?,
+            ReportFormat::Text => {}
+        }
+        Ok(())
     }
 
     /// What went wrong, with its causes and its code, and the remedy if there is one.
@@ -105,6 +125,15 @@ pub fn data(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// The same for what is told last. That nobody reads it any more changes nothing of what came of it, and
+/// so neither of the exit code.
+pub fn last(text: &str) -> io::Result<()> {
+    match data(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        told => told,
+    }
 }
 
 /// A line for a log, on standard error.

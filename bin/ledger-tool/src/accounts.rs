@@ -23,7 +23,8 @@ pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start_doing("listing", printer, progress.clone());
-    let mut out = BufWriter::with_capacity(OUT_BYTES, io::stdout());
+    let mut out =
+        BufWriter::with_capacity(OUT_BYTES, Display::beside(display.as_ref(), io::stdout()));
     let listed = list_accounts(&config, &query, &mut out, &progress, &cancel);
     drop(display);
     let listed = listed?;

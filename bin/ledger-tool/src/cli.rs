@@ -3,6 +3,8 @@
 mod fastboot;
 mod packing;
 mod parts;
+mod shell;
+mod whole;
 
 use std::path::PathBuf;
 
@@ -22,6 +24,8 @@ pub use packing::{
     AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
 };
 pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
+pub use shell::{CompletionsArgs, ManArgs};
+pub use whole::{ListArgs, ListFormat, VerifyArgs};
 
 /// Unpacks and examines a validator's snapshot archives
 ///
@@ -29,7 +33,8 @@ pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArg
 /// 4 destination not clean or locked; 130 interrupted, 143 terminated. Unless the exit code is 0,
 /// the destination is as it was.
 #[derive(Debug, Parser)]
-#[command(name = "ledger-tool", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "ledger-tool", version, propagate_version = true, max_term_width = 100,
+    after_long_help = EXAMPLES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -47,7 +52,7 @@ pub enum Command {
     ///
     /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. If the archive
     /// has an index (`ledger-tool index`), that is listed, and the archive is not read.
-    #[command(after_long_help = LIST_EXAMPLES)]
+    #[command(after_long_help = whole::LIST_EXAMPLES)]
     List(ListArgs),
     /// Say what an archive is: its frames, who has made it, what its bank file says
     ///
@@ -74,7 +79,7 @@ pub enum Command {
     /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts:
     /// they must give the hash in the archive's name, and their lamports the capitalization in its
     /// bank file. Nothing is written, but what does not fit into memory.
-    #[command(after_long_help = VERIFY_EXAMPLES)]
+    #[command(after_long_help = whole::VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
     /// Write an archive's content into frames that any number of threads can unpack
     ///
@@ -140,15 +145,28 @@ pub enum Command {
     /// and the processors are busy.
     #[command(after_long_help = bench::EXAMPLES)]
     Bench(BenchArgs),
+    /// Print what a shell needs to complete command lines of ledger-tool
+    ///
+    /// The Debian package installs it for all programs; this is for whoever has built from source.
+    #[command(after_long_help = shell::COMPLETIONS_EXAMPLES)]
+    Completions(CompletionsArgs),
+    /// Print a manual page
+    ///
+    /// In the form that man(1) reads. The Debian package installs the pages of all programs.
+    #[command(after_long_help = shell::MAN_EXAMPLES)]
+    Man(ManArgs),
 }
 
-const VERIFY_EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  Is this the snapshot that its name says?
-    ledger-tool verify snapshot-39-<HASH>.tar.zst
+  Unpack a snapshot:
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked
 
-  An incremental archive holds what has changed since its full one, and its name both:
-    ledger-tool verify snapshot-39-<HASH>.tar.zst --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
+  What is this archive?
+    ledger-tool inspect snapshot-39-<HASH>.tar.zst
+
+  Prepare what a validator starts from, without its unpacking anything:
+    ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const UNPACK_EXAMPLES: &str = "\
 Examples:
@@ -156,32 +174,29 @@ Examples:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked
 
   Put the account files on a disk of their own:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked --accounts /mnt/accounts/run
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked --accounts /mnt/accounts/run
 
   Unpack while downloading:
-    curl --fail --silent <URL> | ledger-tool unpack - --output /mnt/ledger/unpacked
+    curl --fail --silent <URL> \\
+      | ledger-tool unpack - --output /mnt/ledger/unpacked
 
   Only check that an archive is whole:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
 
   Beside a validator, leaving the disk and the processors to it:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked \\
       --rate-limit 200MB --io-class idle --nice 10 --cpus 0-3
 
   Go on after an interruption:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked --resume
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked --resume
 
   Only take exactly this archive, and list what was in it:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked \\
+    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
+      --output /mnt/ledger/unpacked --digest blake3 \\
       --expect-digest blake3:<HEX> --manifest files.jsonl";
-
-const LIST_EXAMPLES: &str = "\
-Examples:
-  Names and sizes:
-    ledger-tool list snapshot-39-<HASH>.tar.zst
-
-  The ten largest account files:
-    ledger-tool list snapshot-39-<HASH>.tar.zst --format json-lines | jq -r '[.size, .path] | @tsv' | sort -n | tail";
 
 #[derive(Debug, Args)]
 pub struct UnpackArgs {
@@ -258,25 +273,6 @@ pub struct UnpackArgs {
     pub output_control: OutputArgs,
 }
 
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
-    pub archive: PathBuf,
-
-    /// How to print the entries on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ListFormat,
-
-    #[command(flatten)]
-    pub index: IndexArgs,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
     /// Exactly what a validator's snapshot contains
@@ -295,61 +291,25 @@ pub enum DigestArg {
     None,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ListFormat {
-    Text,
-    /// One array
-    Json,
-    /// One object a line
-    JsonLines,
-}
-
-#[derive(Debug, Args)]
-pub struct VerifyArgs {
-    /// The archive of a full snapshot, under its own name
-    pub archive: PathBuf,
-
-    /// The archive of an incremental snapshot upon it
-    #[arg(long, value_name = "ARCHIVE")]
-    pub incremental: Option<PathBuf>,
-
-    /// What is checked beyond the archive itself
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "accounts")]
-    pub verify: VerifyArg,
-
-    /// Memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a
-    /// file without a name in the directory for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub verify_memory: Option<u64>,
-
-    /// How to print the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
 impl Command {
-    pub fn output_control(&self) -> &OutputArgs {
+    pub fn output_control(&self) -> OutputArgs {
         match self {
-            Self::Verify(args) => &args.output_control,
-            Self::Repack(args) => &args.output_control,
-            Self::Create(args) => &args.output_control,
-            Self::Diff(args) => &args.output_control,
-            Self::Accounts(args) => &args.output_control,
+            Self::Verify(args) => args.output_control,
+            Self::Repack(args) => args.output_control,
+            Self::Create(args) => args.output_control,
+            Self::Diff(args) => args.output_control,
+            Self::Accounts(args) => args.output_control,
             Self::Fastboot(args) => args.output_control(),
-            Self::Service(args) => args.action.output_control(),
-            Self::Unpack(args) => &args.output_control,
-            Self::Inspect(args) => &args.output_control,
-            Self::Extract(args) => &args.output_control,
-            Self::Index(args) => &args.output_control,
-            Self::List(args) => &args.output_control,
-            Self::Doctor(args) => &args.output_control,
-            Self::Bench(args) => &args.output_control,
+            Self::Service(args) => args.action.ask().output_control,
+            Self::Unpack(args) => args.output_control,
+            Self::Inspect(args) => args.output_control,
+            Self::Extract(args) => args.output_control,
+            Self::Index(args) => args.output_control,
+            Self::List(args) => args.output_control,
+            Self::Doctor(args) => args.output_control,
+            Self::Bench(args) => args.output_control,
+            // Nothing but what is asked for is told.
+            Self::Completions(_) | Self::Man(_) => OutputArgs::default(),
         }
     }
 }

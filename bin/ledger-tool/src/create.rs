@@ -6,11 +6,7 @@ use unsnap_pack::{CreateReport, CreateRequest, create};
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
 use crate::{
-    cli::{CreateArgs, ReportFormat},
-    printer::{Printer, data},
-    progress::Display,
-    repack::written,
-    settings,
+    cli::CreateArgs, printer::Printer, progress::Display, repack::written, settings,
     signals::Signals,
 };
 
@@ -28,15 +24,7 @@ pub fn run(args: &CreateArgs, printer: &Printer) -> anyhow::Result<()> {
     let created = create(&request, &options, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let report = created?;
-    match args.format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
-        ReportFormat::Text => {}
-    }
-    Ok(())
+    printer.report(args.format, &report, summary)
 }
 
 fn summary(report: &CreateReport) -> String {

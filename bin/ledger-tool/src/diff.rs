@@ -8,9 +8,9 @@ use unsnap_pack::{Counts, DiffReport, Difference, diff};
 use unsnap_unpack::{CancelToken, Progress};
 
 use crate::{
-    cli::{DiffArgs, DiffFormat},
+    cli::{DiffArgs, DiffFormat, ReportFormat},
     exit::Differ,
-    printer::{Printer, data},
+    printer::Printer,
     progress::Display,
     settings,
     signals::Signals,
@@ -21,7 +21,7 @@ pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start_doing("comparing", printer, progress.clone());
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(Display::beside(display.as_ref(), io::stdout().lock()));
     let see = |difference: &Difference| {
         if args.format == DiffFormat::JsonLines {
             serde_json::to_writer(&mut out, difference).map_err(io::Error::from)?;
@@ -35,12 +35,10 @@ pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     out.flush()?;
     drop(out);
     match args.format {
-        DiffFormat::Text if printer.wants_summary() => data(&summary(&report))?,
-        DiffFormat::Json => {
-            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        DiffFormat::Text | DiffFormat::JsonLines => {}
+        DiffFormat::Text => printer.report(ReportFormat::Text, &report, summary)?,
+        DiffFormat::Json => printer.report(ReportFormat::Json, &report, summary)?,
+        // Everything has been told.
+        DiffFormat::JsonLines => {}
     }
     let is_same = report.storages.is_same() && report.accounts.is_same();
     if args.exit_code && !is_same { Err(Differ.into()) } else { Ok(()) }

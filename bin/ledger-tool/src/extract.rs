@@ -13,8 +13,8 @@ use unsnap_unpack::{
 };
 
 use crate::{
-    cli::{ExtractArgs, ExtractFormat, Layout, Pubkey},
-    printer::{Printer, data},
+    cli::{ExtractArgs, ExtractFormat, Layout, Pubkey, ReportFormat},
+    printer::{Printer, last},
     progress::Display,
     settings::{self, RequestError},
     signals::Signals,
@@ -83,16 +83,11 @@ fn entries(
     let extracted = unpacker.extract_on_this_thread(what, how, confined);
     drop(display);
     let extracted = extracted?;
-    match args.format {
-        ExtractFormat::Json => {
-            let json =
-                serde_json::to_string_pretty(&extracted).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        _ if printer.wants_summary() => data(&summary(&extracted))?,
-        _ => {}
-    }
-    Ok(())
+    let format = match args.format {
+        ExtractFormat::Json => ReportFormat::Json,
+        ExtractFormat::Text | ExtractFormat::Raw => ReportFormat::Text,
+    };
+    printer.report(format, &extracted, summary)
 }
 
 /// An error of standard output is one by itself: whoever reads it may have had enough.
@@ -158,12 +153,12 @@ fn accounts(
     let found: Vec<&Account> = accounts.iter().flatten().collect();
     match args.format {
         ExtractFormat::Text => {
-            data(&found.iter().map(|account| text(account)).collect::<String>())?;
+            last(&found.iter().map(|account| text(account)).collect::<String>())?;
         }
         ExtractFormat::Json => {
             let shown: Vec<Shown> = found.iter().map(|account| Shown::of(account)).collect();
             let json = serde_json::to_string_pretty(&shown).context("cannot write the accounts")?;
-            data(&format!("{json}\n"))?;
+            last(&format!("{json}\n"))?;
         }
         ExtractFormat::Raw => {
             let mut output = io::stdout().lock();

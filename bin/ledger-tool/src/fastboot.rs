@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use serde::Serialize;
 use unsnap_fastboot::{
     Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, Unlisted, prepare,
     prepare_beside, repair, withdraw, withdraw_beside,
@@ -12,9 +11,9 @@ use unsnap_fastboot::{
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
 use crate::{
-    cli::{FastbootAction, LookAfterArgs, PrepareArgs, ReportFormat},
+    cli::{FastbootAction, LookAfterArgs, PrepareArgs},
     exit::StateDamaged,
-    printer::{Printer, data},
+    printer::Printer,
     progress::Display,
     settings,
     signals::Signals,
@@ -24,18 +23,27 @@ use crate::{
 pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
     match action {
         FastbootAction::Prepare(args) => prepare_state(args, printer),
-        FastbootAction::Status(args) => status(args),
+        FastbootAction::Status(args) => status(args, printer),
         FastbootAction::Repair(args) => {
             let places = settings::places(&args.places);
-            let repaired = repair(&Syscalls::default(), &places)?;
-            show(args.format, &repaired, |repaired| format!("{}\n", what_was_done(repaired)))
+            let progress = Progress::default();
+            let display = Display::start(printer, progress.clone());
+            let repaired = repair(&Syscalls::default(), &places, &progress);
+            drop(display);
+            let repaired = repaired?;
+            let told = |repaired: &Repaired| format!("{}\n", what_was_done(repaired));
+            printer.report(args.format, &repaired, told)
         }
         FastbootAction::Withdraw(args) => {
             let (calls, look_after) = (Syscalls::default(), &args.look_after);
             let places = settings::places(&look_after.places);
             let take_back = if args.beside { withdraw_beside } else { withdraw };
-            let slots = take_back(&calls, &places)?;
-            show(look_after.format, &slots, |slots| match slots.as_slice() {
+            let progress = Progress::default();
+            let display = Display::start(printer, progress.clone());
+            let slots = take_back(&calls, &places, &progress);
+            drop(display);
+            let slots = slots?;
+            printer.report(look_after.format, &slots, |slots| match slots.as_slice() {
                 [] => "there was no state\n".to_owned(),
                 slots => slots.iter().fold(String::new(), |text, slot| {
                     text + &format!("the state of slot {slot} is withdrawn\n")
@@ -54,15 +62,16 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
     let prepared = how(&request, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let outcome = prepared?;
-    if args.format == ReportFormat::Text && !printer.wants_summary() {
-        return Ok(());
-    }
-    show(args.format, &outcome, summary)
+    printer.report(args.format, &outcome, summary)
 }
 
-fn status(args: &LookAfterArgs) -> anyhow::Result<()> {
-    let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places))?;
-    show(args.format, &survey, |survey| {
+fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
+    let progress = Progress::default();
+    let display = Display::start(printer, progress.clone());
+    let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places), &progress);
+    drop(display);
+    let survey = survey?;
+    printer.report(args.format, &survey, |survey| {
         let mut text: String = survey.states.iter().map(condition).collect();
         if survey.states.is_empty() {
             text.push_str("no state: a validator unpacks its archives\n");
@@ -90,23 +99,6 @@ fn unlisted(Unlisted { files, bytes, some }: &Unlisted) -> String {
         BinaryBytes(*bytes),
         some.join(", "),
     )
-}
-
-/// Prints a result as was asked for.
-fn show<T: Serialize>(
-    format: ReportFormat,
-    result: &T,
-    text: impl FnOnce(&T) -> String,
-) -> anyhow::Result<()> {
-    let shown = match format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(result).context("cannot write the report")?;
-            format!("{json}\n")
-        }
-        ReportFormat::Text => text(result),
-    };
-    data(&shown)?;
-    Ok(())
 }
 
 fn condition(state: &StateSurvey) -> String {

@@ -8,13 +8,7 @@ use serde::Serialize;
 use unsnap_pack::write_side_car;
 use unsnap_unpack::{Index, Syscalls, Unpacker};
 
-use crate::{
-    cli::{IndexMakeArgs, ReportFormat},
-    printer::{Printer, data},
-    progress::Display,
-    settings,
-    signals::Signals,
-};
+use crate::{cli::IndexMakeArgs, printer::Printer, progress::Display, settings, signals::Signals};
 
 /// What was made.
 #[derive(Serialize)]
@@ -37,15 +31,7 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let made = unpacker.index();
     drop(display);
     let made = write(&made?, &args.archive)?;
-    match args.format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(&made).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&summary(&made))?,
-        ReportFormat::Text => {}
-    }
-    Ok(())
+    printer.report(args.format, &made, summary)
 }
 
 fn write(index: &Index, archive: &Path) -> anyhow::Result<Made> {

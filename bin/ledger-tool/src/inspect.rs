@@ -2,19 +2,12 @@
 
 use std::fmt::Write;
 
-use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_unpack::{
     BankInspection, FrameFacts, Inspection, OwnerTotals, StorageFacts, Unpacker, WhatToInspect,
 };
 
-use crate::{
-    cli::{InspectArgs, ReportFormat},
-    printer::{Printer, data},
-    progress::Display,
-    settings,
-    signals::Signals,
-};
+use crate::{cli::InspectArgs, printer::Printer, progress::Display, settings, signals::Signals};
 
 /// Columns of the longest bar of a histogram.
 const BAR_COLUMNS: u64 = 40;
@@ -34,14 +27,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
     });
     drop(display);
     let mut inspected = inspected?;
-    match args.format {
-        ReportFormat::Json => {
-            let json =
-                serde_json::to_string_pretty(&inspected).context("cannot write the result")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text => data(&text(&inspected))?,
-    }
+    printer.report(args.format, &inspected, text)?;
     // What was found has been shown; that it is not what the name says is an error.
     inspected.mismatch.take().map_or(Ok(()), |error| Err(error.into()))
 }

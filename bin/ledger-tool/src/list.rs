@@ -10,9 +10,14 @@ use unsnap_unpack::{Member, MemberKind, Unpacker, printable};
 
 use crate::{
     cli::{ListArgs, ListFormat},
+    printer::Printer,
+    progress::Display,
     settings,
     signals::Signals,
 };
+
+/// Bytes that are written to standard output in one go. A guess.
+const OUT_BYTES: usize = 64 << 10;
 
 /// An entry, as JSON shows it.
 #[derive(Serialize)]
@@ -20,7 +25,7 @@ struct Entry<'a> {
     path: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
-    size: u64,
+    bytes: u64,
     /// Where its header begins in the decoded stream.
     header_offset: u64,
     /// Where its content begins in the decoded stream.
@@ -29,13 +34,15 @@ struct Entry<'a> {
     link: Option<&'a str>,
 }
 
-pub fn run(args: &ListArgs) -> anyhow::Result<()> {
+pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut config = settings::reading(&args.archive, &args.io)?;
     config.index = args.index.index_use();
     let unpacker = Unpacker::new(config);
     let signals = Signals::catch()?;
-    let cancel = unpacker.cancel_token();
-    let mut out = BufWriter::new(io::stdout().lock());
+    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let display = Display::start_doing("listing", printer, progress);
+    let out = Display::beside(display.as_ref(), io::stdout().lock());
+    let mut out = BufWriter::with_capacity(OUT_BYTES, out);
     let mut written = Ok(());
     let mut first = true;
     let format = args.format;
@@ -44,6 +51,7 @@ pub fn run(args: &ListArgs) -> anyhow::Result<()> {
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
     let listed = unpacker.list_on_this_thread(|| signals.cancel(cancel).map(drop), visit);
+    drop(display);
     written?;
     if format == ListFormat::Json && listed.is_ok() {
         out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;
@@ -65,7 +73,7 @@ fn write_member(
     let entry = Entry {
         path: &path,
         kind: kind(member.kind),
-        size: member.size,
+        bytes: member.size,
         header_offset: member.header_offset,
         payload_offset: member.payload_offset,
         link,

@@ -18,6 +18,7 @@ mod list;
 mod repack;
 mod service;
 mod settings;
+mod shell;
 mod summary;
 mod unpack;
 
@@ -34,11 +35,12 @@ use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let printer = Printer::new(cli.command.output_control());
-    printer::start_log(cli.command.output_control());
+    let output_control = cli.command.output_control();
+    let printer = Printer::new(&output_control);
+    printer::start_log(&output_control);
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
-        Command::List(args) => list::run(args),
+        Command::List(args) => list::run(args, &printer),
         Command::Inspect(args) => inspect::run(args, &printer),
         Command::Extract(args) => extract::run(args, &printer),
         Command::Index(args) => index::run(args, &printer),
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),
         Command::Service(args) => service::run(&args.action, &printer),
+        Command::Completions(args) => shell::completions(args),
+        Command::Man(args) => shell::man(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

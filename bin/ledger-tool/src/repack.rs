@@ -7,13 +7,7 @@ use indicatif::{BinaryBytes, HumanCount};
 use unsnap_pack::{PackOptions, PackReport, RepackReport, repack};
 use unsnap_unpack::{CancelToken, Progress, Syscalls};
 
-use crate::{
-    cli::{RepackArgs, ReportFormat},
-    printer::{Printer, data},
-    progress::Display,
-    settings,
-    signals::Signals,
-};
+use crate::{cli::RepackArgs, printer::Printer, progress::Display, settings, signals::Signals};
 
 pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
     let config = settings::repacking(args)?;
@@ -25,15 +19,7 @@ pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
         repack(&config, &args.output, &options, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let report = repacked?;
-    match args.format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
-        ReportFormat::Text => {}
-    }
-    Ok(())
+    printer.report(args.format, &report, summary)
 }
 
 /// The report for people.

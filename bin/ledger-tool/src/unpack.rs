@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_unpack::{Config, PreflightReport, Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs, VerifyArgs},
-    printer::{Printer, data},
+    printer::Printer,
     progress::Display,
     settings,
     signals::Signals,
@@ -16,35 +15,32 @@ use crate::{
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_config(settings::unpacking(args)?, args.format, printer)
+    run_config("unpacking", settings::unpacking(args)?, args.format, printer)
 }
 
 /// `ledger-tool verify`: the same without writing anything.
 pub fn run_verify(args: &VerifyArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_config(settings::verifying(args)?, args.format, printer)
+    run_config("verifying", settings::verifying(args)?, args.format, printer)
 }
 
-fn run_config(config: Config, format: ReportFormat, printer: &Printer) -> anyhow::Result<()> {
+fn run_config(
+    doing: &'static str,
+    config: Config,
+    format: ReportFormat,
+    printer: &Printer,
+) -> anyhow::Result<()> {
     let unpacker = Unpacker::new(config);
     let signals = Signals::catch()?;
     let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
     let mut display = None;
     // The other threads are started once this one is confined, and so are confined like it.
     let result = unpacker.run_on_this_thread(|| {
-        display = Display::start(printer, progress);
+        display = Display::start_doing(doing, printer, progress);
         signals.cancel(cancel).map(drop)
     });
     drop(display);
     let report = result?;
-    match format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(&report).context("cannot write the report")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&summary(&report))?,
-        ReportFormat::Text => {}
-    }
-    Ok(())
+    printer.report(format, &report, summary)
 }
 
 /// The report for people.

@@ -11,7 +11,10 @@ use std::{path::Path, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use unsnap_cli::printer::{data, log_line};
+use unsnap_cli::{
+    exit::Exit,
+    printer::{data, log_line},
+};
 use unsnap_control::Listener;
 use unsnap_service::{
     StateDirectory, Stopped, Supervisor,
@@ -41,7 +44,8 @@ fn main() -> ExitCode {
     };
     if cli.check_config || cli.print_config {
         let text = if cli.print_config { config.print() } else { String::new() };
-        return data(&text).map_or(ExitCode::from(EXIT_ENVIRONMENT), |()| ExitCode::SUCCESS);
+        let error = data(&text).map_err(anyhow::Error::from).err();
+        return error.map_or(ExitCode::SUCCESS, |error| Exit::of(&error).leave());
     }
     log::start(cli.log_format, cli.verbose);
     match serve(config, sources) {

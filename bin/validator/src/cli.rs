@@ -1,8 +1,12 @@
 //! What can be typed.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use clap::{Args, Parser};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
 use unsnap_cli::args::{
     FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, RemovalArgs, ReportFormat,
     VerifyArg,
@@ -19,13 +23,7 @@ use unsnap_cli::args::{
 /// taken from its own flags; those given to this program, before it, go first.
 #[allow(clippy::struct_excessive_bools)] // switches, not states
 #[derive(Debug, Parser)]
-#[command(
-    name = "validator",
-    version,
-    max_term_width = 100,
-    override_usage = "validator [OPTIONS] [--] <AGAVE-VALIDATOR> [ARGS]...\n       validator [OPTIONS] --prepare-only [AGAVE-VALIDATOR] [ARGS]...",
-    after_long_help = EXAMPLES
-)]
+#[command(name = "validator", version, max_term_width = 100)]
 pub struct Cli {
     /// What is checked of the archives' content while it passes by
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
@@ -117,32 +115,95 @@ pub struct PlacesArgs {
     pub accounts: Vec<PathBuf>,
 }
 
-const EXAMPLES: &str = "\
-Exit codes, where it does not become the validator: 1 bad archives; 2 usage; 3 environment (disk
-full, I/O error, a limit, the deadline); 4 a validator or another unsnap is at work; 126 the program
-cannot be executed; 127 it is not found; 130 interrupted, 143 terminated.
+/// Name of the program that is built. Others call a validator that, too.
+pub const BUILT_AS: &str = "validator";
 
+/// Name under which the Debian package installs it.
+pub const INSTALLED_AS: &str = "unsnap-validator";
+
+impl Cli {
+    /// What was typed, of a program that is called by one of its names.
+    pub fn of_this_process() -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let called = words.first().and_then(|path| Path::new(path).file_name());
+        let name = if called == Some(OsStr::new(INSTALLED_AS)) { INSTALLED_AS } else { BUILT_AS };
+        let mut command = command(name);
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// What the program takes, with help texts in which it has this name.
+pub fn command(name: &'static str) -> Command {
+    Cli::command()
+        .name(name)
+        .override_usage(format!(
+            "{name} [OPTIONS] [--] <AGAVE-VALIDATOR> [ARGS]...\n       \
+             {name} [OPTIONS] --prepare-only [AGAVE-VALIDATOR] [ARGS]..."
+        ))
+        .after_long_help(format!("{EXIT_CODES}\n\n{}", examples(name)))
+}
+
+const EXIT_CODES: &str = "\
+Exit codes, where it does not become the validator: 1 bad archives; 2 usage; 3 environment (disk \
+full, I/O error, a limit, the deadline); 4 a validator or another unsnap is at work; 126 the program \
+cannot be executed; 127 it is not found; 130 interrupted, 143 terminated.";
+
+fn examples(name: &str) -> String {
+    format!(
+        "\
 Examples:
   In front of the command line of a validator:
-    validator agave-validator --identity id.json --ledger /mnt/ledger --accounts /mnt/accounts ...
+    {name} agave-validator --identity id.json \\
+      --ledger /mnt/ledger --accounts /mnt/accounts ...
 
   In front of a script that ends with `exec agave-validator ...`:
-    validator --ledger /mnt/ledger --accounts /mnt/accounts -- /home/sol/bin/validator.sh
+    {name} --ledger /mnt/ledger --accounts /mnt/accounts \\
+      -- /home/sol/bin/validator.sh
 
   Give up after ten minutes:
-    validator --deadline 10m agave-validator --ledger /mnt/ledger ...";
+    {name} --deadline 10m agave-validator --ledger /mnt/ledger ...
+
+  Only prepare, and say in JSON what came of it:
+    {name} --prepare-only --format json \\
+      --ledger /mnt/ledger --accounts /mnt/accounts"
+    )
+}
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStringExt;
 
-    use clap::CommandFactory;
+    use unsnap_cli::{exit::EXIT_STATUS, generated, manual::Manual};
 
     use super::*;
 
+    const MANUAL: Manual = Manual {
+        program: INSTALLED_AS,
+        section: "1",
+        exit_status: &[
+            EXIT_STATUS[0],
+            EXIT_STATUS[1],
+            EXIT_STATUS[2],
+            EXIT_STATUS[3],
+            ("4", "A validator or another unsnap is at work."),
+            ("126", "The validator cannot be executed."),
+            ("127", "The validator is not found."),
+            EXIT_STATUS[5],
+            EXIT_STATUS[6],
+        ],
+        see_also: &["ledger-tool(1)", "unpackd(8)"],
+    };
+
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command(BUILT_AS).debug_assert();
+    }
+
+    #[test]
+    fn what_is_checked_in_is_what_is_generated() {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        generated::hold(&deploy, &command(INSTALLED_AS), &MANUAL).unwrap();
     }
 
     fn words(line: &str) -> impl Iterator<Item = OsString> {

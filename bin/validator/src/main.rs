@@ -22,11 +22,9 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::Parser;
 use unsnap_cli::{
-    args::ReportFormat,
     exit::Exit,
-    printer::{Printer, data, log_line, start_log},
+    printer::{Printer, log_line, start_log},
     progress::Display,
     settings,
     signals::{Signals, die_of_received},
@@ -43,7 +41,7 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
@@ -106,7 +104,9 @@ fn prepare_only(cli: &Cli, teller: &Teller) -> ExitCode {
         Attempt::Done(result) => result,
         Attempt::Signal => return die_of_received(),
     };
-    match result.and_then(|outcome| report(cli.format, &outcome)) {
+    // For people it has been told already.
+    let report = |outcome| teller.printer().report(cli.format, &outcome, |_| String::new());
+    match result.and_then(report) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let exit = Exit::of(&error);
@@ -116,14 +116,6 @@ fn prepare_only(cli: &Cli, teller: &Teller) -> ExitCode {
             exit.leave()
         }
     }
-}
-
-fn report(format: ReportFormat, outcome: &Outcome) -> anyhow::Result<()> {
-    if format == ReportFormat::Json {
-        let json = serde_json::to_string_pretty(outcome).context("cannot write the report")?;
-        data(&format!("{json}\n"))?;
-    }
-    Ok(())
 }
 
 /// How preparing ended.

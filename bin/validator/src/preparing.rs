@@ -76,7 +76,7 @@ fn prepare_any(
     cancel: &CancelToken,
 ) -> Result<Outcome, Error> {
     let calls = Syscalls::default();
-    let state = repair(&calls, &request.places)?;
+    let state = repair(&calls, &request.places, progress)?;
     match state {
         Repaired::NoState | Repaired::Withdrawn { .. } => {
             prepare(request, &calls, progress, cancel)
@@ -98,7 +98,7 @@ pub fn look_after(request: &Request, failure: &Failure) {
         // Others are at work on it; or the operator wants an end.
         return;
     }
-    match guarded(|| repair(&Syscalls::default(), &request.places)) {
+    match guarded(|| repair(&Syscalls::default(), &request.places, &Progress::default())) {
         Ok(Repaired::Withdrawn { slot }) => {
             tracing::warn!(slot, "an older state was damaged, and is withdrawn");
         }

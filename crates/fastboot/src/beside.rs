@@ -37,7 +37,7 @@ pub fn prepare_beside(
     places.refuse_links()?;
     LedgerLock::refuse_ours(&places.ledger)?;
     let work = Work { request, calls, progress, cancel };
-    let ready = Ready::make(calls, &places)?;
+    let ready = Ready::make(calls, &places, progress)?;
     let mut ground = Beside { work, places: &places, ready };
     let taken_over = Removal::take_over(calls, &places, &ground.ready.places);
     let result = taken_over.and_then(|()| work.newest(&places, &mut ground));
@@ -62,11 +62,14 @@ impl Ground for Beside<'_> {
     }
 
     fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
-        let Work { request, calls, .. } = self.work;
-        let ready = if request.replace { None } else { self.ready.state(calls, request.format)? };
+        let Work { request, calls, progress, .. } = self.work;
+        let ready = match request.replace {
+            true => None,
+            false => self.ready.state(calls, request.format, progress)?,
+        };
         let ready = ready.filter(|state| state.slot >= pair.slot());
         let ready = ready.map(|state| (state.slot, Repaired::WasWhole { slot: state.slot }));
-        let survey = Survey::of_states(calls, self.places)?;
+        let survey = Survey::of_states(calls, self.places, progress)?;
         let used = survey.loadable().filter(|state| state.slot >= pair.slot()).and_then(as_good);
         let newest = ready.into_iter().chain(used).max_by_key(|(slot, _)| *slot);
         newest
@@ -83,7 +86,7 @@ impl Ground for Beside<'_> {
     }
 
     fn remove(&self, removal: Removal) -> Remover {
-        removal.start(self.work.calls, self.work.request, Some(self.work.cancel))
+        removal.start(self.work, Some(self.work.cancel))
     }
 }
 
@@ -105,20 +108,20 @@ impl Beside<'_> {
     /// Removes what is of no use: what others have left, a ready state that is not newer than the
     /// validator's, the places themselves if nothing is in them. What has just been prepared stays.
     fn tidy(self, is_prepared: bool) -> Result<(), Error> {
-        let Work { request, calls, cancel, .. } = self.work;
-        let Self { places, ready, .. } = self;
+        let Self { work, places, ready } = self;
+        let Work { calls, progress, .. } = work;
         let is_of_use = || {
-            let used = Survey::of_states(calls, places)?;
+            let used = Survey::of_states(calls, places, progress)?;
             let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
-            let state = Survey::of_states(calls, &ready.places)?;
+            let state = Survey::of_states(calls, &ready.places, progress)?;
             let state = state.loadable().map(|state| state.slot);
             Ok::<_, Error>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
         };
         if is_prepared || is_of_use()? {
             Removal::default().staged(calls, &ready.places)?;
-            Removal::left_over(calls, &ready.places)?.finish_slowly(calls, request, cancel);
+            Removal::left_over(calls, &ready.places)?.finish_slowly(work);
         } else {
-            ready.discard(calls)?.finish_slowly(calls, request, cancel);
+            ready.discard(calls)?.finish_slowly(work);
         }
         Ok(())
     }

@@ -62,17 +62,17 @@ impl Ground for InPlace<'_> {
     }
 
     fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
-        let Work { request, calls, .. } = self.work;
+        let Work { request, calls, progress, .. } = self.work;
         if request.replace {
             return Ok(None);
         }
-        let survey = Survey::of_states(calls, self.places)?;
+        let survey = Survey::of_states(calls, self.places, progress)?;
         let loadable = survey.loadable().map(|state| state.slot);
         if let Some(adopted) = self.adopt(pair, loadable, bad)? {
             return Ok(Some(adopted));
         }
         let Some(slot) = loadable.filter(|slot| *slot >= pair.slot()) else { return Ok(None) };
-        let state = repair_locked(calls, self.places, &survey)?;
+        let state = repair_locked(calls, self.places, &survey, progress)?;
         if matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
             tracing::warn!(slot, "the state cannot be made whole, and is withdrawn");
             return self.adopt(pair, None, bad);
@@ -95,7 +95,7 @@ impl Ground for InPlace<'_> {
     }
 
     fn remove(&self, removal: Removal) -> Remover {
-        removal.start(self.work.calls, self.work.request, None)
+        removal.start(self.work, None)
     }
 }
 
@@ -109,9 +109,9 @@ impl InPlace<'_> {
         bad: &mut Bad,
     ) -> Result<Option<Outcome>, Error> {
         let since = Instant::now();
-        let Work { request, calls, .. } = self.work;
+        let Work { request, calls, progress, .. } = self.work;
         let Some(ready) = self.ready.as_ref().filter(|_| self.adoptable) else { return Ok(None) };
-        let state = ready.state(calls, request.format).unwrap_or_else(|error| {
+        let state = ready.state(calls, request.format, progress).unwrap_or_else(|error| {
             tracing::warn!(%error, "what lies ready cannot be looked at");
             None
         });
@@ -137,14 +137,14 @@ impl InPlace<'_> {
 
     /// Removes what is of no use, as far as there is time: a validator may be waiting.
     fn tidy(&mut self, mut removal: Removal) {
-        let calls = self.work.calls;
+        let Work { calls, progress, .. } = self.work;
         if let Some(ready) = self.ready.take() {
             match ready.discard(calls) {
                 Ok(discarded) => removal.extend(discarded.paths()),
                 Err(error) => tracing::warn!(%error, "what lay ready is left to the next run"),
             }
         }
-        removal.finish_in_time(calls);
-        Removal::tidy(calls, self.places);
+        removal.finish_in_time(calls, progress);
+        Removal::tidy(calls, self.places, progress);
     }
 }

@@ -223,7 +223,7 @@ impl Work<'_> {
                 // What is gone cannot be had back; but a validator would clear the same away.
                 Room::WhenCleared(shortage) => {
                     tracing::warn!("what is old is removed first: {shortage}");
-                    started.finish();
+                    started.finish(self.progress);
                 }
             }
             if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
@@ -232,7 +232,7 @@ impl Work<'_> {
         let set_aside = bad.rename(calls)?;
         let report = staged.publish()?;
         if let Some(remover) = remover {
-            remover.finish();
+            remover.finish(self.progress);
         }
         Ok(Prepared { slot, directory, report, set_aside })
     }

@@ -13,7 +13,7 @@ use rustix::{
 };
 use unsnap_layout::fastboot::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, FastbootFormat, RUN_DIRECTORY};
+use unsnap_unpack::{Error, FastbootFormat, Progress, RUN_DIRECTORY};
 
 use crate::{
     Condition, Places, StateSurvey, Survey,
@@ -35,12 +35,15 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Makes what is missing. An error if a state could not be adopted from there by renames alone.
-    pub fn make(calls: &Syscalls, adopted_to: &Places) -> Result<Self, Error> {
+    pub fn make(calls: &Syscalls, adopted_to: &Places, progress: &Progress) -> Result<Self, Error> {
         let ready = Self::lock(calls, adopted_to)?;
         let Err(error) = ready.fill(calls) else { return Ok(ready) };
         // A state that is there may be adopted all the same.
-        let is_empty = Survey::of_states(calls, &ready.places).is_ok_and(|it| it.states.is_empty());
-        if is_empty && let Err(error) = ready.discard(calls).and_then(|empty| empty.finish(calls)) {
+        let is_empty =
+            Survey::of_states(calls, &ready.places, progress).is_ok_and(|it| it.states.is_empty());
+        if is_empty
+            && let Err(error) = ready.discard(calls).and_then(|empty| empty.finish(calls, progress))
+        {
             tracing::warn!(%error, "empty directories are left behind");
         }
         Err(error)
@@ -108,11 +111,13 @@ impl Ready {
         &self,
         calls: &Syscalls,
         format: FastbootFormat,
+        progress: &Progress,
     ) -> Result<Option<StateSurvey>, Error> {
         for path in self.places.accounts.iter().chain([&self.places.snapshots]) {
             open_own(calls, path)?;
         }
-        let Some(state) = Survey::of_states(calls, &self.places)?.states.into_iter().next() else {
+        let survey = Survey::of_states(calls, &self.places, progress)?;
+        let Some(state) = survey.states.into_iter().next() else {
             return Ok(None);
         };
         if !matches!(state.condition, Condition::Whole { .. }) {

@@ -18,11 +18,12 @@ use rustix::{
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{CancelToken, Error, STAGED};
+use unsnap_unpack::{CancelToken, Error, Phase, Progress, STAGED};
 
 use crate::{
-    Places, REMOVAL_FILES_PER_SECOND, Request,
+    Places, REMOVAL_FILES_PER_SECOND,
     files::{failed, open_directory},
+    prepare::Work,
 };
 
 /// Names of what has been moved aside begin so. No validator looks at them.
@@ -118,11 +119,11 @@ impl Removal {
 
     /// Removes what earlier runs have left, as far as there is time. What cannot be removed is only
     /// warned of.
-    pub(crate) fn tidy(calls: &Syscalls, places: &Places) {
+    pub(crate) fn tidy(calls: &Syscalls, places: &Places, progress: &Progress) {
         let mut removal = Self::default();
         let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
         match found {
-            Ok(left) => left.finish_in_time(calls),
+            Ok(left) => left.finish_in_time(calls, progress),
             Err(error) => left_to_the_next(&error),
         }
     }
@@ -138,8 +139,10 @@ impl Removal {
     }
 
     /// Removes everything now.
-    pub fn finish(self, calls: &Syscalls) -> Result<(), Error> {
-        self.remove(calls, &mut Pace::new(Arc::new(AtomicBool::new(true)), Until::Done))
+    pub fn finish(self, calls: &Syscalls, progress: &Progress) -> Result<(), Error> {
+        let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Done);
+        pace.shown_in(progress);
+        self.remove(calls, &mut pace)
     }
 
     /// Removes everything, with rests as they are asked for.
@@ -153,22 +156,25 @@ impl Removal {
     }
 
     /// Removes what can be removed while a validator waits.
-    pub(crate) fn finish_in_time(self, calls: &Syscalls) {
-        self.finish_before(calls, Instant::now() + LATE_AFTER);
+    pub(crate) fn finish_in_time(self, calls: &Syscalls, progress: &Progress) {
+        self.finish_before(calls, Instant::now() + LATE_AFTER, progress);
     }
 
-    fn finish_before(self, calls: &Syscalls, late: Instant) {
+    fn finish_before(self, calls: &Syscalls, late: Instant, progress: &Progress) {
         let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Late(late));
+        pace.shown_in(progress);
         if let Err(error) = self.remove(calls, &mut pace) {
             left_to_the_next(&error);
         }
     }
 
     /// Removes everything slowly, unless it is cancelled.
-    pub(crate) fn finish_slowly(self, calls: &Syscalls, request: &Request, cancel: &CancelToken) {
+    pub(crate) fn finish_slowly(self, work: Work<'_>) {
+        let Work { request, calls, progress, cancel } = work;
         let until = Until::Cancelled(cancel.clone());
         let mut pace = Pace::new(Arc::new(AtomicBool::new(false)), until);
         pace.files_a_second = request.removal_files_per_second;
+        pace.shown_in(progress);
         if let Err(error) = self.remove(calls, &mut pace) {
             left_to_the_next(&error);
         }
@@ -176,16 +182,13 @@ impl Removal {
 
     /// Removes everything by a thread of its own, slowly, and as urgent as unpacking is. `slowly_until`:
     /// it stays slow, and ends when that is cancelled; without, it hurries when it is waited for.
-    pub(crate) fn start(
-        self,
-        calls: &Syscalls,
-        request: &Request,
-        slowly_until: Option<&CancelToken>,
-    ) -> Remover {
+    pub(crate) fn start(self, work: Work<'_>, slowly_until: Option<&CancelToken>) -> Remover {
+        let Work { request, calls, progress, .. } = work;
         let hurry = Arc::new(AtomicBool::new(false));
         let until = slowly_until.map_or(Until::Done, |cancel| Until::Cancelled(cancel.clone()));
         let (mut pace, calls) = (Pace::new(Arc::clone(&hurry), until), calls.clone());
         pace.files_a_second = request.removal_files_per_second;
+        pace.progress = Some(progress.clone());
         let config = request.config.clone();
         let work = move || {
             // What is refused is told by unpacking.
@@ -258,7 +261,8 @@ pub(crate) struct Remover {
 
 impl Remover {
     /// Waits until everything is gone. What cannot be removed is only warned of.
-    pub fn finish(mut self) {
+    pub fn finish(mut self, progress: &Progress) {
+        progress.enter(Phase::Removing);
         self.join();
     }
 
@@ -296,6 +300,8 @@ struct Pace {
     removed: u32,
     since: Instant,
     removed_in_all: Arc<AtomicU64>,
+    /// Where somebody looks at how far it is.
+    progress: Option<Progress>,
     files_a_second: NonZeroU32,
 }
 
@@ -307,13 +313,30 @@ impl Pace {
             removed: 0,
             since: Instant::now(),
             removed_in_all: Arc::default(),
+            progress: None,
             files_a_second: REMOVAL_FILES_PER_SECOND,
+        }
+    }
+
+    /// Shows it as a phase of its own.
+    fn shown_in(&mut self, progress: &Progress) {
+        progress.begin_files(Phase::Removing);
+        self.progress = Some(progress.clone());
+    }
+
+    /// So many files more are to be removed.
+    fn found(&self, files: usize) {
+        if let Some(progress) = &self.progress {
+            progress.expect_files(files as u64);
         }
     }
 
     /// An error if it is to end.
     fn file_removed(&mut self) -> Result<(), Errno> {
         self.removed += 1;
+        if let Some(progress) = &self.progress {
+            progress.count_file();
+        }
         self.removed_in_all.fetch_add(1, Ordering::Relaxed);
         let files_a_second = self.files_a_second.get();
         if self.removed < (files_a_second / RESTS_A_SECOND).clamp(1, FILES_AT_A_TIME) {
@@ -359,7 +382,9 @@ fn remove_tree(
         }
         Err(errno) => return Err(errno),
     };
-    for (inner, kind) in calls.entries(&directory)? {
+    let entries = calls.entries(&directory)?;
+    pace.found(entries.iter().filter(|(_, kind)| *kind != FileType::Directory).count());
+    for (inner, kind) in entries {
         if kind == FileType::Directory {
             remove_tree(calls, &directory, &inner, pace, depth + 1)?;
             continue;
@@ -382,6 +407,7 @@ mod tests {
     use unsnap_unpack::{Archive, Config, FastbootFormat};
 
     use super::*;
+    use crate::Request;
 
     fn request() -> Request {
         Request {
@@ -415,20 +441,28 @@ mod tests {
     #[test]
     fn what_is_late_is_left() {
         let (scratch, removal) = moved_aside();
-        removal.finish_before(&Syscalls::default(), Instant::now());
+        removal.finish_before(&Syscalls::default(), Instant::now(), &Progress::default());
         assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
     }
 
     #[test]
     fn what_is_cancelled_ends() {
         let (scratch, removal) = moved_aside();
+        let (request, calls, progress) = (request(), Syscalls::default(), Progress::default());
         let cancel = CancelToken::default();
         cancel.cancel();
-        removal.start(&Syscalls::default(), &request(), Some(&cancel)).finish();
+        let work = Work { request: &request, calls: &calls, progress: &progress, cancel: &cancel };
+        removal.start(work, Some(&cancel)).finish(&progress);
         assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
+        let now = progress.snapshot();
+        assert_eq!(now.phase, Phase::Removing);
+        assert_eq!(now.files_handled, u64::from(FILES_AT_A_TIME));
+        assert_eq!(now.files_to_handle, u64::from(2 * FILES_AT_A_TIME));
         let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
         let removal = Removal { paths: vec![path.clone()] };
-        removal.finish_slowly(&Syscalls::default(), &request(), &CancelToken::default());
+        removal.finish_slowly(Work { cancel: &CancelToken::default(), ..work });
         assert!(!path.exists());
+        let now = progress.snapshot();
+        assert_eq!(now.files_handled, now.files_to_handle);
     }
 }

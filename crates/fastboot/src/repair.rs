@@ -6,7 +6,7 @@ use rustix::{fs::AtFlags, io::Errno};
 use serde::Serialize;
 use unsnap_layout::fastboot::Storage;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::Error;
+use unsnap_unpack::{Error, Phase, Progress};
 
 use crate::{
     Condition, Places, Survey,
@@ -49,15 +49,17 @@ pub enum Repaired {
 
 /// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
 /// state if that is impossible. Refused while a validator is running.
-pub fn repair(calls: &Syscalls, places: &Places) -> Result<Repaired, Error> {
+pub fn repair(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Repaired, Error> {
     let (places, _lock) = places.settle_locked()?;
-    repair_locked(calls, &places, &Survey::of_states(calls, &places)?)
+    let survey = Survey::of_states(calls, &places, progress)?;
+    repair_locked(calls, &places, &survey, progress)
 }
 
 pub(crate) fn repair_locked(
     calls: &Syscalls,
     places: &Places,
     survey: &Survey,
+    progress: &Progress,
 ) -> Result<Repaired, Error> {
     let Some(state) = survey.newest() else { return Ok(Repaired::NoState) };
     let slot = state.slot;
@@ -67,7 +69,8 @@ pub(crate) fn repair_locked(
         Condition::Whole { .. } => Ok(Repaired::WasWhole { slot }),
         Condition::Damaged { lost, repairable: true, .. } => {
             // What counts is what is there then.
-            match relink(calls, places).and_then(|()| Survey::of_states(calls, places)) {
+            let linked = relink(calls, places, progress);
+            match linked.and_then(|()| Survey::of_states(calls, places, progress)) {
                 Ok(now) => {
                     let whole = now.newest().map(|state| &state.condition);
                     if let Some(Condition::Whole { .. }) = whole {
@@ -89,14 +92,18 @@ pub(crate) fn repair_locked(
 
 /// Gives every storage of the shadows its name in `run` again, durably, and removes whatever else has
 /// that name.
-fn relink(calls: &Syscalls, places: &Places) -> Result<(), Error> {
+fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), Error> {
     let shadows = Shadow::all(calls, places)?;
+    progress.begin_files(Phase::Linking);
+    let listed = shadows.iter().filter_map(|shadow| shadow.list.as_ref());
+    progress.expect_files(listed.map(|list| list.storages.len() as u64).sum());
     remove_strays(calls, places, &shadows)?;
     for (path, Shadow { directory, list }) in places.run_directories().zip(shadows) {
         let (Some(shadow), Some(list)) = (directory, list) else { continue };
         let run = open_directory(calls, &path)?;
         for (storage, _) in &list.storages {
             relink_one(calls, &shadow, &run, &path, *storage)?;
+            progress.count_file();
         }
         calls.fsync(&run).map_err(|errno| failed("sync", &path, errno))?;
     }

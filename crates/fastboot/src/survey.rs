@@ -17,7 +17,9 @@ use unsnap_layout::fastboot::{
     STATUS_CACHE, STORAGES_LIST, STORAGES_LIST_BYTES_MAX, Storage, VERSION, Version, bank_file,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
+use unsnap_unpack::{
+    Error, Phase, Progress, SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList,
+};
 
 use crate::{
     Places, Unlisted,
@@ -100,14 +102,19 @@ impl Condition {
 
 impl Survey {
     /// Looks at all there is. Changes nothing.
-    pub fn of(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
-        let ready = Self::of_states(calls, &places.beside())?.states.into_iter().next();
+    pub fn of(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Self, Error> {
+        let ready = Self::of_states(calls, &places.beside(), progress)?.states.into_iter().next();
         let unlisted = Unlisted::find(calls, places)?;
-        Ok(Self { ready, unlisted, ..Self::of_states(calls, places)? })
+        Ok(Self { ready, unlisted, ..Self::of_states(calls, places, progress)? })
     }
 
     /// Looks at the states of these places only.
-    pub(crate) fn of_states(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
+    pub(crate) fn of_states(
+        calls: &Syscalls,
+        places: &Places,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        progress.begin_files(Phase::LookingAtFiles);
         let shadows = Shadow::all(calls, places)?;
         let mut states = Vec::new();
         for (slot, directory) in state_directories(calls, places)? {
@@ -129,7 +136,7 @@ impl Survey {
                 .iter()
                 .all(|shadow| shadow.list.as_ref().is_some_and(|list| list.slot == slot));
             let mine: &[Shadow] = if prepared { &shadows } else { &[] };
-            let condition = condition(calls, places, slot, &state, mine)
+            let condition = condition(calls, places, slot, &state, mine, progress)
                 .map_err(|errno| failed("look at the state in", &path, errno))?;
             states.push(StateSurvey { slot, directory, condition, prepared });
         }
@@ -253,6 +260,7 @@ fn condition(
     slot: u64,
     state: &OwnedFd,
     shadows: &[Shadow],
+    progress: &Progress,
 ) -> Result<Condition, Errno> {
     let bank = bank_file(slot);
     let mut cut = false;
@@ -279,7 +287,7 @@ fn condition(
         Ok(_) | Err(Errno::NOENT) => return Ok(HOPELESS),
         Err(errno) => return Err(errno),
     }
-    let present = present(calls, places)?;
+    let present = present(calls, places, progress)?;
     let expected: HashMap<Storage, u64> = shadows
         .iter()
         .filter_map(|shadow| shadow.list.as_ref())
@@ -309,7 +317,11 @@ fn condition(
 }
 
 /// Files in the directories of storages, with their sizes; `None` for one that is there twice.
-fn present(calls: &Syscalls, places: &Places) -> Result<HashMap<String, Option<u64>>, Errno> {
+fn present(
+    calls: &Syscalls,
+    places: &Places,
+    progress: &Progress,
+) -> Result<HashMap<String, Option<u64>>, Errno> {
     let mut present = HashMap::new();
     for path in places.run_directories() {
         let directory = match open_directory(calls, &path) {
@@ -317,7 +329,10 @@ fn present(calls: &Syscalls, places: &Places) -> Result<HashMap<String, Option<u
             Err(error) if error.errno() == Some(Errno::NOENT) => continue,
             Err(error) => return Err(error.errno().unwrap_or(Errno::IO)),
         };
-        for (name, kind) in calls.entries(&directory)? {
+        let entries = calls.entries(&directory)?;
+        progress.expect_files(entries.len() as u64);
+        for (name, kind) in entries {
+            progress.count_file();
             let Some(stat) = regular(calls, &directory, &name, kind)? else { continue };
             let size = u64::try_from(stat.st_size).unwrap_or(0);
             present

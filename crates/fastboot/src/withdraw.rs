@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use unsnap_layout::fastboot::FASTBOOT_VERSION;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, SHADOW_DIRECTORY};
+use unsnap_unpack::{Error, Progress, SHADOW_DIRECTORY};
 
 use crate::{
     Places,
@@ -23,7 +23,7 @@ use crate::{
 ///
 /// Refused while a validator is running, or a state is being prepared beside. On an error no state
 /// whose mark could be removed is loadable.
-pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+pub fn withdraw(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Vec<u64>, Error> {
     let (places, _lock) = places.settle_locked()?;
     let ready = Ready::find(calls, &places)?;
     let mut slots = unmark(calls, &places)?;
@@ -39,17 +39,21 @@ pub fn withdraw(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
     for accounts in &places.accounts {
         removal.extend(move_aside(calls, &accounts.join(SHADOW_DIRECTORY), accounts)?);
     }
-    removal.finish(calls)?;
+    removal.finish(calls, progress)?;
     Ok(slots)
 }
 
 /// Takes back only what lies ready beside a validator's states. That may be running. Gives the slots
 /// whose states are gone.
-pub fn withdraw_beside(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+pub fn withdraw_beside(
+    calls: &Syscalls,
+    places: &Places,
+    progress: &Progress,
+) -> Result<Vec<u64>, Error> {
     let places = places.settle()?;
     let Some(ready) = Ready::find(calls, &places)? else { return Ok(Vec::new()) };
     let slots = unmark(calls, &ready.places)?;
-    ready.discard(calls)?.finish(calls)?;
+    ready.discard(calls)?.finish(calls, progress)?;
     Ok(slots)
 }
 

@@ -57,7 +57,7 @@ pub struct AccountsListed {
 
 /// The line of names.
 const CSV_NAMES: &str =
-    "pubkey,lamports,owner,executable,rent_epoch,data_len,slot,storage_id,offset";
+    "pubkey,lamports,owner,executable,rent_epoch,data_bytes,slot,storage_id,offset";
 
 /// Lists accounts on `out` in the order of the archive. What is listed may be taken for good when this
 /// has succeeded: until then, the archive may prove bad.
@@ -218,7 +218,7 @@ impl<'a> Writer<'a> {
             AccountsFormat::JsonLines => {
                 text.write(format_args!(
                     "{{\"pubkey\":\"{pubkey}\",\"lamports\":{lamports},\"owner\":\"{owner}\",\
-                     \"executable\":{executable},\"rent_epoch\":{rent_epoch},\"data_len\":{data_len},\
+                     \"executable\":{executable},\"rent_epoch\":{rent_epoch},\"data_bytes\":{data_len},\
                      \"slot\":{slot},\"storage_id\":{id},\"offset\":{offset}"
                 ));
                 if self.query.with_data {

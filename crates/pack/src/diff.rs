@@ -76,8 +76,8 @@ pub enum Difference {
 pub struct StorageSide {
     /// Number in its name.
     pub id: u32,
-    /// Its size in bytes.
-    pub size: u64,
+    /// Its size.
+    pub bytes: u64,
     /// Keyed, and the same for equal content.
     #[serde(skip)]
     digest: u64,
@@ -91,7 +91,7 @@ pub struct AccountSide {
     /// Its balance.
     pub lamports: u64,
     /// Bytes of data.
-    pub data_len: u32,
+    pub data_bytes: u32,
 }
 
 /// How many of a kind.
@@ -191,7 +191,7 @@ pub fn diff(
     }
     for (slot, [before, after]) in pairs {
         let same = |one: &StorageSide, other: &StorageSide| {
-            (one.size, one.digest) == (other.size, other.digest)
+            (one.bytes, one.digest) == (other.bytes, other.digest)
         };
         if let Some(change) = report.storages.count(before.as_ref(), after.as_ref(), same) {
             let difference = Difference::Storage { change, slot, before, after };
@@ -208,7 +208,7 @@ pub fn diff(
             let side = |version: &Version| AccountSide {
                 slot: version.slot,
                 lamports: version.lamports,
-                data_len: version.data_len,
+                data_bytes: version.data_len,
             };
             let (before, after) = (old.map(side), new.map(side));
             let pubkey = account[0].pubkey;
@@ -242,7 +242,7 @@ impl StorageTap for Storages {
     fn end(&mut self, storage: Storage) {
         let next = xxhash3_64::Hasher::with_seed(self.seed);
         let digest = std::mem::replace(&mut self.hasher, next).finish();
-        let side = StorageSide { id: storage.id, size: storage.size, digest };
+        let side = StorageSide { id: storage.id, bytes: storage.size, digest };
         self.by_slot.push((storage.slot, side));
     }
 }

@@ -133,11 +133,15 @@ impl TargetState {
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Preparing => "preparing",
+        Phase::CheckingIndex => "checking the index",
         Phase::Unpacking => "unpacking",
         Phase::Verifying => "verifying",
         Phase::Syncing => "syncing",
         Phase::Publishing => "publishing",
         Phase::CleaningUp => "cleaning up",
+        Phase::LookingAtFiles => "looking at files",
+        Phase::Linking => "linking files",
+        Phase::Removing => "removing what is old",
         Phase::Done => "done",
     }
 }

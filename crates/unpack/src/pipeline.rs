@@ -103,7 +103,7 @@ pub(crate) fn stage(
     let verification = AccountsVerification::start(config, spill)?;
 
     // What the archives hold is known exactly if there are indexes.
-    let indexes = parts::load(side_cars, &archives, config, cancel)?;
+    let indexes = parts::load(side_cars, &archives, config, progress, cancel)?;
     // Memory, all of it, divided by what the archives begin with.
     let since = Instant::now();
     let inputs = Input::begin_all(archives, config, cancel)?;
@@ -304,7 +304,7 @@ pub(crate) fn list(
 ) -> Result<(), Error> {
     let opened = open_to_read(config, progress, confined)?;
     let Opened { archives, side_cars, threads, .. } = opened;
-    let indexes = parts::load(side_cars, &archives, config, cancel)?;
+    let indexes = parts::load(side_cars, &archives, config, progress, cancel)?;
     if let Some(index) = indexes.into_iter().flatten().next() {
         let mut entries = index.entries.entries().iter();
         let _ = entries.try_for_each(|entry| visit(&entry.member(&entry.path())));

@@ -20,6 +20,8 @@ use crate::report::millis;
 pub enum Phase {
     /// Looking at archive and destinations.
     Preparing,
+    /// Reading all of the archive for its digest, which the index beside it tells.
+    CheckingIndex,
     /// Decoding and creating files.
     Unpacking,
     /// Looking for the newest versions of accounts.
@@ -30,6 +32,12 @@ pub enum Phase {
     Publishing,
     /// Taking back what was written, after a failure.
     CleaningUp,
+    /// Looking at files that are there.
+    LookingAtFiles,
+    /// Giving files names that they have lost.
+    Linking,
+    /// Removing what is of no use any more.
+    Removing,
     /// Nothing any more.
     Done,
 }
@@ -52,6 +60,8 @@ pub(crate) struct Shared {
     pub bytes_read: [Arc<AtomicU64>; 2],
     pub bytes_decoded: AtomicU64,
     pub entries: AtomicU64,
+    pub files_handled: AtomicU64,
+    pub files_to_handle: AtomicU64,
     pub created: Arc<CreateProgress>,
     /// What the run is paused by, if by anything.
     pub pace: Mutex<Option<PaceSince>>,
@@ -84,6 +94,11 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
+    /// Files that were looked at, linked or removed; in the phases that do that, and of what is removed
+    /// meanwhile.
+    pub files_handled: u64,
+    /// How many of them there are in all, as far as that is known by now.
+    pub files_to_handle: u64,
     /// Whether it is paused.
     pub paused: bool,
     /// Milliseconds for which it has been paused: no part of the time in which anything is done.
@@ -104,11 +119,15 @@ impl Progress {
         Snapshot {
             phase: match shared.phase.load(Ordering::Relaxed) {
                 0 => Phase::Preparing,
-                1 => Phase::Unpacking,
-                2 => Phase::Verifying,
-                3 => Phase::Syncing,
-                4 => Phase::Publishing,
-                5 => Phase::CleaningUp,
+                1 => Phase::CheckingIndex,
+                2 => Phase::Unpacking,
+                3 => Phase::Verifying,
+                4 => Phase::Syncing,
+                5 => Phase::Publishing,
+                6 => Phase::CleaningUp,
+                7 => Phase::LookingAtFiles,
+                8 => Phase::Linking,
+                9 => Phase::Removing,
                 _ => Phase::Done,
             },
             bytes_total: (total > 0).then_some(total),
@@ -118,6 +137,8 @@ impl Progress {
             entries: shared.entries.load(Ordering::Relaxed),
             files: shared.created.files.load(Ordering::Relaxed),
             bytes_written: shared.created.bytes.load(Ordering::Relaxed),
+            files_handled: shared.files_handled.load(Ordering::Relaxed),
+            files_to_handle: shared.files_to_handle.load(Ordering::Relaxed),
             paused: pace.as_ref().is_some_and(Pace::is_paused),
             paused_ms: millis(self.paused()),
             held_back_ms: shared.created.held_back_ms.load(Ordering::Relaxed),
@@ -157,6 +178,46 @@ impl Progress {
         self.shared.created.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Begins a phase that goes through `bytes` of something, for whoever does that without the unpacker.
+    pub fn begin_bytes(&self, phase: Phase, bytes: u64) {
+        let shared = &self.shared;
+        let read = shared.bytes_read.iter().map(|counter| &**counter);
+        for counter in read.chain([&shared.bytes_decoded]) {
+            counter.store(0, Ordering::Relaxed);
+        }
+        shared.bytes_total.store(bytes, Ordering::Relaxed);
+        self.enter(phase);
+    }
+
+    /// There are so many bytes more to be read than was known.
+    pub(crate) fn expect_bytes(&self, bytes: u64) {
+        self.shared.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that were read, and are what was wanted: nothing is decoded.
+    pub fn count_read(&self, bytes: u64) {
+        self.shared.bytes_read[0].fetch_add(bytes, Ordering::Relaxed);
+        self.shared.bytes_decoded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Begins a phase that handles one file after the other; how many, [`expect_files`](Self::expect_files)
+    /// tells when it is known.
+    pub fn begin_files(&self, phase: Phase) {
+        self.shared.files_handled.store(0, Ordering::Relaxed);
+        self.shared.files_to_handle.store(0, Ordering::Relaxed);
+        self.enter(phase);
+    }
+
+    /// There are so many files more to be handled than was known.
+    pub fn expect_files(&self, files: u64) {
+        self.shared.files_to_handle.fetch_add(files, Ordering::Relaxed);
+    }
+
+    /// Counts a file that was handled.
+    pub fn count_file(&self) {
+        self.shared.files_handled.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Begins anew, for another run.
     pub(crate) fn reset(&self, pace: Option<&Pace>) {
         *self.pace() =
@@ -169,10 +230,11 @@ impl Progress {
             &shared.bytes_decoded,
             &shared.entries,
         ];
+        let handled = [&shared.files_handled, &shared.files_to_handle];
         let CreateProgress { files, bytes, cached_bytes, held_back_ms } = &*shared.created;
         let created = [files, bytes, cached_bytes, held_back_ms];
         let read = shared.bytes_read.iter().map(|counter| &**counter);
-        for counter in counters.into_iter().chain(created).chain(read) {
+        for counter in counters.into_iter().chain(handled).chain(created).chain(read) {
             counter.store(0, Ordering::Relaxed);
         }
         self.enter(Phase::Preparing);
@@ -184,7 +246,8 @@ impl Progress {
         self.shared.created.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn enter(&self, phase: Phase) {
+    /// Says what is being done; what has been counted stays.
+    pub fn enter(&self, phase: Phase) {
         self.shared.phase.store(phase as u8, Ordering::Relaxed);
     }
 }

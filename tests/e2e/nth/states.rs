@@ -169,7 +169,7 @@ impl Ground {
                 }
             }
             Action::Repair => {
-                let result = repair(&calls, &places);
+                let result = repair(&calls, &places, &Progress::default());
                 let what = format!("{what}: {:?}, {result:?}", plan.injected());
                 match result {
                     Ok(Repaired::Relinked { .. }) => {
@@ -192,7 +192,7 @@ impl Ground {
                 }
             }
             Action::Withdraw => {
-                let result = withdraw(&calls, &places);
+                let result = withdraw(&calls, &places, &Progress::default());
                 let what = format!("{what}: {:?}, {result:?}", plan.injected());
                 let found = self.look(&what);
                 match result {

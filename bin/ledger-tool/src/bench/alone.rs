@@ -15,7 +15,7 @@ use rustix::fs::{OFlags, syncfs};
 use unsnap_arena::Arena;
 use unsnap_ring::{DirectMode, EngineKind, Syscalls, probe_uring};
 use unsnap_source::{ArchiveFile, SequentialFileReader, Source};
-use unsnap_unpack::{CancelToken, Error};
+use unsnap_unpack::{CancelToken, Error, Progress};
 
 /// Memory for reading ahead. More made no difference where it was measured.
 const READ_BYTES: usize = 64 << 20;
@@ -33,21 +33,33 @@ const ALIGNMENT: usize = 4096;
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
 /// Reads the first bytes of the archive as a run does, and throws them away.
-pub fn read(archive: &Path, bytes: u64, cancel: &CancelToken) -> anyhow::Result<Duration> {
+pub fn read(
+    archive: &Path,
+    bytes: u64,
+    progress: &Progress,
+    cancel: &CancelToken,
+) -> anyhow::Result<Duration> {
     let mut arena = Arena::builder().bytes(READ_BYTES).build().context("no memory")?;
     let pool = arena.pool(READ_BYTES).context("no memory")?;
     let engine = if probe_uring().is_ok() { EngineKind::Uring } else { EngineKind::Threads };
     let started = Instant::now();
     let file = ArchiveFile::open(&Syscalls::default(), archive, DirectMode::Auto)?;
     let mut reader = SequentialFileReader::builder(pool).engine(engine).limit(bytes).build(file)?;
-    while reader.next_span()?.is_some() {
+    while let Some(span) = reader.next_span()? {
+        progress.count_read(span.bytes.len() as u64);
         check(cancel)?;
     }
     Ok(started.elapsed())
 }
 
 /// Writes files of these sizes into a directory, and waits until they are on the disk.
-pub fn write(directory: &Path, sizes: &[u64], cancel: &CancelToken) -> anyhow::Result<Duration> {
+pub fn write(
+    directory: &Path,
+    sizes: &[u64],
+    progress: &Progress,
+    cancel: &CancelToken,
+) -> anyhow::Result<Duration> {
+    let handles = (progress, cancel);
     let next = AtomicUsize::new(0);
     let started = Instant::now();
     let written: io::Result<()> = thread::scope(|scope| {
@@ -55,7 +67,7 @@ pub fn write(directory: &Path, sizes: &[u64], cancel: &CancelToken) -> anyhow::R
             .map(|seed| {
                 scope.spawn({
                     let next = &next;
-                    move || write_some(directory, sizes, next, seed, cancel)
+                    move || write_some(directory, sizes, next, seed, handles)
                 })
             })
             .collect();
@@ -71,13 +83,16 @@ pub fn write(directory: &Path, sizes: &[u64], cancel: &CancelToken) -> anyhow::R
     Ok(started.elapsed())
 }
 
+/// How far it is, and whether it is to end.
+type Handles<'a> = (&'a Progress, &'a CancelToken);
+
 /// Takes one size after the other until none is left.
 fn write_some(
     directory: &Path,
     sizes: &[u64],
     next: &AtomicUsize,
     seed: usize,
-    cancel: &CancelToken,
+    handles: Handles<'_>,
 ) -> io::Result<()> {
     let mut memory = vec![0; PIECE_BYTES + ALIGNMENT];
     let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -86,14 +101,19 @@ fn write_some(
     loop {
         let index = next.fetch_add(1, Ordering::Relaxed);
         let Some(size) = sizes.get(index) else { return Ok(()) };
-        write_one(&directory.join(index.to_string()), *size, piece, cancel)?;
-        if cancel.is_cancelled() {
+        write_one(&directory.join(index.to_string()), *size, piece, handles)?;
+        if handles.1.is_cancelled() {
             return Ok(());
         }
     }
 }
 
-fn write_one(path: &Path, size: u64, piece: &[u8], cancel: &CancelToken) -> io::Result<()> {
+fn write_one(
+    path: &Path,
+    size: u64,
+    piece: &[u8],
+    (progress, cancel): Handles<'_>,
+) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     let direct = size >= DIRECT_BYTES_MIN;
@@ -111,6 +131,7 @@ fn write_one(path: &Path, size: u64, piece: &[u8], cancel: &CancelToken) -> io::
         let left = usize::try_from(size - offset).unwrap_or(usize::MAX).min(piece.len());
         let wanted = if direct { left.next_multiple_of(ALIGNMENT) } else { left };
         file.write_all_at(&piece[..wanted], offset)?;
+        progress.count_read(left as u64);
         offset += left as u64;
     }
     if direct { file.set_len(size) } else { Ok(()) }
@@ -141,15 +162,19 @@ mod tests {
     #[test]
     fn files_get_their_sizes() {
         let directory = tempfile::tempdir().unwrap();
+        let progress = Progress::default();
         let sizes = [0, 1, 4096, 131_071, 131_072, 131_073, (4 << 20) + 5, 9 << 20];
-        write(directory.path(), &sizes, &CancelToken::default()).unwrap();
+        write(directory.path(), &sizes, &progress, &CancelToken::default()).unwrap();
+        let written = progress.snapshot().bytes_read;
+        assert_eq!(written, sizes.iter().sum::<u64>());
         for (index, size) in sizes.iter().enumerate() {
             let bytes = fs::read(directory.path().join(index.to_string())).unwrap();
             assert_eq!(bytes.len() as u64, *size);
             assert!(bytes.len() < 100 || bytes.iter().any(|byte| *byte != bytes[0]));
         }
         let file = directory.path().join("7");
-        read(&file, u64::MAX, &CancelToken::default()).unwrap();
+        read(&file, u64::MAX, &progress, &CancelToken::default()).unwrap();
+        assert_eq!(progress.snapshot().bytes_read, written + (9 << 20));
     }
 
     #[test]
@@ -157,7 +182,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cancel = CancelToken::default();
         cancel.cancel();
-        let error = write(directory.path(), &[1 << 30; 100], &cancel).unwrap_err();
+        let error =
+            write(directory.path(), &[1 << 30; 100], &Progress::default(), &cancel).unwrap_err();
         assert!(matches!(error.downcast_ref(), Some(Error::Cancelled)), "{error}");
     }
 }

@@ -10,8 +10,9 @@ Examples:
   What limits unpacking to this disk, and which flags make it faster?
     ledger-tool bench --output /mnt/accounts
 
-  The same of a real archive, of which the first 10 GB are unpacked again and again:
-    ledger-tool bench snapshot-39-<HASH>.tar.zst --output /mnt/accounts --size 10GB
+  The same of the first 10 GB of a real archive:
+    ledger-tool bench snapshot-39-<HASH>.tar.zst --output /mnt/accounts \\
+      --size 10GB
 
   A page with plots, to show somebody:
     ledger-tool bench --output /mnt/accounts --rounds 5 --html bench.html

@@ -17,8 +17,8 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
 };
 use unsnap_unpack::{
-    Archive, CancelToken, Config, Member, MemberKind, PreflightMode, Progress, Report, Unpacker,
-    Verify,
+    Archive, CancelToken, Config, Member, MemberKind, Phase, PreflightMode, Progress, Report,
+    Unpacker, Verify,
 };
 
 use super::alone::{self, check};
@@ -29,8 +29,11 @@ const SAMPLES: u64 = 64;
 /// Bytes of such a place: a page.
 const SAMPLE_BYTES: u64 = 4096;
 
-/// An archive of random accounts is smaller than its files by about this (3.4 in BENCHMARKS.md).
+/// An archive of random accounts is smaller than its files by at least this.
 const RATIO_MIN: u64 = 2;
+
+/// By how much it is smaller, in tenths (BENCHMARKS.md).
+const RATIO_IN_TENTHS: u64 = 34;
 
 /// Space for directories and journals. A guess.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -94,7 +97,8 @@ impl Bench<'_> {
     /// Reads the archive's beginning without decoding it, cold.
     pub fn read(&self, bytes: u64) -> anyhow::Result<u64> {
         self.settle()?;
-        Ok(milliseconds(alone::read(&self.archive, bytes, &self.cancel)?))
+        let _display = self.shown("reading", bytes);
+        Ok(milliseconds(alone::read(&self.archive, bytes, &self.progress, &self.cancel)?))
     }
 
     /// Writes files of these sizes until they are on the disk, and removes them.
@@ -103,7 +107,9 @@ impl Bench<'_> {
         let directory = self.place.join("alone");
         fs::create_dir(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let time = alone::write(&directory, sizes, &self.cancel)?;
+        let display = self.shown("writing", sizes.iter().sum());
+        let time = alone::write(&directory, sizes, &self.progress, &self.cancel)?;
+        drop(display);
         fs::remove_dir_all(&directory).with_context(|| cannot_remove(&directory))?;
         Ok(milliseconds(time))
     }
@@ -111,6 +117,7 @@ impl Bench<'_> {
     /// Sizes of the files that a run makes, in their order.
     pub fn sizes(&self) -> anyhow::Result<Vec<u64>> {
         let mut sizes = Vec::new();
+        let _display = Display::start_doing("listing", self.printer, self.progress.clone());
         let unpacker = Unpacker::new(self.reading());
         let unpacker = unpacker.with_handles(self.progress.clone(), self.cancel.clone());
         unpacker.list(|member: &Member<'_>| {
@@ -161,10 +168,22 @@ impl Bench<'_> {
     pub fn warm(&self, bytes: u64) -> anyhow::Result<()> {
         let mut file = File::open(&self.archive)?.take(bytes);
         let mut piece = vec![0; 1 << 20];
-        while file.read(&mut piece)? > 0 {
+        let _display = self.shown("reading", bytes);
+        loop {
+            let count = file.read(&mut piece)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.progress.count_read(count as u64);
             check(&self.cancel)?;
         }
-        Ok(())
+    }
+
+    /// Shows how far it is with so many bytes, which are counted in `progress` as they are read or
+    /// written.
+    fn shown(&self, doing: &'static str, bytes: u64) -> Option<Display> {
+        self.progress.begin_bytes(Phase::Unpacking, bytes);
+        Display::start_doing(doing, self.printer, self.progress.clone())
     }
 }
 
@@ -183,11 +202,13 @@ pub fn make_sure_of_room(output: &Path, size: u64, makes_archive: bool) -> anyho
     Ok(())
 }
 
-/// Makes an archive like those of mainnet.
+/// Makes an archive like those of mainnet. How large it gets is not known beforehand: what `progress`
+/// tells of is an estimate.
 pub fn make_archive(
     place: &Path,
     size: u64,
     one_frame: bool,
+    progress: &Progress,
     cancel: &CancelToken,
 ) -> anyhow::Result<PathBuf> {
     let spec = ArchiveSpec {
@@ -198,7 +219,8 @@ pub fn make_archive(
     let path = place.join(spec.name());
     let file = File::create_new(&path);
     let file = file.with_context(|| format!("cannot make {}", path.display()))?;
-    let mut output = BufWriter::with_capacity(1 << 20, Stoppable { file: &file, cancel });
+    progress.begin_bytes(Phase::Unpacking, size * 10 / RATIO_IN_TENTHS);
+    let mut output = BufWriter::with_capacity(1 << 20, Stoppable { file: &file, progress, cancel });
     let made = write_archive(&spec, &mut output);
     check(cancel)?;
     made.context("cannot make an archive")?;
@@ -212,6 +234,7 @@ pub fn make_archive(
 /// A file until somebody asks to stop.
 struct Stoppable<'a> {
     file: &'a File,
+    progress: &'a Progress,
     cancel: &'a CancelToken,
 }
 
@@ -221,7 +244,9 @@ impl Write for Stoppable<'_> {
             // Not `Interrupted`, which would be tried again.
             return Err(io::Error::other("stopped"));
         }
-        self.file.write(bytes)
+        let count = self.file.write(bytes)?;
+        self.progress.count_read(count as u64);
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {

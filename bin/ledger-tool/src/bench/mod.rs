@@ -32,12 +32,7 @@ use place::{Place, PlaceFile};
 use result::{Alone, ArchiveFacts, BenchResult, Measured};
 use variants::{Variant, variants};
 
-use crate::{
-    cli::ReportFormat,
-    printer::{Printer, data},
-    settings::RequestError,
-    signals::Signals,
-};
+use crate::{printer::Printer, progress::Display, settings::RequestError, signals::Signals};
 
 /// Less tells nothing about a disk.
 const SIZE_MIN: u64 = 1 << 20;
@@ -61,15 +56,7 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     if let Some(page) = page {
         page.finish(&page::page(&result))?;
     }
-    match args.format {
-        ReportFormat::Json => {
-            let json = serde_json::to_string_pretty(&result).context("cannot write the result")?;
-            data(&format!("{json}\n"))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&text::text(&result, printer))?,
-        ReportFormat::Text => {}
-    }
-    Ok(())
+    printer.report(args.format, &result, |result| text::text(result, printer))
 }
 
 fn check_request(args: &BenchArgs) -> Result<(), RequestError> {
@@ -100,7 +87,9 @@ fn measure(
         archive.clone()
     } else {
         printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
-        make_archive(place, args.size, args.one_frame, cancel)?
+        let progress = Progress::default();
+        let _display = Display::start_doing("making an archive", printer, progress.clone());
+        make_archive(place, args.size, args.one_frame, &progress, cancel)?
     };
     let bench = Bench {
         printer,

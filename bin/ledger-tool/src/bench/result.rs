@@ -54,6 +54,7 @@ pub struct Alone {
     pub stage: &'static str,
     pub bytes: u64,
     pub elapsed_ms: Vec<u64>,
+    #[serde(rename = "spread_ms", serialize_with = "Spread::in_milliseconds")]
     pub seconds: Spread,
     /// How many times as long a whole run by default takes, of pairs of one round.
     pub run_ratio: Spread,
@@ -68,6 +69,7 @@ pub struct Measured {
     /// Why it could not be tried.
     pub skipped: Option<String>,
     pub elapsed_ms: Vec<u64>,
+    #[serde(rename = "spread_ms", serialize_with = "Spread::in_milliseconds")]
     pub seconds: Spread,
     /// Of the default's time in the same round.
     pub ratio: Spread,

@@ -1,6 +1,6 @@
 //! Several measurements of one thing.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The middle of several values, and how far they lie apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -35,6 +35,12 @@ impl Spread {
     pub fn of_ratios(values: &[u64], others: &[u64]) -> Self {
         let pairs = values.iter().zip(others);
         Self::of(pairs.map(|(value, other)| seconds(*value) / seconds(*other)))
+    }
+
+    /// Seconds as JSON has times.
+    pub fn in_milliseconds<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { median, min, max } = *self;
+        Self { median: median * 1e3, min: min * 1e3, max: max * 1e3 }.serialize(serializer)
     }
 
     /// "1.20 [1.10–1.35]".

@@ -14,7 +14,8 @@ Examples:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
   The same while the validator is running, to be used when it starts again:
-    ledger-tool fastboot prepare --beside --ledger /mnt/ledger --accounts /mnt/accounts
+    ledger-tool fastboot prepare --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts
 
   See what a validator would find:
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
@@ -24,6 +25,47 @@ Examples:
 
   Have the validator unpack its archives itself, after all:
     ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts";
+
+const PREPARE_EXAMPLES: &str = "\
+Examples:
+  Prepare the newest full and incremental archive of a ledger:
+    ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
+
+  Accounts on two disks, and archives in a directory of their own:
+    ledger-tool fastboot prepare --ledger /mnt/ledger \\
+      --snapshots /mnt/snapshots --accounts /mnt/accounts,/mnt/accounts2
+
+  The same while the validator is running, to be used when it starts again:
+    ledger-tool fastboot prepare --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts \\
+      --rate-limit 200MB --io-class idle
+
+  Prove that the accounts are those of the archives' names, too:
+    ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts \\
+      --verify accounts";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  See what a validator would find:
+    ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
+
+  In a script: the newest slot, unless its state is damaged (exit code 1)
+    ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts \\
+      --format json | jq '.states[0].slot'";
+
+const REPAIR_EXAMPLES: &str = "\
+Examples:
+  Put back what a validator that crashed has removed:
+    ledger-tool fastboot repair --ledger /mnt/ledger --accounts /mnt/accounts";
+
+const WITHDRAW_EXAMPLES: &str = "\
+Examples:
+  Have the validator unpack its archives itself, after all:
+    ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts
+
+  Take back only what lies ready, while the validator is running:
+    ledger-tool fastboot withdraw --beside \\
+      --ledger /mnt/ledger --accounts /mnt/accounts";
 
 #[derive(Debug, Args)]
 pub struct FastbootArgs {
@@ -42,18 +84,22 @@ pub enum FastbootAction {
     ///
     /// A state that was prepared with --beside is adopted if it is whole and as new as the archives:
     /// that takes milliseconds.
+    #[command(after_long_help = PREPARE_EXAMPLES)]
     Prepare(Box<PrepareArgs>),
     /// Say what states there are, and whether they are whole; also while a validator is running
     ///
     /// Exit code 1 if a validator would load a state and fail.
+    #[command(after_long_help = STATUS_EXAMPLES)]
     Status(LookAfterArgs),
     /// Make the newest state whole again from its shadow, or withdraw it
     ///
     /// What lies ready beside it is left alone.
+    #[command(after_long_help = REPAIR_EXAMPLES)]
     Repair(LookAfterArgs),
     /// Take all states and their shadows back; storages are left to the validator
     ///
     /// What lies ready beside them goes, too: it would be adopted otherwise.
+    #[command(after_long_help = WITHDRAW_EXAMPLES)]
     Withdraw(WithdrawArgs),
 }
 
@@ -164,11 +210,11 @@ pub struct PlacesArgs {
 }
 
 impl FastbootArgs {
-    pub fn output_control(&self) -> &OutputArgs {
+    pub fn output_control(&self) -> OutputArgs {
         match &self.action {
-            FastbootAction::Prepare(args) => &args.output_control,
-            FastbootAction::Status(args) | FastbootAction::Repair(args) => &args.output_control,
-            FastbootAction::Withdraw(args) => &args.look_after.output_control,
+            FastbootAction::Prepare(args) => args.output_control,
+            FastbootAction::Status(args) | FastbootAction::Repair(args) => args.output_control,
+            FastbootAction::Withdraw(args) => args.look_after.output_control,
         }
     }
 }

@@ -13,10 +13,12 @@ Examples:
     ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked
 
   Where it lies, with a checksum in every frame and a table of the frames:
-    ledger-tool repack snapshot-39-<HASH>.tar.zst --output . --force --checksums --seek-table
+    ledger-tool repack snapshot-39-<HASH>.tar.zst --output . --force \\
+      --checksums --seek-table
 
   As small as is reasonable, for an archive that is fetched often:
-    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked --level 9 --frame-size 32MiB";
+    ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked \\
+      --level 9 --frame-size 32MiB";
 
 pub const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -24,10 +26,12 @@ Examples:
     ledger-tool create /mnt/ledger/unpacked --output /mnt/archives
 
   Make one of the state that a validator would start from:
-    ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts --output /mnt/archives
+    ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts \\
+      --output /mnt/archives
 
   Of what was unpacked of an incremental archive:
-    ledger-tool create /mnt/ledger/unpacked --base-slot 39 --output /mnt/archives";
+    ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 \\
+      --output /mnt/archives";
 
 pub const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -35,11 +39,13 @@ Examples:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst
 
   The accounts that are new in the second:
-    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst --format json-lines \\
+    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst \\
+      --format json-lines \\
       | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
 
-  In a script: do two archives hold the same?
-    ledger-tool diff --exit-code --quiet snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
+  In a script: do two archives hold the same? (exit code 1 if not)
+    ledger-tool diff --exit-code --quiet \\
+      snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
 
 pub const ACCOUNTS_EXAMPLES: &str = "\
 Examples:

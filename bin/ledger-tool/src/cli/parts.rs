@@ -12,7 +12,8 @@ Examples:
     ledger-tool inspect snapshot-39-<HASH>.tar.zst
 
   Slot and capitalization, for a script:
-    ledger-tool inspect snapshot-39-<HASH>.tar.zst --format json | jq '.bank.slot, .bank.capitalization'
+    ledger-tool inspect snapshot-39-<HASH>.tar.zst --format json \\
+      | jq '.bank.slot, .bank.capitalization'
 
   Everything, the ten programs that own the most data included:
     ledger-tool inspect snapshot-39-<HASH>.tar.zst --storages --owners 10";
@@ -20,16 +21,19 @@ Examples:
 pub const EXTRACT_EXAMPLES: &str = "\
 Examples:
   Only the bank file and the status cache:
-    ledger-tool extract snapshot-39-<HASH>.tar.zst --entry 'snapshots/**' --output /tmp/bank
+    ledger-tool extract snapshot-39-<HASH>.tar.zst --entry 'snapshots/**' \\
+      --output /tmp/bank
 
   The storages of some slots:
-    ledger-tool extract snapshot-39-<HASH>.tar.zst --slot 17-20 --output /tmp/storages
+    ledger-tool extract snapshot-39-<HASH>.tar.zst --slot 17-20 \\
+      --output /tmp/storages
 
   One file, to be looked at:
     ledger-tool extract snapshot-39-<HASH>.tar.zst --entry version --output -
 
   An account, as it was at the slot of the incremental snapshot:
-    ledger-tool extract snapshot-39-<HASH>.tar.zst --account <PUBKEY> \\
+    ledger-tool extract snapshot-39-<HASH>.tar.zst \\
+      --account SysvarC1ock11111111111111111111111111111111 \\
       --incremental incremental-snapshot-39-47-<HASH>.tar.zst --format json";
 
 pub const INDEX_EXAMPLES: &str = "\
@@ -38,7 +42,8 @@ Examples:
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool extract snapshot-39-<HASH>.tar.zst --entry version --output -
 
-  Is the index still that of the archive, to the last byte?
+  Is the index still that of the archive, to the last byte? (exit code 1 if not)
+    ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool inspect snapshot-39-<HASH>.tar.zst --check-index";
 
 /// Whether the index beside an archive is used.

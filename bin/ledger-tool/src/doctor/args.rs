@@ -7,14 +7,16 @@ use unsnap_cli::args::{OutputArgs, ReportFormat};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  Examine the machine, and the directories that a validator keeps its things in:
+  This machine and these directories (exit code 3 if something is wrong):
     ledger-tool doctor /mnt/ledger /mnt/accounts
 
-  What keeps unsnap from being as fast and safe as it could be here?
-    ledger-tool doctor /mnt/accounts --format json | jq '.checks[] | select(.verdict == \"warning\")'
+  What makes unsnap slow or unsafe here? (exit code 3 if anything does)
+    ledger-tool doctor /mnt/accounts --format json \\
+      | jq '.checks[] | select(.verdict == \"warning\" or .verdict == \"problem\")'
 
-  Examine what a service would find, with its limits and its sandbox:
-    systemd-run --pipe --wait --property=User=sol --property=LimitMEMLOCK=2G ledger-tool doctor /mnt/ledger";
+  What a service would find (exit code 3 if something is wrong):
+    systemd-run --pipe --wait --property=User=sol --property=LimitMEMLOCK=2G \\
+      ledger-tool doctor /mnt/ledger";
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {

@@ -12,7 +12,6 @@ mod verdicts;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use serde::Serialize;
 
 pub use args::{DoctorArgs, EXAMPLES};
@@ -20,11 +19,7 @@ use check::{Check, Verdict};
 use facts::Facts;
 pub use probe::file_system_of;
 
-use crate::{
-    cli::ReportFormat,
-    exit::MachineUnfit,
-    printer::{Printer, data},
-};
+use crate::{exit::MachineUnfit, printer::Printer};
 
 /// What JSON shows. Keys stay; more may be added.
 #[derive(Serialize)]
@@ -41,14 +36,7 @@ pub fn run(args: &DoctorArgs, printer: &Printer) -> anyhow::Result<()> {
     let facts = probe::facts(paths)?;
     let checks = verdicts::judge(&facts);
     let verdict = checks.iter().map(|check| check.verdict).max().unwrap_or_default();
-    match args.format {
-        ReportFormat::Json => {
-            let diagnosis = Diagnosis { verdict, checks: &checks, facts: &facts };
-            let json = serde_json::to_string_pretty(&diagnosis);
-            data(&format!("{}\n", json.context("cannot write the diagnosis")?))?;
-        }
-        ReportFormat::Text if printer.wants_summary() => data(&text::text(&checks, printer))?,
-        ReportFormat::Text => {}
-    }
+    let diagnosis = Diagnosis { verdict, checks: &checks, facts: &facts };
+    printer.report(args.format, &diagnosis, |_| text::text(&checks, printer))?;
     if verdict.is_bad() { Err(MachineUnfit.into()) } else { Ok(()) }
 }

@@ -11,7 +11,7 @@ Examples:
   See how everything stands:
     ledger-tool service status
 
-  See it move:
+  See it move, until interrupted (exit code 130):
     ledger-tool service watch
 
   Unpack these archives now, for one target:
@@ -21,11 +21,57 @@ Examples:
     ledger-tool service pause
     ledger-tool service resume
 
-  What has gone wrong since when, for a script:
-    ledger-tool service status --format json | jq '.targets[] | select(.state == \"failing\")'
+  Which targets are failing, for a script:
+    ledger-tool service status --format json \\
+      | jq '.targets[] | select(.state == \"failing\")'";
 
-  Every job that ends, as a line of JSON:
-    ledger-tool service watch --format json-lines | jq --unbuffered -c 'select(.event == \"job-ended\")'";
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  See how everything stands:
+    ledger-tool service status
+
+  The newest result of each target, for a script:
+    ledger-tool service status --format json \\
+      | jq -r '.targets[] | [.name, .results[0].slot, .results[0].path] | @tsv'";
+
+const SUBMIT_EXAMPLES: &str = "\
+Examples:
+  Unpack this archive now, for all targets:
+    ledger-tool service submit snapshot-39-<HASH>.tar.zst
+
+  A full archive and the incremental one upon it, for one target:
+    ledger-tool service submit snapshot-39-<HASH>.tar.zst --target validator \\
+      --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
+
+const CANCEL_EXAMPLES: &str = "\
+Examples:
+  Take a job out of the queue; its number is one that `status` shows:
+    ledger-tool service cancel 12";
+
+const PAUSE_EXAMPLES: &str = "\
+Examples:
+  Leave the disks alone for a while:
+    ledger-tool service pause
+    ledger-tool service resume";
+
+const RELOAD_EXAMPLES: &str = "\
+Examples:
+  After the configuration was edited (exit code 2 if it is bad):
+    ledger-tool service reload";
+
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  See it move, until interrupted (exit code 130):
+    ledger-tool service watch
+
+  Every job that ends, as a line of JSON, until interrupted (exit code 130):
+    ledger-tool service watch --format json-lines \\
+      | jq --unbuffered -c 'select(.event == \"job-ended\")'";
+
+const METRICS_EXAMPLES: &str = "\
+Examples:
+  Is the service paused?
+    ledger-tool service metrics | grep '^unsnap_paused'";
 
 #[derive(Debug, Args)]
 pub struct ServiceArgs {
@@ -36,27 +82,35 @@ pub struct ServiceArgs {
 #[derive(Debug, Subcommand)]
 pub enum ServiceAction {
     /// Say how the service and all its targets stand
+    #[command(after_long_help = STATUS_EXAMPLES)]
     Status(AskArgs),
     /// Have archives unpacked that the service would not choose by itself, or not now
     ///
     /// Job numbers are printed; `watch` and `status` tell what becomes of them.
+    #[command(after_long_help = SUBMIT_EXAMPLES)]
     Submit(SubmitArgs),
     /// Take a job out of the queue, or stop it
+    #[command(after_long_help = CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
     /// Start no jobs, and let running ones rest, until `resume` or a restart
+    #[command(after_long_help = PAUSE_EXAMPLES)]
     Pause(AskArgs),
     /// Go on after a pause
+    #[command(after_long_help = PAUSE_EXAMPLES)]
     Resume(AskArgs),
     /// Have the service read its configuration again
     ///
     /// A bad one is refused, and the old one stays.
+    #[command(after_long_help = RELOAD_EXAMPLES)]
     Reload(AskArgs),
     /// Show what happens until interrupted
     ///
     /// On a terminal a line for each target that moves; otherwise, or with --no-progress, a line for
     /// each event.
+    #[command(after_long_help = WATCH_EXAMPLES)]
     Watch(AskArgs),
     /// Print the metrics that Prometheus reads
+    #[command(after_long_help = METRICS_EXAMPLES)]
     Metrics(AskArgs),
 }
 
@@ -125,9 +179,5 @@ impl ServiceAction {
             | Self::Watch(ask)
             | Self::Metrics(ask) => ask,
         }
-    }
-
-    pub fn output_control(&self) -> &OutputArgs {
-        &self.ask().output_control
     }
 }

@@ -52,8 +52,8 @@ fn show(ask: &AskArgs, printer: &Printer, answered: &Answered) -> anyhow::Result
         (AnswerFormat::Json, answered) => json(answered, true)?,
         (AnswerFormat::JsonLines, answered) => json(answered, false)?,
         (AnswerFormat::Text, Answered::Metrics { text }) => text.clone(),
-        (AnswerFormat::Text, Answered::Status(status)) => text::status(status),
         (AnswerFormat::Text, _) if !printer.wants_summary() => String::new(),
+        (AnswerFormat::Text, Answered::Status(status)) => text::status(status),
         (AnswerFormat::Text, answered) => told(answered),
     };
     data(&shown)?;

@@ -37,7 +37,7 @@ fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<
 }
 
 fn newest(request: &Request) -> Option<(u64, Condition)> {
-    let survey = Survey::of(&Syscalls::default(), &request.places).unwrap();
+    let survey = Survey::of(&Syscalls::default(), &request.places, &Progress::default()).unwrap();
     survey.newest().map(|state| (state.slot, state.condition.clone()))
 }
 

@@ -108,6 +108,11 @@ impl Content {
         Ok(Self { name, summary, entries, listed })
     }
 
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.size).sum()
+    }
+
     /// Shows `see` all entries, in order.
     pub fn each(&self, see: impl FnMut(&Entry) -> Result<(), PackError>) -> Result<(), PackError> {
         self.entries.iter().try_for_each(see)

@@ -12,7 +12,7 @@ use std::{
 use serde::Serialize;
 use unsnap_arena::Arena;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{ArchiveName, CancelToken, Compression, Error, Progress};
+use unsnap_unpack::{ArchiveName, CancelToken, Compression, Error, Phase, Progress};
 
 use crate::{
     PackError,
@@ -78,11 +78,12 @@ pub fn create(
     let wrote = |bytes| progress.count_written(bytes);
     let ((), report) = pack(options, output, wrote, |take| {
         let mut stream = Stream::new(&pool, options.frame_bytes, take);
+        progress.begin_bytes(Phase::Unpacking, content.bytes());
         content.each(|entry| {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled.into());
             }
-            stream.entry(calls, entry)
+            stream.entry(calls, entry, progress)
         })?;
         stream.finish()?;
         content.unchanged(calls)
@@ -162,7 +163,7 @@ mod tests {
         let pool = arena.pool(1 << 20).unwrap();
         let take = |_| ControlFlow::Continue(());
         let mut stream = Stream::new(&pool, 1 << 16, &take);
-        let read = content.each(|entry| stream.entry(&calls, entry));
+        let read = content.each(|entry| stream.entry(&calls, entry, &Progress::default()));
         match read.and_then(|()| content.unchanged(&calls)) {
             Err(PackError::Changed { path, what }) => {
                 (path.strip_prefix(scratch.path()).unwrap().to_owned(), what)

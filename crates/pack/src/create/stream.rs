@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, os::fd::OwnedFd, path::Path};
 use rustix::{fs::OFlags, io::Errno};
 use unsnap_arena::{Block, Pool};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, Role};
+use unsnap_unpack::{Error, Progress, Role};
 use unsnap_verify::StorageScanner;
 
 use super::{
@@ -42,7 +42,12 @@ impl<'a> Stream<'a> {
     }
 
     /// Adds an entry, which is looked at before and after it is read.
-    pub fn entry(&mut self, calls: &Syscalls, entry: &Entry) -> Result<(), PackError> {
+    pub fn entry(
+        &mut self,
+        calls: &Syscalls,
+        entry: &Entry,
+        progress: &Progress,
+    ) -> Result<(), PackError> {
         let padding = entry.size.next_multiple_of(BLOCK_BYTES as u64) - entry.size;
         let bytes = BLOCK_BYTES as u64 + entry.size + padding;
         let filled = self.frame.as_ref().map_or(0, |frame| frame.1);
@@ -51,7 +56,7 @@ impl<'a> Stream<'a> {
         }
         self.bytes(&header(entry))?;
         if let Some((path, seen)) = &entry.file {
-            self.content(calls, entry, path, seen)?;
+            self.content(calls, entry, (path, seen), progress)?;
         }
         // Less than a block.
         self.bytes(&END[..usize::try_from(padding).unwrap_or(0)])
@@ -67,8 +72,8 @@ impl<'a> Stream<'a> {
         &mut self,
         calls: &Syscalls,
         entry: &Entry,
-        path: &Path,
-        seen: &Seen,
+        (path, seen): (&Path, &Seen),
+        progress: &Progress,
     ) -> Result<(), PackError> {
         let failed = |step| move |errno| PackError::File { step, path: path.to_owned(), errno };
         let changed = |what| PackError::Changed { path: path.to_owned(), what };
@@ -105,6 +110,7 @@ impl<'a> Stream<'a> {
                 scanner.feed(&room[..read], &mut ()).map_err(|error| bad(&error))?;
             }
             self.filled(read);
+            progress.count_read(read as u64);
             left -= read as u64;
         }
         if let Some(scanner) = scanner {

@@ -72,7 +72,7 @@ pub(crate) fn find_accounts(
     let started = Instant::now();
     let opened = open_to_read(config, progress, confined)?;
     let Opened { archives, side_cars, threads, .. } = opened;
-    let indexes = load(side_cars, &archives, config, cancel)?;
+    let indexes = load(side_cars, &archives, config, progress, cancel)?;
     let mut newest = Newest::of(keys);
     let (mut storages, mut all_by_index) = (0, true);
     let given: Vec<Archive> = config.archives().into_iter().cloned().collect();
@@ -96,7 +96,7 @@ pub(crate) fn find_accounts(
                     index.entries.entries().iter().filter(is_wanted).collect();
                 let (options, limits) = (how, config.limits.tar);
                 let (archive, index) = (name.as_str(), &index);
-                let lookup = Lookup { archive, file, index, options, limits, cancel };
+                let lookup = Lookup { archive, file, index, options, limits, progress, cancel };
                 lookup.entries(&wanted, |event, bytes| {
                     search.event(event, bytes, Position::default())
                 })?;

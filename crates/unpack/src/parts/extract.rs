@@ -91,7 +91,7 @@ pub(crate) fn extract(
     confined().map_err(|error| no_thread(&error))?;
     // Dropped on any error, `target` takes everything back.
     let Opened { mut target, archives, side_cars, threads, .. } = opened;
-    let indexes = load(side_cars, &archives, config, cancel)?;
+    let indexes = load(side_cars, &archives, config, progress, cancel)?;
     let (mut tree, mut stream);
     let take: &mut dyn Take = match (to, &target) {
         (To::Stream(output), _) => {
@@ -123,7 +123,7 @@ pub(crate) fn extract(
             |entry: &&Entry| entry.kind != MemberKind::Directory && what.takes(&entry.path());
         let wanted: Vec<&Entry> = index.entries.entries().iter().filter(is_wanted).collect();
         let (options, limits) = (how, config.limits.tar);
-        let lookup = Lookup { archive: &archive, file, index, options, limits, cancel };
+        let lookup = Lookup { archive: &archive, file, index, options, limits, progress, cancel };
         let see = |event: Event<'_>, bytes: &[u8]| taker.event(event, bytes, None);
         extracted.reads = Some(lookup.entries(&wanted, see)?.into());
         extracted.index = true;

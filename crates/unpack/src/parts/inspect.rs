@@ -234,7 +234,7 @@ pub(crate) fn inspect(
     let started = Instant::now();
     let opened = open_to_read(config, progress, confined)?;
     let Opened { archives, side_cars, threads, .. } = opened;
-    let index = load(side_cars, &archives, config, cancel)?.into_iter().flatten().next();
+    let index = load(side_cars, &archives, config, progress, cancel)?.into_iter().flatten().next();
     let archive = config.archive.display_name();
     let Some(OpenArchive::File(file)) = archives.first() else {
         let reason = "only a file can be inspected, and this is a stream".to_owned();
@@ -250,7 +250,7 @@ pub(crate) fn inspect(
     progress.enter(Phase::Unpacking);
     let whole = what.owners.is_some() || (what.storages && index.is_none());
     if let (Some(index), false) = (&index, whole) {
-        seen.index(index, &file, config, cancel)?;
+        seen.index(index, &file, config, progress, cancel)?;
     } else {
         // Frames decoded ahead would be in vain if the pass ends with the bank file: one thread stops there.
         let threads = if whole { threads } else { 1 };
@@ -428,6 +428,7 @@ impl<'a> Seen<'a> {
         index: &Index,
         file: &ArchiveFile,
         config: &Config,
+        progress: &Progress,
         cancel: &CancelToken,
     ) -> Result<(), Error> {
         let entries = index.entries.entries();
@@ -438,7 +439,7 @@ impl<'a> Seen<'a> {
         let bank: Vec<&Entry> = entries.iter().filter(|entry| is_bank_file(entry)).collect();
         let (options, limits) = (ReadOptions::default(), config.limits.tar);
         let archive = self.archive;
-        let lookup = Lookup { archive, file, index, options, limits, cancel };
+        let lookup = Lookup { archive, file, index, options, limits, progress, cancel };
         lookup.entries(&bank, |event, bytes| self.event(event, bytes, None)).map(drop)
     }
 

@@ -4,7 +4,7 @@ use unsnap_index::{Entry, Index, IndexError, RangeReader, ReadCounts, ReadOption
 use unsnap_source::ArchiveFile;
 use unsnap_tarstream::{Event, Limits, Walker};
 
-use crate::{CancelToken, Error, parts::Anywhere};
+use crate::{CancelToken, Error, Progress, parts::Anywhere};
 
 /// Where entries are looked up.
 pub(crate) struct Lookup<'a> {
@@ -14,6 +14,7 @@ pub(crate) struct Lookup<'a> {
     pub index: &'a Index,
     pub options: ReadOptions,
     pub limits: Limits,
+    pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
 }
 
@@ -27,6 +28,7 @@ impl Lookup<'_> {
         mut see: impl FnMut(Event<'_>, &[u8]) -> Result<(), Error>,
     ) -> Result<ReadCounts, Error> {
         let ranges: Vec<_> = entries.iter().map(|entry| entry.raw_extent()).collect();
+        self.progress.expect_bytes(ranges.iter().map(|range| range.end - range.start).sum());
         let archive = Anywhere(self.file);
         let is_cancelled = || self.cancel.is_cancelled();
         let reader = RangeReader::new(&archive, &self.index.frames, self.options);
@@ -39,6 +41,7 @@ impl Lookup<'_> {
                 let end = walk.entry.raw_extent().end;
                 let count = usize::try_from(end - offset).unwrap_or(usize::MAX).min(bytes.len());
                 walk.feed(&bytes[..count], &mut see)?;
+                self.progress.count_read(count as u64);
                 (offset, bytes) = (offset + count as u64, &bytes[count..]);
                 if offset == end {
                     if !walk.seen {

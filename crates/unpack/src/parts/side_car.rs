@@ -7,7 +7,7 @@ use unsnap_decode::ReadAt;
 use unsnap_index::{Index, IndexError, SIDE_CAR_BYTES_MAX, side_car_path};
 use unsnap_source::ArchiveFile;
 
-use crate::{Archive, CancelToken, Config, Error, IndexUse, opening::OpenArchive};
+use crate::{Archive, CancelToken, Config, Error, IndexUse, Phase, Progress, opening::OpenArchive};
 
 /// An open archive, read wherever one likes, through the page cache.
 pub(crate) struct Anywhere<'a>(pub &'a ArchiveFile);
@@ -70,6 +70,7 @@ pub(crate) fn load(
     side_cars: Vec<Option<SideCarFile>>,
     archives: &[OpenArchive],
     config: &Config,
+    progress: &Progress,
     cancel: &CancelToken,
 ) -> Result<Vec<Option<Index>>, Error> {
     let mut indexes = Vec::with_capacity(archives.len());
@@ -77,7 +78,7 @@ pub(crate) fn load(
         let name = given.display_name();
         let loaded = match (&side_car, archive) {
             (Some(side_car), OpenArchive::File(file)) => {
-                Some(load_one(side_car, file, config.index, cancel))
+                Some(load_one(side_car, file, config.index, progress, cancel))
             }
             _ if config.index == IndexUse::Proven => {
                 let missing = IndexError::NotAnIndex("there is none beside the archive");
@@ -106,14 +107,20 @@ fn load_one(
     side_car: &SideCarFile,
     archive: &ArchiveFile,
     wanted: IndexUse,
+    progress: &Progress,
     cancel: &CancelToken,
 ) -> Result<Index, IndexError> {
     let index = Index::decode(&side_car.read()?)?;
     let (archive, bytes) = (Anywhere(archive), archive.size());
     if wanted == IndexUse::Proven {
-        index.identity.check_digest(&archive, bytes, &mut |_| {
+        progress.begin_bytes(Phase::CheckingIndex, bytes);
+        let mut counted = 0;
+        let checked = index.identity.check_digest(&archive, bytes, &mut |read| {
+            progress.count_read(read - std::mem::replace(&mut counted, read));
             if cancel.is_cancelled() { Err(IndexError::Cancelled) } else { Ok(()) }
-        })?;
+        });
+        progress.begin_bytes(Phase::Preparing, 0);
+        checked?;
     } else {
         index.identity.check(&archive, bytes)?;
     }

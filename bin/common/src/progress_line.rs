@@ -1,0 +1,192 @@
+//! How far something is, in a line: what is done, how much of how much, how fast, how long it will take.
+
+use std::{
+    collections::VecDeque,
+    fmt::Write,
+    time::{Duration, Instant},
+};
+
+use indicatif::{BinaryBytes, HumanCount, HumanDuration};
+use unsnap_unpack::{Phase, Snapshot};
+
+/// Rates are of the last seconds, so that they follow what happens.
+const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// A rate of less time than this says nothing.
+const RATE_OVER_MIN: f64 = 0.05;
+
+/// What has been done over the last seconds.
+pub struct Rate {
+    started: Instant,
+    samples: VecDeque<(Duration, Snapshot)>,
+}
+
+impl Rate {
+    pub fn new() -> Self {
+        Self { started: Instant::now(), samples: VecDeque::new() }
+    }
+
+    pub fn add(&mut self, snapshot: Snapshot) {
+        // A clock that stands still in pauses.
+        let now = self.started.elapsed().saturating_sub(Duration::from_millis(snapshot.paused_ms));
+        self.add_at(now, snapshot);
+    }
+
+    fn add_at(&mut self, now: Duration, snapshot: Snapshot) {
+        // Each phase counts something else, or begins to count anew.
+        if self.samples.back().is_some_and(|(_, last)| last.phase != snapshot.phase) {
+            self.samples.clear();
+        }
+        self.samples.push_back((now, snapshot));
+        while self.samples.len() > 2
+            && self.samples.front().is_some_and(|(then, _)| now.saturating_sub(*then) > RATE_OVER)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// How much more of something there is in a second.
+    #[allow(clippy::cast_precision_loss)] // for people
+    fn per_second(&self, of: impl Fn(&Snapshot) -> u64) -> Option<f64> {
+        let ((then, old), (now, new)) = (self.samples.front()?, self.samples.back()?);
+        let seconds = now.saturating_sub(*then).as_secs_f64();
+        let more = of(new).saturating_sub(of(old)) as f64;
+        (seconds >= RATE_OVER_MIN).then_some(more / seconds)
+    }
+}
+
+/// The line. `doing`: what goes through the archive is doing.
+pub fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
+    match now.phase {
+        Phase::Preparing => match now.headers_percent {
+            Some(percent) => format!("preparing  {percent:3}% of the headers"),
+            None => "preparing".to_owned(),
+        },
+        Phase::CheckingIndex => reading("checking the index", now, rate),
+        Phase::Unpacking if now.paused => reading("paused", now, rate),
+        Phase::Unpacking => reading(doing, now, rate),
+        Phase::Verifying => read("verifying accounts", now),
+        Phase::Syncing => read("syncing to disk", now),
+        Phase::Publishing => read("publishing", now),
+        Phase::CleaningUp => read("taking back what was written", now),
+        Phase::LookingAtFiles => files("looking at files", now, rate),
+        Phase::Linking => files("linking files", now, rate),
+        Phase::Removing => files("removing what is old", now, rate),
+        Phase::Done => read("done", now),
+    }
+}
+
+/// What has been read, and made of it.
+fn read(doing: &str, now: &Snapshot) -> String {
+    let mut line = match now.bytes_total {
+        Some(total) => {
+            let percent = percent(now.bytes_read, total);
+            let (read, total) = (BinaryBytes(now.bytes_read), BinaryBytes(total));
+            format!("{doing}  {percent:3}%  {read} of {total} read")
+        }
+        None => format!("{doing}  {} read", BinaryBytes(now.bytes_read)),
+    };
+    if now.bytes_written > 0 {
+        let _ = write!(line, "  {} written", BinaryBytes(now.bytes_written));
+    }
+    if now.files > 0 {
+        let _ = write!(line, "  {} files", HumanCount(now.files));
+    }
+    line
+}
+
+/// The same while it goes on.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // for people
+fn reading(doing: &str, now: &Snapshot, rate: &Rate) -> String {
+    let mut line = read(doing, now);
+    if let Some(decoding) = rate.per_second(|now| now.bytes_decoded) {
+        let _ = write!(line, "  {}/s", BinaryBytes(decoding as u64));
+        let speed = rate.per_second(|now| now.bytes_read);
+        let left = now.bytes_total.map(|total| total.saturating_sub(now.bytes_read));
+        line.push_str(&eta(left, speed));
+    }
+    line
+}
+
+/// One file after the other.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // for people
+fn files(doing: &str, now: &Snapshot, rate: &Rate) -> String {
+    let (done, total) = (now.files_handled, now.files_to_handle);
+    let percent = percent(done, total);
+    let mut line =
+        format!("{doing}  {percent:3}%  {} of {} files", HumanCount(done), HumanCount(total));
+    if let Some(speed) = rate.per_second(|now| now.files_handled) {
+        let _ = write!(line, "  {}/s", HumanCount(speed as u64));
+        line.push_str(&eta(Some(total.saturating_sub(done)), Some(speed)));
+    }
+    line
+}
+
+fn percent(done: u64, total: u64) -> u64 {
+    done.saturating_mul(100) / total.max(1)
+}
+
+/// How long the rest takes, if both it and the speed are known.
+#[allow(clippy::cast_precision_loss)] // for people
+fn eta(left: Option<u64>, per_second: Option<f64>) -> String {
+    match (left, per_second) {
+        (Some(left), Some(speed)) if speed > 0.0 => {
+            let seconds = (left as f64 / speed).min(1e9);
+            format!("  ETA {}", HumanDuration(Duration::from_secs_f64(seconds)))
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unsnap_unpack::Progress;
+
+    use super::*;
+
+    fn shown(phase: Phase, change: impl Fn(&mut Snapshot, u64)) -> String {
+        let mut rate = Rate::new();
+        let mut now = Progress::default().snapshot();
+        for second in 0..3 {
+            now.phase = phase;
+            change(&mut now, second);
+            rate.add_at(Duration::from_secs(second), now);
+        }
+        line("repacking", &now, &rate)
+    }
+
+    #[test]
+    fn rate_and_time_left_are_of_what_is_counted() {
+        let read = |now: &mut Snapshot, second: u64| {
+            now.bytes_total = Some(10 << 20);
+            now.bytes_read = second << 20;
+            now.bytes_decoded = second << 22;
+        };
+        let expected = "20%  2.00 MiB of 10.00 MiB read  4.00 MiB/s  ETA 8 seconds";
+        assert_eq!(shown(Phase::Unpacking, read), format!("repacking   {expected}"));
+        assert_eq!(shown(Phase::CheckingIndex, read), format!("checking the index   {expected}"));
+        let expected = "syncing to disk   20%  2.00 MiB of 10.00 MiB read";
+        assert_eq!(shown(Phase::Syncing, read), expected);
+
+        let removed = |now: &mut Snapshot, second: u64| {
+            now.files_handled = second * 1000;
+            now.files_to_handle = 4000;
+        };
+        let expected = "removing what is old   50%  2,000 of 4,000 files  1,000/s  ETA 2 seconds";
+        assert_eq!(shown(Phase::Removing, removed), expected);
+    }
+
+    #[test]
+    fn a_phase_begins_to_count_anew() {
+        let mut rate = Rate::new();
+        let mut now = Progress::default().snapshot();
+        for (second, phase) in
+            [(0, Phase::CheckingIndex), (1, Phase::CheckingIndex), (2, Phase::Unpacking)]
+        {
+            now.phase = phase;
+            now.bytes_decoded = 1000 * (2 - second);
+            rate.add_at(Duration::from_secs(second), now);
+        }
+        assert_eq!(rate.per_second(|now| now.bytes_decoded), None);
+    }
+}

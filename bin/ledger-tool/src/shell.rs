@@ -1,0 +1,46 @@
+//! `ledger-tool completions` and `ledger-tool man`
+
+use clap::CommandFactory;
+use unsnap_cli::{exit::EXIT_STATUS, manual::Manual, printer::data};
+
+use crate::{
+    cli::{Cli, CompletionsArgs, ManArgs},
+    settings::RequestError,
+};
+
+const MANUAL: Manual = Manual {
+    program: "ledger-tool",
+    section: "1",
+    exit_status: &EXIT_STATUS,
+    see_also: &["unsnap-validator(1)", "unpackd(8)"],
+};
+
+pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
+    Ok(data(&args.shell.script(Cli::command(), MANUAL.program))?)
+}
+
+pub fn man(args: &ManArgs) -> anyhow::Result<()> {
+    let mut pages = MANUAL.pages(Cli::command()).into_iter();
+    match pages.find(|page| page.words[1..] == args.command) {
+        Some(page) => Ok(data(&page.text)?),
+        None => {
+            let command = args.command.join(" ");
+            Err(RequestError(format!("there is no command \"{command}\"")).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use unsnap_cli::generated;
+
+    use super::*;
+
+    #[test]
+    fn what_is_checked_in_is_what_is_generated() {
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        generated::hold(&deploy, &Cli::command(), &MANUAL).unwrap();
+    }
+}
