@@ -57,6 +57,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verif
 structure\t'That the bank file is the one of the archive\'s name, and every storage a row of accounts'
 accounts\t'The same, and that all accounts add up to the hash in the archive\'s name'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name beside the files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
+exact\t'By the headers of all frames that declare their sizes, however long that takes'
+off\t'Not at all, as with --no-preflight'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
@@ -334,6 +338,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l fastboot-format -d 'Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read' -r -f -a "auto\t'What most releases read'
 3\t'3.0.0: Agave 4.2 to 4.5'
 5\t'5.0.0: Agave 4.5 and later'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
+exact\t'By the headers of all frames that declare their sizes, however long that takes'
+off\t'Not at all, as with --no-preflight'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
