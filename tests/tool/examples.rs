@@ -305,7 +305,7 @@ fn stand_ins(script: &str) -> String {
         ("man", "--version", "{ cat; }"),
     ] {
         if script.contains(&format!("{tool} -")) && !has_tool(tool, probe) {
-            functions.push_str(&format!("{tool}() {stand_in}\n"));
+            functions.extend([tool, "() ", stand_in, "\n"]);
         }
     }
     if script.contains("systemd-run") {

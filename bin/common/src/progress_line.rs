@@ -62,29 +62,30 @@ pub fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
             Some(percent) => format!("preparing  {percent:3}% of the headers"),
             None => "preparing".to_owned(),
         },
-        Phase::CheckingIndex => reading("checking the index", now, rate),
-        Phase::Unpacking if now.paused => reading("paused", now, rate),
-        Phase::Unpacking => reading(doing, now, rate),
-        Phase::Verifying => read("verifying accounts", now),
-        Phase::Syncing => read("syncing to disk", now),
-        Phase::Publishing => read("publishing", now),
-        Phase::CleaningUp => read("taking back what was written", now),
+        Phase::CheckingIndex => moving("checking the index", "read", now, rate),
+        Phase::Unpacking if now.paused => moving("paused", "read", now, rate),
+        Phase::Unpacking => moving(doing, "read", now, rate),
+        Phase::Writing => moving(doing, "written", now, rate),
+        Phase::Verifying => moved("verifying accounts", "read", now),
+        Phase::Syncing => moved("syncing to disk", "read", now),
+        Phase::Publishing => moved("publishing", "read", now),
+        Phase::CleaningUp => moved("taking back what was written", "read", now),
         Phase::LookingAtFiles => files("looking at files", now, rate),
         Phase::Linking => files("linking files", now, rate),
         Phase::Removing => files("removing what is old", now, rate),
-        Phase::Done => read("done", now),
+        Phase::Done => moved("done", "read", now),
     }
 }
 
-/// What has been read, and made of it.
-fn read(doing: &str, now: &Snapshot) -> String {
+/// What has been read or written (`how`), and made of it.
+fn moved(doing: &str, how: &str, now: &Snapshot) -> String {
     let mut line = match now.bytes_total {
         Some(total) => {
             let percent = percent(now.bytes_read, total);
             let (read, total) = (BinaryBytes(now.bytes_read), BinaryBytes(total));
-            format!("{doing}  {percent:3}%  {read} of {total} read")
+            format!("{doing}  {percent:3}%  {read} of {total} {how}")
         }
-        None => format!("{doing}  {} read", BinaryBytes(now.bytes_read)),
+        None => format!("{doing}  {} {how}", BinaryBytes(now.bytes_read)),
     };
     if now.bytes_written > 0 {
         let _ = write!(line, "  {} written", BinaryBytes(now.bytes_written));
@@ -97,8 +98,8 @@ fn read(doing: &str, now: &Snapshot) -> String {
 
 /// The same while it goes on.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // for people
-fn reading(doing: &str, now: &Snapshot, rate: &Rate) -> String {
-    let mut line = read(doing, now);
+fn moving(doing: &str, how: &str, now: &Snapshot, rate: &Rate) -> String {
+    let mut line = moved(doing, how, now);
     if let Some(decoding) = rate.per_second(|now| now.bytes_decoded) {
         let _ = write!(line, "  {}/s", BinaryBytes(decoding as u64));
         let speed = rate.per_second(|now| now.bytes_read);
@@ -130,6 +131,7 @@ fn percent(done: u64, total: u64) -> u64 {
 #[allow(clippy::cast_precision_loss)] // for people
 fn eta(left: Option<u64>, per_second: Option<f64>) -> String {
     match (left, per_second) {
+        (Some(0), _) => "  ETA 0 seconds".to_owned(),
         (Some(left), Some(speed)) if speed > 0.0 => {
             let seconds = (left as f64 / speed).min(1e9);
             format!("  ETA {}", HumanDuration(Duration::from_secs_f64(seconds)))
@@ -165,6 +167,8 @@ mod tests {
         let expected = "20%  2.00 MiB of 10.00 MiB read  4.00 MiB/s  ETA 8 seconds";
         assert_eq!(shown(Phase::Unpacking, read), format!("repacking   {expected}"));
         assert_eq!(shown(Phase::CheckingIndex, read), format!("checking the index   {expected}"));
+        let written = "repacking   20%  2.00 MiB of 10.00 MiB written  4.00 MiB/s  ETA 8 seconds";
+        assert_eq!(shown(Phase::Writing, read), written);
         let expected = "syncing to disk   20%  2.00 MiB of 10.00 MiB read";
         assert_eq!(shown(Phase::Syncing, read), expected);
 

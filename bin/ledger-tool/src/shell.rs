@@ -21,13 +21,10 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
 
 pub fn man(args: &ManArgs) -> anyhow::Result<()> {
     let mut pages = MANUAL.pages(Cli::command()).into_iter();
-    match pages.find(|page| page.words[1..] == args.command) {
-        Some(page) => Ok(data(&page.text)?),
-        None => {
-            let command = args.command.join(" ");
-            Err(RequestError(format!("there is no command \"{command}\"")).into())
-        }
-    }
+    let page = pages.find(|page| page.words[1..] == args.command).ok_or_else(|| {
+        RequestError(format!("there is no command \"{}\"", args.command.join(" ")))
+    })?;
+    Ok(data(&page.text)?)
 }
 
 #[cfg(test)]

@@ -63,9 +63,10 @@ impl Ground for Beside<'_> {
 
     fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
         let Work { request, calls, progress, .. } = self.work;
-        let ready = match request.replace {
-            true => None,
-            false => self.ready.state(calls, request.format, progress)?,
+        let ready = if request.replace {
+            None
+        } else {
+            self.ready.state(calls, request.format, progress)?
         };
         let ready = ready.filter(|state| state.slot >= pair.slot());
         let ready = ready.map(|state| (state.slot, Repaired::WasWhole { slot: state.slot }));

@@ -139,6 +139,7 @@ pub fn phase(phase: Phase) -> &'static str {
         Phase::Syncing => "syncing",
         Phase::Publishing => "publishing",
         Phase::CleaningUp => "cleaning up",
+        Phase::Writing => "writing",
         Phase::LookingAtFiles => "looking at files",
         Phase::Linking => "linking files",
         Phase::Removing => "removing what is old",

@@ -32,6 +32,8 @@ pub enum Phase {
     Publishing,
     /// Taking back what was written, after a failure.
     CleaningUp,
+    /// Writing something else than what an archive holds.
+    Writing,
     /// Looking at files that are there.
     LookingAtFiles,
     /// Giving files names that they have lost.
@@ -125,9 +127,10 @@ impl Progress {
                 4 => Phase::Syncing,
                 5 => Phase::Publishing,
                 6 => Phase::CleaningUp,
-                7 => Phase::LookingAtFiles,
-                8 => Phase::Linking,
-                9 => Phase::Removing,
+                7 => Phase::Writing,
+                8 => Phase::LookingAtFiles,
+                9 => Phase::Linking,
+                10 => Phase::Removing,
                 _ => Phase::Done,
             },
             bytes_total: (total > 0).then_some(total),
@@ -194,7 +197,8 @@ impl Progress {
         self.shared.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that were read, and are what was wanted: nothing is decoded.
+    /// Counts bytes that were read, or written in [`Phase::Writing`], and are what was wanted: nothing is
+    /// decoded.
     pub fn count_read(&self, bytes: u64) {
         self.shared.bytes_read[0].fetch_add(bytes, Ordering::Relaxed);
         self.shared.bytes_decoded.fetch_add(bytes, Ordering::Relaxed);

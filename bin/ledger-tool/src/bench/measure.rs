@@ -97,7 +97,7 @@ impl Bench<'_> {
     /// Reads the archive's beginning without decoding it, cold.
     pub fn read(&self, bytes: u64) -> anyhow::Result<u64> {
         self.settle()?;
-        let _display = self.shown("reading", bytes);
+        let _display = self.shown("reading", Phase::Unpacking, bytes);
         Ok(milliseconds(alone::read(&self.archive, bytes, &self.progress, &self.cancel)?))
     }
 
@@ -107,7 +107,7 @@ impl Bench<'_> {
         let directory = self.place.join("alone");
         fs::create_dir(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
-        let display = self.shown("writing", sizes.iter().sum());
+        let display = self.shown("writing", Phase::Writing, sizes.iter().sum());
         let time = alone::write(&directory, sizes, &self.progress, &self.cancel)?;
         drop(display);
         fs::remove_dir_all(&directory).with_context(|| cannot_remove(&directory))?;
@@ -168,7 +168,7 @@ impl Bench<'_> {
     pub fn warm(&self, bytes: u64) -> anyhow::Result<()> {
         let mut file = File::open(&self.archive)?.take(bytes);
         let mut piece = vec![0; 1 << 20];
-        let _display = self.shown("reading", bytes);
+        let _display = self.shown("reading", Phase::Unpacking, bytes);
         loop {
             let count = file.read(&mut piece)?;
             if count == 0 {
@@ -181,8 +181,8 @@ impl Bench<'_> {
 
     /// Shows how far it is with so many bytes, which are counted in `progress` as they are read or
     /// written.
-    fn shown(&self, doing: &'static str, bytes: u64) -> Option<Display> {
-        self.progress.begin_bytes(Phase::Unpacking, bytes);
+    fn shown(&self, doing: &'static str, phase: Phase, bytes: u64) -> Option<Display> {
+        self.progress.begin_bytes(phase, bytes);
         Display::start_doing(doing, self.printer, self.progress.clone())
     }
 }
@@ -219,7 +219,7 @@ pub fn make_archive(
     let path = place.join(spec.name());
     let file = File::create_new(&path);
     let file = file.with_context(|| format!("cannot make {}", path.display()))?;
-    progress.begin_bytes(Phase::Unpacking, size * 10 / RATIO_IN_TENTHS);
+    progress.begin_bytes(Phase::Writing, size * 10 / RATIO_IN_TENTHS);
     let mut output = BufWriter::with_capacity(1 << 20, Stoppable { file: &file, progress, cancel });
     let made = write_archive(&spec, &mut output);
     check(cancel)?;
