@@ -108,10 +108,15 @@ fn full_disks_and_read_only_ones_are_told_and_keep_nothing() {
         }
         fs::remove_file(filler).unwrap();
     }
+    let archive = fs::read(&ground.archive).unwrap();
+    let cut = disk.path().join("cut.tar.zst");
+    fs::write(&cut, &archive[..archive.len() / 2]).unwrap();
     disk.remount("ro").unwrap();
     for name in COMMANDS {
         ground.assert_fails(name, &[], &["Read-only file system", "hint: the file system is"]);
     }
+    // Before the archive is gone through, which may take long and here would find another error.
+    tool(&["index"], &cut).assert_code(3).assert_error(&["Read-only file system"]);
     disk.remount("rw").unwrap();
     for name in COMMANDS {
         run(&mut ground.tool(name, &[])).assert_code(0);

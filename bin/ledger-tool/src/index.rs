@@ -1,14 +1,18 @@
 //! `ledger-tool index`
 
-use std::path::Path;
-
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
-use unsnap_pack::write_side_car;
-use unsnap_unpack::{Index, Syscalls, Unpacker};
+use unsnap_pack::SideCarFile;
+use unsnap_unpack::{Archive, Index, Syscalls, Unpacker};
 
-use crate::{cli::IndexMakeArgs, printer::Printer, progress::Display, settings, signals::Signals};
+use crate::{
+    cli::IndexMakeArgs,
+    printer::Printer,
+    progress::Display,
+    settings::{self, RequestError},
+    signals::Signals,
+};
 
 /// What was made.
 #[derive(Serialize)]
@@ -24,20 +28,27 @@ struct Made {
 }
 
 pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
-    let unpacker = Unpacker::new(settings::reading(&args.archive, &args.io)?);
+    let config = settings::reading(&args.archive, &args.io)?;
+    let Archive::File(archive) = &config.archive else {
+        let reason = "only a file can have an index, and this is a stream";
+        return Err(RequestError(reason.to_owned()).into());
+    };
+    let archive = archive.display().to_string();
+    let unpacker = Unpacker::new(config);
     Signals::catch()?.cancel(unpacker.cancel_token()).context("cannot watch for signals")?;
+    let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
     let display = Display::start_doing("indexing", printer, unpacker.progress());
     // By a confined thread: this one is to write beside the archive.
     let made = unpacker.index();
     drop(display);
-    let made = write(&made?, &args.archive)?;
+    let made = write(&made?, archive, side_car)?;
     printer.report(args.format, &made, summary)
 }
 
-fn write(index: &Index, archive: &Path) -> anyhow::Result<Made> {
-    let (path, index_bytes) = write_side_car(&Syscalls::default(), archive, index)?;
+fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Result<Made> {
+    let (path, index_bytes) = side_car.write(index)?;
     Ok(Made {
-        archive: archive.display().to_string(),
+        archive,
         index: path.display().to_string(),
         index_bytes,
         archive_bytes: index.identity.archive_bytes,

@@ -46,5 +46,5 @@ pub use error::PackError;
 pub use frames::{Framer, RawFrame};
 pub use pack::{PackOptions, PackReport};
 pub use repack::{RepackReport, repack};
-pub use side_car::write_side_car;
+pub use side_car::SideCarFile;
 pub use versions::MEMORY_BYTES;

@@ -184,7 +184,7 @@ pub enum IndexUse {
     /// It must be there, and the archive must have the digest that it says, which takes a pass over
     /// all bytes of the archive.
     Proven,
-    /// Not at all.
+    /// Not at all, and neither is a seek table at the archive's end.
     Ignore,
 }
 

@@ -50,7 +50,7 @@ Examples:
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "The archive's index (see `ledger-tool index`)")]
 pub struct IndexArgs {
-    /// Do not look at the archive's index, ARCHIVE.unsnap-index
+    /// Do not look at the archive's index, ARCHIVE.unsnap-index, nor at a seek table at its end
     #[arg(long, conflicts_with = "check_index")]
     pub no_index: bool,
 
