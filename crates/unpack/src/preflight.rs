@@ -1,13 +1,14 @@
 //! Whether it fits, before anything is written.
 //!
-//! What is needed comes from a [`survey`] of the archive, exact or estimated; what is there, from
+//! What is needed comes from a [`survey`](unsnap_decode::survey()) of the archive, exact or estimated; what is there, from
 //! the file systems. A run that cannot fit is refused at once, and not after an hour of writing.
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.
 //!
-//! Headers are walked as long as [`PreflightMode`] allows. Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
-//! frames declare their sizes the length of the tar stream is exact, to the byte; what its files
-//! take of that is estimated, since only tar headers say how long each of them is.
+//! Exact is what of a small archive is needed, every entry of which is seen. Of a large one whose
+//! frames declare their sizes the length of the tar stream is exact, to the byte, if headers may be
+//! walked long enough ([`PreflightMode`]); what its files take of that is estimated, since only tar
+//! headers say how long each of them is.
 //!
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
@@ -104,8 +105,9 @@ impl Preflight {
 
     /// Compares what an archive needs with what its destinations have.
     ///
-    /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is one. `target`: `None` in a dry run.
-    /// `kept`: what is there already in each destination. Opens nothing.
+    /// `archives`: `None` for a stream, of which nothing is known; with their index, if there is
+    /// one. `target`: `None` in a dry run. `kept`: what is there already in each destination. Opens
+    /// nothing.
     fn check<'a>(
         archives: impl Iterator<Item = Source<'a>>,
         target: Option<&Target>,
