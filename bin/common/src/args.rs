@@ -136,6 +136,37 @@ impl PreflightArgs {
     }
 }
 
+/// What a state that a validator starts from is made like.
+#[derive(Debug, Args)]
+pub struct StateArgs {
+    /// What is checked of the archives' content while it passes by
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
+    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
+    /// what is more goes to a file without a name beside the files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    pub verify_memory: Option<u64>,
+
+    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
+    pub fastboot_format: FastbootFormatArg,
+
+    /// How it is found out whether it fits.
+    #[command(flatten)]
+    pub preflight: PreflightArgs,
+}
+
+impl StateArgs {
+    /// Sets it in a `Config`, but for the form of the list.
+    pub fn apply(&self, config: &mut Config) {
+        config.dry_run = false;
+        config.preflight = self.preflight.mode();
+        config.verify = self.verify.verify();
+        config.verify_memory = self.verify_memory;
+    }
+}
+
 /// What to tell, and how.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "What to tell")]

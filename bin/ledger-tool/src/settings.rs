@@ -27,15 +27,12 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     // The archives are chosen later.
     let mut config = reading(Path::new(""), &args.io)?;
     args.neighbour.apply(&mut config);
-    config.dry_run = false;
-    config.preflight = args.preflight.mode();
+    args.state.apply(&mut config);
     config.digest = Some(DigestKind::Xxh3);
-    config.verify = args.verify.verify();
-    config.verify_memory = args.verify_memory;
     Ok(Request {
         places: places(&args.places),
         config,
-        format: args.fastboot_format.format(),
+        format: args.state.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
         pair: None,

@@ -7,10 +7,7 @@ use std::{
 };
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
-use unsnap_cli::args::{
-    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, RemovalArgs, ReportFormat,
-    VerifyArg,
-};
+use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs};
 
 /// Prepares what a validator starts from, then becomes the validator
 ///
@@ -25,18 +22,8 @@ use unsnap_cli::args::{
 #[derive(Debug, Parser)]
 #[command(name = "validator", version, max_term_width = 100)]
 pub struct Cli {
-    /// What is checked of the archives' content while it passes by
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
-    pub verify: VerifyArg,
-
-    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
-    /// what is more goes to a file without a name beside the files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
-    pub verify_memory: Option<u64>,
-
-    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
-    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
-    pub fastboot_format: FastbootFormatArg,
+    #[command(flatten)]
+    pub state: StateArgs,
 
     /// Prepare the archives even if there is a state as new as they are
     #[arg(long)]
@@ -49,9 +36,6 @@ pub struct Cli {
     /// the disk until the next state is prepared.
     #[arg(long)]
     pub no_shadow: bool,
-
-    #[command(flatten)]
-    pub preflight: PreflightArgs,
 
     /// Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives
     #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]

@@ -167,14 +167,11 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     // The archives are chosen later.
     let mut config = settings::reading(Path::new(""), &cli.io)?;
     cli.neighbour.apply(&mut config);
-    config.dry_run = false;
-    config.preflight = cli.preflight.mode();
-    config.verify = cli.verify.verify();
-    config.verify_memory = cli.verify_memory;
+    cli.state.apply(&mut config);
     Ok(Request {
         places,
         config,
-        format: cli.fastboot_format.format(),
+        format: cli.state.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,
         pair: None,

@@ -1,6 +1,6 @@
 //! Whether it fits, before anything is written.
 //!
-//! What is needed comes from a [`survey`] of the archive, exact or estimated; what is there, from
+//! What is needed comes from a [`survey`](unsnap_decode::survey()) of the archive, exact or estimated; what is there, from
 //! the file systems. A run that cannot fit is refused at once, and not after an hour of writing.
 //! What is refused on exact figures could not have fitted: what a file system needs for itself is
 //! not counted. Estimates are given a margin, and what is doubtful is only warned of.

@@ -1,4 +1,4 @@
-//! Frame and block headers, and what is planned by them.
+//! Frame and block headers, what is planned by them, and what they add up to.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use unsnap_decode::{
     Limits, MemoryPlan, Tuning,
     fuzzing::{
         BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, FrameStartError, block_header,
-        frame_start,
+        declared_bytes, frame_start,
     },
 };
 
@@ -15,7 +15,8 @@ use crate::INPUT_BYTES_MAX;
 
 /// A sequence of zstd frames. Headers mean what they mean to libzstd, however little of what
 /// follows is there; frames are as long as libzstd says. The memory plan for an archive that begins
-/// like this keeps its promises.
+/// like this keeps its promises. What the walk over all headers adds up to is what the frames one after
+/// the other declare, from wherever else it set out.
 ///
 /// Allowed: libzstd refuses windows beyond 2 GiB, the scan leaves that to the limits; the two largest
 /// content sizes mean "unknown" and "error" to libzstd, to us they are sizes (and lies).
@@ -24,6 +25,7 @@ pub fn zstd_scan(data: &[u8]) {
         return;
     }
     check_plan(data);
+    check_walk(data);
     let mut rest = data;
     loop {
         check_prefixes(rest);
@@ -103,6 +105,52 @@ fn scan(stream: &[u8]) -> Option<usize> {
             return Some(at);
         }
     }
+}
+
+/// Footholds of a walk beside the beginning: each costs a thread.
+const FOOTHOLDS: usize = 8;
+
+/// What walks from many places tell is what one walk tells, which is what the headers say.
+fn check_walk(data: &[u8]) {
+    let alone = declared_bytes(data, &[]);
+    if let Some(bytes) = alone {
+        assert_eq!(Some(bytes), declared_one_by_one(data));
+    }
+    // As far apart as the bytes say, so that mutations move them.
+    let strides = data.iter().map(|byte| 1 + usize::from(*byte) % 61);
+    let places = strides.scan(0, |at, stride| {
+        *at += stride;
+        Some(*at as u64)
+    });
+    let footholds: Vec<u64> =
+        places.take_while(|at| *at < data.len() as u64).take(FOOTHOLDS).collect();
+    if let Some(bytes) = declared_bytes(data, &footholds) {
+        assert_eq!(Some(bytes), alone, "from {footholds:?} as well");
+    }
+    // And from where frames have been seen to begin their first blocks.
+    let mut footholds = Vec::new();
+    let mut at = 0;
+    while let (Some(bytes), true) = (scan(&data[at..]), footholds.len() < FOOTHOLDS) {
+        if let Ok(FrameStart::Zstd(header)) = frame_start(&data[at..]) {
+            footholds.push((at + header.header_bytes) as u64);
+        }
+        at += bytes;
+    }
+    let found = declared_bytes(data, &footholds);
+    assert!(found.is_none() || found == alone, "from {footholds:?} as well");
+}
+
+/// The sum of what frames declare, if nothing else is there.
+fn declared_one_by_one(mut data: &[u8]) -> Option<u64> {
+    let mut sum = 0_u64;
+    while !data.is_empty() {
+        if let FrameStart::Zstd(header) = frame_start(data).ok()? {
+            // A frame that declares nothing must be empty, where the walk tells a sum.
+            sum = sum.checked_add(header.content_bytes.unwrap_or(0))?;
+        }
+        data = data.get(scan(data)?..)?;
+    }
+    Some(sum)
 }
 
 /// Any budget gives a plan that works, whatever the archive begins with.

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use unsnap_cli::args::{
-    FastbootFormatArg, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, RemovalArgs, ReportFormat,
-    VerifyArg,
-};
+use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs};
 
 pub const FASTBOOT_EXAMPLES: &str = "\
 Examples:
@@ -109,18 +106,8 @@ pub struct PrepareArgs {
     #[command(flatten)]
     pub places: PlacesArgs,
 
-    /// What is checked of the archives' content while it passes by
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
-    pub verify: VerifyArg,
-
-    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
-    /// what is more goes to a file without a name beside the files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub verify_memory: Option<u64>,
-
-    /// Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read
-    #[arg(long, value_enum, value_name = "VERSION", default_value = "auto")]
-    pub fastboot_format: FastbootFormatArg,
+    #[command(flatten)]
+    pub state: StateArgs,
 
     /// Prepare the archives even if there is a state as new as they are, be it one that lies ready
     #[arg(long)]
@@ -140,9 +127,6 @@ pub struct PrepareArgs {
     /// the disk until the next state is prepared, or this one is withdrawn.
     #[arg(long)]
     pub no_shadow: bool,
-
-    #[command(flatten)]
-    pub preflight: PreflightArgs,
 
     /// How to print the report on standard output
     #[arg(long, value_enum, default_value = "text")]

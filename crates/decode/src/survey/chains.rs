@@ -131,7 +131,7 @@ struct Part {
 impl Walks<'_> {
     /// What each chain has found, in their order. `None` where it has come to nothing.
     fn all(&self) -> Vec<Option<Part>> {
-        let mut found = thread::scope(|scope| {
+        let found = thread::scope(|scope| {
             // Where no more threads are to be had, those that are there walk all of it.
             let others: Vec<_> = (1..self.footholds.len().min(WALKS_MAX))
                 .map_while(|number| {
@@ -144,8 +144,13 @@ impl Walks<'_> {
             found.extend(others.into_iter().flat_map(|other| other.join().unwrap_or_default()));
             found
         });
-        found.sort_by_key(|(index, _)| *index);
-        found.into_iter().map(|(_, part)| part).collect()
+        let mut parts: Vec<_> = self.footholds.iter().map(|_| None).collect();
+        for (index, part) in found {
+            if let Some(place) = parts.get_mut(index) {
+                *place = part;
+            }
+        }
+        parts
     }
 
     /// Sets out from one foothold after the other, as long as there are any.

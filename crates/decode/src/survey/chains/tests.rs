@@ -318,3 +318,16 @@ fn what_cannot_be_read_is_not_guessed() {
         }
     }
 }
+
+/// As where no more threads are to be had: each sets out again when it has met the next foothold.
+#[test]
+fn more_footholds_than_walks_at_once() {
+    let (bytes, archive) = archive_of(&mut Random::new(6), 300, 1);
+    let mut footholds = vec![Blocks::from_frame(0, Format::Zstd)];
+    footholds.extend(stations(&archive, 0));
+    assert!(footholds.len() > WALKS_MAX + 50, "{}", footholds.len());
+    for _ in 0..10 {
+        let found = chains(&archive, &footholds);
+        assert!(matches!(found, Walked::All { raw_bytes, .. } if raw_bytes == bytes), "{found:?}");
+    }
+}
