@@ -34,9 +34,9 @@ complete -c unsnap-validator -l removal-files-per-second -d 'Files of older stat
 complete -c unsnap-validator -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Whatever standard error is'
 never\t'None'"
+complete -c unsnap-validator -l no-preflight -d 'Unpack even if it does not seem to fit, and go on until a disk is full'
 complete -c unsnap-validator -l replace -d 'Prepare the archives even if there is a state as new as they are'
 complete -c unsnap-validator -l no-shadow -d 'Do not keep second names of the storages'
-complete -c unsnap-validator -l no-preflight -d 'Unpack even if it does not seem to fit, and go on until a disk is full'
 complete -c unsnap-validator -l prepare-only -d 'Prepare, and end: exit code 0 if there is a state for the validator'
 complete -c unsnap-validator -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
 complete -c unsnap-validator -l no-sandbox -d 'Do not confine the process before it looks at the archive'
