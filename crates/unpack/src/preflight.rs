@@ -29,7 +29,7 @@ use crate::{
     error::{Resource, Shortage},
     members::{self, Members, Need},
     opening::Target,
-    parts::{Anywhere, SeekTableFound, seek_table},
+    parts::{Anywhere, hold_to_seek_table, length_by_seek_table},
     report::{FileSystemReport, PreflightReport, millis},
     resources::Input,
     resume::Kept,
@@ -270,56 +270,9 @@ fn survey_archive(
         is_cancelled: &|| cancel.is_cancelled(),
     };
     let survey = survey(&Anywhere(file), file.size(), &config.limits.decode, &effort, &mut members);
-    let (raw_bytes, basis) = hold_to_table(survey.raw_bytes?, by_table, warnings);
+    let (raw_bytes, basis) = hold_to_seek_table(survey.raw_bytes?, by_table, warnings);
     let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
     Some((raw_bytes, basis, need))
-}
-
-/// The length of the tar stream by the seek table at the archive's end, if there is one that seems right.
-fn length_by_seek_table(
-    file: &ArchiveFile,
-    config: &Config,
-    warnings: &mut Vec<String>,
-) -> Option<u64> {
-    match seek_table(file, config) {
-        SeekTableFound::Some(table) => Some(table.raw_bytes()),
-        SeekTableFound::None => None,
-        SeekTableFound::PassedOver(reason) => {
-            warnings.push(reason);
-            None
-        }
-    }
-}
-
-/// How far an estimate is from the length at most: twice or half of it. Samples were off by up to 5 percent
-/// (see [`SAMPLED`]); a guess.
-const ESTIMATE_FACTOR: u64 = 2;
-
-/// What a survey has shown, with the length that a seek table says in place of an estimate. A table that
-/// contradicts headers, or is far from the estimate, is passed over.
-fn hold_to_table(
-    (raw_bytes, basis): (u64, Basis),
-    by_table: Option<u64>,
-    warnings: &mut Vec<String>,
-) -> (u64, Basis) {
-    let Some(by_table) = by_table else { return (raw_bytes, basis) };
-    let near = |estimate: u64| {
-        let (least, most) = (estimate / ESTIMATE_FACTOR, estimate.saturating_mul(ESTIMATE_FACTOR));
-        (least..=most).contains(&by_table)
-    };
-    match basis {
-        Basis::Sampled if near(raw_bytes) => (by_table, Basis::Declared),
-        Basis::Decoded | Basis::Declared if by_table == raw_bytes => (raw_bytes, basis),
-        _ => {
-            let reason = format!(
-                "the seek table is passed over: it says that {by_table} bytes are decoded, and the \
-                 frames say about {raw_bytes}"
-            );
-            tracing::warn!("{reason}");
-            warnings.push(reason);
-            (raw_bytes, basis)
-        }
-    }
 }
 
 /// Directories that storages are spread over.
@@ -511,31 +464,6 @@ mod tests {
         assert_eq!(EXACT.judge(0, Some(0)), Fits);
         assert_eq!(EXACT.judge(u64::MAX, None), Fits, "who does not tell has enough");
         assert_eq!(EXACT.judge(u64::MAX, Some(u64::MAX)), Fits);
-    }
-
-    #[test]
-    fn a_seek_table_is_taken_for_an_estimate_and_held_to_what_is_known() {
-        let mut warnings = Vec::new();
-        for (surveyed, by_table, taken) in [
-            ((100, Basis::Sampled), None, (100, Basis::Sampled)),
-            ((100, Basis::Sampled), Some(120), (120, Basis::Declared)),
-            ((100, Basis::Declared), Some(100), (100, Basis::Declared)),
-            ((100, Basis::Decoded), Some(100), (100, Basis::Decoded)),
-        ] {
-            assert_eq!(hold_to_table(surveyed, by_table, &mut warnings), taken);
-        }
-        assert_eq!(warnings, [] as [String; 0]);
-        for (surveyed, lie) in [
-            ((100, Basis::Sampled), 201),
-            ((100, Basis::Sampled), 49),
-            ((100, Basis::Declared), 101),
-            ((100, Basis::Decoded), 99),
-            ((u64::MAX, Basis::Sampled), 0),
-        ] {
-            warnings.clear();
-            assert_eq!(hold_to_table(surveyed, Some(lie), &mut warnings), surveyed);
-            assert_eq!(warnings.len(), 1, "{warnings:?}");
-        }
     }
 
     #[test]
