@@ -15,7 +15,6 @@
 //! File systems that compress may hold more than they say. That, and an estimate that is wrong, is
 //! what `Config::preflight` (`--no-preflight`) is for.
 
-mod by_table;
 mod needed;
 mod surveyed;
 

@@ -32,7 +32,7 @@ pub(crate) use inspect::inspect;
 pub use inspect::{BankInspection, FrameFacts, Inspection, Sizes, WhatToInspect};
 pub use owners::OwnerTotals;
 pub use producer::Producer;
-pub(crate) use seek_table::{SeekTableFound, seek_table};
+pub(crate) use seek_table::{SeekTableFound, hold_to_seek_table, length_by_seek_table, seek_table};
 pub use select::Selection;
 pub(crate) use side_car::{Anywhere, SideCarFile, load};
 pub use storages::{Histogram, StorageFacts};

@@ -6,14 +6,11 @@ use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
 use unsnap_index::Index;
 use unsnap_source::ArchiveFile;
 
-use super::{
-    accounts_directories,
-    by_table::{hold_to_table, length_by_seek_table},
-};
+use super::accounts_directories;
 use crate::{
     CancelToken, Config, PreflightMode, Progress,
     members::{self, Members, Need},
-    parts::Anywhere,
+    parts::{Anywhere, hold_to_seek_table, length_by_seek_table},
 };
 
 /// An archive, and its index.
@@ -91,7 +88,7 @@ impl Surveyed {
         };
         let archive = Anywhere(file);
         let survey = survey(&archive, file.size(), &config.limits.decode, &effort, &mut members);
-        let (raw_bytes, basis) = hold_to_table(survey.raw_bytes?, by_table, &mut warnings);
+        let (raw_bytes, basis) = hold_to_seek_table(survey.raw_bytes?, by_table, &mut warnings);
         let need = members.need(raw_bytes, basis, accounts_directories(config) > 0)?;
         let untold = survey.untold.filter(|_| basis == Basis::Sampled);
         Some(Self { raw_bytes, basis, untold, need, reads: survey.reads, warnings })
