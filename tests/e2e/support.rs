@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use tempfile::TempDir;
 use unsnap_testkit::{
     archive::write_archive,
@@ -28,6 +29,18 @@ const HANG: Duration = Duration::from_secs(90);
 /// swallow when the test passes.
 pub fn skip(why: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
+}
+
+/// Whether a signal is ignored here, and so by what is started, which keeps to that: under nohup.
+pub fn is_ignored(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    let is_ignored = ignored & (1 << (signal.as_raw() - 1)) != 0;
+    if is_ignored {
+        skip(format_args!("{signal:?} is ignored by whoever has started this"));
+    }
+    is_ignored
 }
 
 /// A scratch file system, or the reason why not told.

@@ -154,7 +154,7 @@ fn disks_that_fail_are_told_and_keep_nothing() {
             _ => format!(".{file}.unsnap-partial"),
         };
         let only = ["-P".to_owned(), directory.join(begun).display().to_string()];
-        let strace = [&only[..], &inject("write", "error=EIO")].concat();
+        let strace = [&only[..], &inject("write,pwrite64", "error=EIO")].concat();
         ground.assert_fails(name, &strace, &[&parts[..], &["cannot write"]].concat());
     }
 }

@@ -98,10 +98,11 @@ fn zsh_completes_what_help_tells() {
         zsh.args(["-f", "-c", ZSH, "zsh"]).arg(script).args(&words);
         let said = run(&mut zsh).assert_code(0);
         assert_eq!(said.stderr, "", "{words:?}");
-        // "(--not-with)*--option=[what it is for]:..."
+        // "(--not-with)*--option=[what it is for]:...", and lines of what values are for.
         let names = said.stdout.lines().filter_map(|spec| {
             let spec = if spec.starts_with('(') { spec.split_once(')')?.1 } else { spec };
-            spec.trim_start_matches('*').split(['=', '[', '+']).next()
+            let name = spec.trim_start_matches('*').split(['=', '[', '+']).next();
+            name.filter(|name| name.starts_with('-'))
         });
         assert_completes(&words, &names.collect::<Vec<&str>>().join("\n"));
     }

@@ -32,9 +32,9 @@ pub struct ReadOptions {
 }
 
 impl ReadOptions {
-    /// Gap below which reading on is faster than another read: 64 KiB. On the development machine's virtual
-    /// NVMe disk the two are equally fast at 50 to 90 KiB (`examples/gaps.rs`).
-    pub const COALESCE_GAP: u64 = 64 << 10;
+    /// Gap below which reading on is faster than another read: 48 KiB. On the development machine's virtual
+    /// disk the two are equally fast there (`examples/gaps.rs`, "Looking into archives" in BENCHMARKS.md).
+    pub const COALESCE_GAP: u64 = 48 << 10;
 }
 
 impl Default for ReadOptions {

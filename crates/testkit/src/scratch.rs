@@ -15,8 +15,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use thiserror::Error;
+
+/// How long a file system may be busy that nobody uses any more.
+const BUSY_AT_MOST: Duration = Duration::from_mins(1);
 
 /// An ext4 file system on a loop device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +146,20 @@ impl ScratchFs {
     /// Mounts it anew with these options, such as `ro`.
     pub fn remount(&self, options: &str) -> Result<(), Unavailable> {
         let options = format!("remount,{options}");
-        run("mount", Command::new("mount").args(["-o", &options]).arg(&self.mount.path)).map(drop)
+        let since = Instant::now();
+        loop {
+            let mut mount = Command::new("mount");
+            match run("mount", mount.args(["-o", &options]).arg(&self.mount.path)) {
+                // What another thread has forked a moment ago has this process's files, until it is
+                // a program of its own.
+                Err(Unavailable::Failed { message, .. })
+                    if message.contains("busy") && since.elapsed() < BUSY_AT_MOST =>
+                {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                remounted => return remounted.map(drop),
+            }
+        }
     }
 }
 

@@ -6,6 +6,9 @@ use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
 use unsnap_unpack::{ArchiveHash, IndexUse, ReadOptions};
 
+/// [`ReadOptions::COALESCE_GAP`], as it is typed.
+const COALESCE_GAP: &str = "48KiB";
+
 pub const INSPECT_EXAMPLES: &str = "\
 Examples:
   What is this?
@@ -145,7 +148,7 @@ pub struct ExtractArgs {
     pub format: ExtractFormat,
 
     /// Frames with no more bytes between them in the archive are read as one
-    #[arg(long, value_name = "SIZE", default_value_t = ReadOptions::COALESCE_GAP, value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = COALESCE_GAP, value_parser = crate::settings::parse_size)]
     pub coalesce_gap: u64,
 
     /// What the archive may contain
@@ -216,6 +219,11 @@ fn parse_slots(text: &str) -> Result<RangeInclusive<u64>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_gap_is_the_measured_one() {
+        assert_eq!(crate::settings::parse_size(COALESCE_GAP), Ok(ReadOptions::COALESCE_GAP));
+    }
 
     #[test]
     fn slots_are_single_or_ranges() {
