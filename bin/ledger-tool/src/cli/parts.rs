@@ -4,9 +4,9 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
-use unsnap_unpack::{ArchiveHash, IndexUse, ReadOptions};
+use unsnap_unpack::{ArchiveHash, IndexUse};
 
-/// [`ReadOptions::COALESCE_GAP`], as it is typed.
+/// [`unsnap_unpack::ReadOptions::COALESCE_GAP`], as it is typed.
 const COALESCE_GAP: &str = "48KiB";
 
 pub const INSPECT_EXAMPLES: &str = "\
@@ -218,6 +218,8 @@ fn parse_slots(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use unsnap_unpack::ReadOptions;
+
     use super::*;
 
     #[test]
