@@ -115,7 +115,7 @@ pub struct PreflightArgs {
     pub preflight: Preflight,
 
     /// With --preflight auto: how long the headers of all frames may be walked, such as 30s
-    /// [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]
+    /// [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]
     #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 

@@ -195,7 +195,7 @@ pub enum PreflightMode {
     /// Not at all: a run goes on until a disk has nothing left.
     Off,
     /// By all headers of frames that declare their sizes, however large the archive, if they can be
-    /// walked in so much time; otherwise by an estimate. `None` for a quarter of a second and 50 ms for
+    /// walked in so much time; otherwise by an estimate. `None` for one second and 50 ms for
     /// each GB of the archive, or, where an estimate leaves a doubt, two seconds and one for each GB.
     Within(Option<Duration>),
     /// By all headers of frames that declare their sizes, however long that takes.

@@ -60,7 +60,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verif
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
 exact\t'By the headers of all frames that declare their sizes, however long that takes'
 off\t'Not at all, as with --no-preflight'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
@@ -341,7 +341,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
 exact\t'By the headers of all frames that declare their sizes, however long that takes'
 off\t'Not at all, as with --no-preflight'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'

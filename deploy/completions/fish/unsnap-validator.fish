@@ -8,7 +8,7 @@ complete -c unsnap-validator -l fastboot-format -d 'Form of the list of storages
 complete -c unsnap-validator -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
 exact\t'By the headers of all frames that declare their sizes, however long that takes'
 off\t'Not at all, as with --no-preflight'"
-complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 0.25 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
+complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
 complete -c unsnap-validator -l deadline -d 'Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives' -r
 complete -c unsnap-validator -l format -d 'How to print the report of --prepare-only on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
