@@ -27,7 +27,7 @@ pub(super) enum Patience {
 
 impl Patience {
     /// A second, and 50 ms more for each GB: 2 percent of what the fastest unpacking of a large archive takes,
-    /// which reads about 0.4 GB a second of it. 1.7 GB took 0.65 s on the development machine's disk, and
+    /// which reads about 0.4 GB a second of it. 1.7 GB took 0.8 to 1 s on the development machine's disk, and
     /// mainnet's 110 GB have 6.5 s, which is what an NVMe disk that carries out 550,000 small reads a second
     /// takes; a slower one is found out after an eighth of it.
     fn walk_time(self, archive_bytes: u64) -> Option<Duration> {
