@@ -102,13 +102,15 @@ impl Writer {
     fn flush(&mut self) -> Result<(), Errno> {
         let Some(mut direct) = self.direct.take() else { return Ok(()) };
         let filled = std::mem::take(&mut direct.filled);
-        let end = self.written + filled as u64;
+        let (begin, end) = (self.written, self.written + filled as u64);
         let padded = filled.next_multiple_of(direct.align);
         direct.buffer[filled..padded].fill(0);
         match self.write_all(&direct.buffer[..padded], direct.align) {
             // Some file systems take the flag, and refuse what is written then.
             Err(Errno::INVAL) if !direct.tried && !direct.demanded => {
                 self.calls.set_direct(&*self.file, false)?;
+                // Part of it may have been written: all of it once more.
+                self.written = begin;
                 return self.write_all(&direct.buffer[..filled], 1);
             }
             written => written?,
@@ -232,6 +234,19 @@ mod tests {
             write(&refused(Call::OpenDirect), DirectMode::On, &PIECES).unwrap_err(),
             Errno::INVAL
         );
+    }
+
+    #[test]
+    fn what_is_refused_half_way_is_written_whole() {
+        let plan = FaultPlan::new(1).cut(0, Short::Half).fail_nth(Call::Write, 1, Errno::INVAL);
+        match write(&Syscalls::with_faults(plan), DirectMode::Auto, &PIECES[5..]) {
+            Ok((content, direct)) => {
+                assert_whole(&content, &PIECES[5..]);
+                assert!(!direct);
+            }
+            // Where direct I/O is not to be had, it is an error like any other.
+            Err(errno) => assert_eq!(errno, Errno::INVAL),
+        }
     }
 
     #[test]
