@@ -27,6 +27,7 @@ mod assembler;
 mod creator;
 mod destination;
 mod error;
+mod failure;
 mod feeder;
 mod pool;
 mod request;

@@ -32,6 +32,7 @@
 mod block;
 mod cursor;
 mod error;
+mod failure;
 mod format;
 mod frame;
 mod limits;

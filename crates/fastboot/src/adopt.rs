@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use rustix::io::Errno;
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, RUN_DIRECTORY, SHADOW_DIRECTORY};
+use unsnap_state::{RUN_DIRECTORY, SHADOW_DIRECTORY};
 
 use crate::{
+    FastbootError,
     Places,
     clear::clear,
     files::{failed, open_directory},
@@ -26,7 +28,7 @@ pub(crate) fn adopt(
     places: &Places,
     slot: u64,
     shadow: bool,
-) -> Result<Removal, Error> {
+) -> Result<Removal, FastbootError> {
     let removal = clear(calls, places)?;
     for (from, to) in ready.accounts.iter().zip(&places.accounts) {
         // Over an empty directory.
@@ -50,7 +52,7 @@ pub(crate) fn adopt(
     Ok(removal)
 }
 
-fn take(calls: &Syscalls, from: &Path, to: &Path, name: &str, is_new: bool) -> Result<(), Error> {
+fn take(calls: &Syscalls, from: &Path, to: &Path, name: &str, is_new: bool) -> Result<(), FastbootError> {
     let (source, target) = (open_directory(calls, from)?, open_directory(calls, to)?);
     let renamed = if is_new {
         calls.rename_to_own(&source, name, &target, name)
@@ -61,7 +63,7 @@ fn take(calls: &Syscalls, from: &Path, to: &Path, name: &str, is_new: bool) -> R
 }
 
 /// First where things are now: they must not be lost with their old names.
-fn sync(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), Error> {
+fn sync(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), FastbootError> {
     for path in [to, from] {
         let directory = open_directory(calls, path)?;
         // Asked for its attributes a directory of an XFS tells that it has shut down, which its

@@ -1,9 +1,10 @@
 //! The newest state is prepared beside a running validator.
 
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{CancelToken, Error, Pair, Progress};
+use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
+    FastbootError, Pair,
     Condition, LedgerLock, Outcome, Places, Repaired, Request, StateSurvey, Survey,
     clear::clear,
     prepare::{Bad, Ground, Work},
@@ -20,8 +21,8 @@ use crate::{
 /// Archives that prove bad are renamed, but only when there is something else for the validator.
 ///
 /// [`Outcome::Prepared`]: it lies ready now. [`Outcome::Ready`]: it did already, or the validator has a
-/// state as new. An [`Error::Request`] where it could not be adopted by renames alone, as
-/// when `run` is a mount point; [`Error::Locked`] if another unsnap is at work there, or
+/// state as new. An [`FastbootError::Request`] where it could not be adopted by renames alone, as
+/// when `run` is a mount point; [`CommitError::Locked`] if another unsnap is at work there, or
 /// on the ledger.
 ///
 /// [`Request::replace`] is about what lies ready only: nothing is adopted over a state as new.
@@ -32,7 +33,7 @@ pub fn prepare_beside(
     calls: &Syscalls,
     progress: &Progress,
     cancel: &CancelToken,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome, FastbootError> {
     let places = request.places.settle()?;
     places.refuse_links()?;
     LedgerLock::refuse_ours(&places.ledger)?;
@@ -61,7 +62,7 @@ impl Ground for Beside<'_> {
         &self.ready.places
     }
 
-    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
+    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, FastbootError> {
         let Work { request, calls, progress, .. } = self.work;
         let ready = if request.replace {
             None
@@ -82,7 +83,7 @@ impl Ground for Beside<'_> {
         vec![&self.ready.places]
     }
 
-    fn clear(&mut self) -> Result<Removal, Error> {
+    fn clear(&mut self) -> Result<Removal, FastbootError> {
         clear(self.work.calls, &self.ready.places)
     }
 
@@ -108,7 +109,7 @@ fn as_good(state: &StateSurvey) -> Option<(u64, Repaired)> {
 impl Beside<'_> {
     /// Removes what is of no use: what others have left, a ready state that is not newer than the
     /// validator's, the places themselves if nothing is in them. What has just been prepared stays.
-    fn tidy(self, is_prepared: bool) -> Result<(), Error> {
+    fn tidy(self, is_prepared: bool) -> Result<(), FastbootError> {
         let Self { work, places, ready } = self;
         let Work { calls, progress, .. } = work;
         let is_of_use = || {
@@ -116,7 +117,7 @@ impl Beside<'_> {
             let used = used.loadable().and_then(as_good).map(|(slot, _)| slot);
             let state = Survey::of_states(calls, &ready.places, progress)?;
             let state = state.loadable().map(|state| state.slot);
-            Ok::<_, Error>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
+            Ok::<_, FastbootError>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
         };
         if is_prepared || is_of_use()? {
             Removal::default().staged(calls, &ready.places)?;

@@ -10,9 +10,11 @@ use rustix::{
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, RUN_DIRECTORY, Resource, SHADOW_DIRECTORY, Shortage};
+use unsnap_fit::{FitError, Resource, Shortage};
+use unsnap_state::{RUN_DIRECTORY, SHADOW_DIRECTORY};
 
 use crate::{
+    FastbootError,
     Places,
     files::{failed, open_directory},
     removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
@@ -25,7 +27,7 @@ const INODE_PARTS: u64 = 720_720;
 
 /// Removes the marks of all states, and moves all that a validator would load, or mix with what is to
 /// come, out of its sight: states, storages and their shadows. Each step is durable before the next.
-pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Error> {
+pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, FastbootError> {
     let withdrawn = unmark(calls, places)?;
     if !withdrawn.is_empty() {
         tracing::info!(slots = ?withdrawn, "older states are withdrawn");
@@ -49,7 +51,7 @@ pub(crate) fn enough_to_clear(
     calls: &Syscalls,
     cleared: &[&Places],
     shortage: &Shortage,
-) -> Result<(), Error> {
+) -> Result<(), FastbootError> {
     let mut paths = Vec::new();
     for places in cleared {
         paths.extend(state_directories(calls, places)?.into_iter().map(|(_, path)| path));
@@ -64,9 +66,9 @@ pub(crate) fn enough_to_clear(
             Resource::Inodes => taken.inode_parts / INODE_PARTS,
         };
         let missing = short.needed.map_or(0, |needed| needed.saturating_sub(short.available));
-        Ok::<_, Error>(cleared < missing)
+        Ok::<_, FastbootError>(cleared < missing)
     })?;
-    remaining.map_or(Ok(()), |shortage| Err(Error::NoSpace(Box::new(shortage))))
+    remaining.map_or(Ok(()), |shortage| Err(FitError::NoSpace(Box::new(shortage)).into()))
 }
 
 /// What files take.
@@ -79,7 +81,7 @@ struct Taken {
 
 impl Taken {
     /// By all that is below these directories, on this device.
-    fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, Error> {
+    fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
         let mut taken = Self::default();
         for path in paths {
             // Of a link what it leads to is not removed.
@@ -123,7 +125,7 @@ impl Taken {
 
 /// Puts an empty directory in the place of `run`, at once: Agave 4.2 removes an accounts path that
 /// has none, with all that is in it. Gives the path of what was there, if anything.
-fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Error> {
+fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, FastbootError> {
     let run = accounts.join(RUN_DIRECTORY);
     let at = |step, errno| failed(step, &run, errno);
     let holder = open_directory(calls, accounts)?;

@@ -7,10 +7,11 @@ use rustix::{
     io::Errno,
 };
 use unsnap_ring::Syscalls;
-use unsnap_unpack::Error;
+
+use crate::FastbootError;
 
 /// Opens a directory that must be one.
-pub(crate) fn open_directory(calls: &Syscalls, path: &Path) -> Result<OwnedFd, Error> {
+pub(crate) fn open_directory(calls: &Syscalls, path: &Path) -> Result<OwnedFd, FastbootError> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     calls.open(path, flags).map_err(|errno| failed("open", path, errno))
 }
@@ -60,6 +61,6 @@ pub(crate) fn remove_durably(
     }
 }
 
-pub(crate) fn failed(step: &'static str, path: &Path, errno: Errno) -> Error {
-    Error::Staging { step, path: path.to_owned(), errno }
+pub(crate) fn failed(step: &'static str, path: &Path, errno: Errno) -> FastbootError {
+    FastbootError::file(step, path, errno)
 }

@@ -3,9 +3,10 @@
 use std::time::Instant;
 
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{CancelToken, Error, Pair, Progress};
+use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
+    FastbootError, Pair,
     Outcome, Places, Repaired, Request, Survey,
     adopt::adopt,
     clear::clear,
@@ -17,7 +18,7 @@ use crate::{
 
 /// Sees to it that a validator finds a state as new as the newest good pair of archives.
 ///
-/// Refused while a validator is running on the ledger ([`Error::Running`]); nothing is touched then.
+/// Refused while a validator is running on the ledger ([`FastbootError::Running`]); nothing is touched then.
 /// A state that [`prepare_beside`](crate::prepare_beside) has made is adopted, if it is whole, as new as
 /// the archives and newer than what there is: that takes milliseconds.
 ///
@@ -33,7 +34,7 @@ pub fn prepare(
     calls: &Syscalls,
     progress: &Progress,
     cancel: &CancelToken,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome, FastbootError> {
     let (places, _lock) = request.places.settle_locked()?;
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
@@ -61,7 +62,7 @@ impl Ground for InPlace<'_> {
         self.places
     }
 
-    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error> {
+    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, FastbootError> {
         let Work { request, calls, progress, .. } = self.work;
         if request.replace {
             return Ok(None);
@@ -86,7 +87,7 @@ impl Ground for InPlace<'_> {
         std::iter::once(self.places).chain(self.ready.as_ref().map(|ready| &ready.places)).collect()
     }
 
-    fn clear(&mut self) -> Result<Removal, Error> {
+    fn clear(&mut self) -> Result<Removal, FastbootError> {
         let mut removal = clear(self.work.calls, self.places)?;
         if let Some(ready) = self.ready.take() {
             removal.extend(ready.discard(self.work.calls)?.paths());
@@ -107,7 +108,7 @@ impl InPlace<'_> {
         pair: &Pair,
         above: Option<u64>,
         bad: &mut Bad,
-    ) -> Result<Option<Outcome>, Error> {
+    ) -> Result<Option<Outcome>, FastbootError> {
         let since = Instant::now();
         let Work { request, calls, progress, .. } = self.work;
         let Some(ready) = self.ready.as_ref().filter(|_| self.adoptable) else { return Ok(None) };

@@ -21,7 +21,9 @@
 
 mod adopt;
 mod beside;
+mod candidates;
 mod clear;
+mod error;
 mod files;
 mod in_place;
 mod lock;
@@ -35,6 +37,8 @@ mod unlisted;
 mod withdraw;
 
 pub use beside::prepare_beside;
+pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
+pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use places::Places;

@@ -11,7 +11,10 @@ use rustix::{
     fs::{FlockOperation, Mode, OFlags, fstat, major, minor},
     io::Errno,
 };
-use unsnap_unpack::{Error, printable};
+use unsnap_commit::CommitError;
+use unsnap_tarstream::printable;
+
+use crate::{FastbootError};
 
 /// As in `agave-validator` 4.2.2, `lib.rs`: locked by `flock`, kept when the validator has ended.
 const LOCK_NAME: &str = "ledger.lock";
@@ -29,19 +32,19 @@ pub struct LedgerLock {
 }
 
 impl LedgerLock {
-    /// Takes the lock. A running validator is [`Error::Running`], another unsnap at work
-    /// [`Error::Locked`], if the kernel lets us know who it is.
-    pub fn take(ledger: &Path) -> Result<Self, Error> {
+    /// Takes the lock. A running validator is [`FastbootError::Running`], another unsnap at work
+    /// [`CommitError::Locked`], if the kernel lets us know who it is.
+    pub fn take(ledger: &Path) -> Result<Self, FastbootError> {
         let path: PathBuf = ledger.join(LOCK_NAME);
-        let at = |step, errno| Error::Staging { step, path: path.clone(), errno };
+        let at = |step, errno| FastbootError::file(step, &path, errno);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644));
         let file = file.map_err(|errno| at("open", errno))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { _file: file }),
             Err(Errno::WOULDBLOCK) => Err(match Holder::of(&file) {
-                Some(holder) if holder.is_ours() => Error::Locked { path: ledger.to_owned() },
-                holder => Error::Running {
+                Some(holder) if holder.is_ours() => locked(ledger),
+                holder => FastbootError::Running {
                     ledger: ledger.to_owned(),
                     holder: holder
                         .map(|Holder { process, name }| format!("process {process}, {name}")),
@@ -53,11 +56,11 @@ impl LedgerLock {
 
     /// Refuses a ledger that another unsnap is at work on, as far as that can be known. Disturbs nobody
     /// who takes the lock at the same time.
-    pub(crate) fn refuse_ours(ledger: &Path) -> Result<(), Error> {
+    pub(crate) fn refuse_ours(ledger: &Path) -> Result<(), FastbootError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(ledger.join(LOCK_NAME), flags, Mode::empty());
         match file.ok().as_ref().and_then(Holder::of) {
-            Some(holder) if holder.is_ours() => Err(Error::Locked { path: ledger.to_owned() }),
+            Some(holder) if holder.is_ours() => Err(locked(ledger)),
             _ => Ok(()),
         }
     }
@@ -103,6 +106,11 @@ fn holder_in(locks: &str, locked: &str) -> Option<u32> {
     })
 }
 
+/// Another unsnap is at work on the ledger.
+fn locked(ledger: &Path) -> FastbootError {
+    CommitError::Locked { path: ledger.to_owned() }.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +120,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let lock = LedgerLock::take(scratch.path()).unwrap();
         let refused = LedgerLock::take(scratch.path()).unwrap_err();
-        assert!(matches!(refused, Error::Running { .. }), "{refused}");
+        assert!(matches!(refused, FastbootError::Running { .. }), "{refused}");
         // A test is none of our programs.
         LedgerLock::refuse_ours(scratch.path()).unwrap();
         drop(lock);

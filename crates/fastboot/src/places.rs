@@ -7,9 +7,10 @@ use rustix::{
     io::Errno,
     process::geteuid,
 };
-use unsnap_unpack::{Error, RUN_DIRECTORY, SearchDirs};
+use unsnap_failure::Remedy;
+use unsnap_state::RUN_DIRECTORY;
 
-use crate::LedgerLock;
+use crate::{FastbootError, SearchDirs, LedgerLock};
 
 /// Below an accounts path. Unsnap keeps nothing there, but Agave 4.2 removes an accounts path that
 /// lacks it, with all that is in it (`solana-accounts-db` 4.2.2, `utils.rs`,
@@ -93,28 +94,27 @@ impl Places {
 
     /// Locks the ledger, and then [`settle`](Self::settle)s: in a ledger that is in use nothing is
     /// made.
-    pub(crate) fn settle_locked(&self) -> Result<(Self, LedgerLock), Error> {
+    pub(crate) fn settle_locked(&self) -> Result<(Self, LedgerLock), FastbootError> {
         let lock = LedgerLock::take(&self.own_ledger()?)?;
         Ok((self.settle()?, lock))
     }
 
     /// Makes the directories that a validator would make, and resolves links as it does. Refuses
     /// what it would refuse, and what it could not use afterwards.
-    pub(crate) fn settle(&self) -> Result<Self, Error> {
+    pub(crate) fn settle(&self) -> Result<Self, FastbootError> {
         let ledger = self.own_ledger()?;
         let snapshots = settle(&self.snapshots)?;
         let accounts: Vec<PathBuf> =
             self.accounts.iter().map(|path| settle(path)).collect::<Result<_, _>>()?;
-        let request = |reason: String, hint: &str| {
-            Err(Error::Request { reason, hint: Some(hint.to_owned()) })
-        };
         if accounts.is_empty() {
-            return request("there is no accounts path".to_owned(), "give one: --accounts <DIR>");
+            let remedy = Some(Remedy::NameAccounts);
+            return Err(FastbootError::request("there is no accounts path", remedy));
         }
         if accounts.contains(&snapshots) {
             let reason =
                 format!("{} is both snapshots' and accounts' directory", snapshots.display());
-            return request(reason, "the validator takes different ones only");
+            let remedy = Remedy::advice("a validator takes only different ones");
+            return Err(FastbootError::request(reason, Some(remedy)));
         }
         let settled = Self {
             full_archives: settle(&self.full_archives)?,
@@ -132,7 +132,7 @@ impl Places {
     }
 
     /// The ledger without links; of another user none.
-    fn own_ledger(&self) -> Result<PathBuf, Error> {
+    fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
         let ledger = resolve(&self.ledger)?;
         let owner =
             rustix::fs::stat(&ledger).map_err(|errno| at("look at", &ledger, errno))?.st_uid;
@@ -140,55 +140,53 @@ impl Places {
         if user == owner {
             return Ok(ledger);
         }
-        Err(Error::Request {
-            reason: format!(
-                "{} belongs to user {owner}, and this is user {user}: a validator can use only what is its own",
-                ledger.display()
-            ),
-            hint: Some("run this as the user that the validator runs as: sudo -u ...".to_owned()),
-        })
+        let reason = format!(
+            "{} belongs to user {owner}, and this is user {user}: a validator can use only its own \
+             files",
+            ledger.display()
+        );
+        let remedy = Remedy::advice("run this as the validator's user: sudo -u ...");
+        Err(FastbootError::request(reason, Some(remedy)))
     }
 }
 
 impl Places {
     /// Refuses a `run` that is a link, which could not be replaced by a directory of the same file
     /// system.
-    pub(crate) fn refuse_links(&self) -> Result<(), Error> {
+    pub(crate) fn refuse_links(&self) -> Result<(), FastbootError> {
         for run in self.run_directories() {
             let stat = rustix::fs::statat(CWD, &run, AtFlags::SYMLINK_NOFOLLOW);
             let stat = stat.map_err(|errno| at("look at", &run, errno))?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-                return Err(Error::Request {
-                    reason: format!("{} is a link, and so cannot be replaced", run.display()),
-                    hint: Some("let the accounts path itself be the link".to_owned()),
-                });
+                let reason = format!("{} is a link, and so cannot be replaced", run.display());
+                let remedy = Remedy::advice("make the accounts path itself the link");
+                return Err(FastbootError::request(reason, Some(remedy)));
             }
         }
         Ok(())
     }
 }
 
-fn at(step: &'static str, path: &Path, errno: Errno) -> Error {
-    Error::Staging { step, path: path.to_owned(), errno }
+fn at(step: &'static str, path: &Path, errno: Errno) -> FastbootError {
+    FastbootError::file(step, path, errno)
 }
 
-fn resolve(path: &Path) -> Result<PathBuf, Error> {
+fn resolve(path: &Path) -> Result<PathBuf, FastbootError> {
     path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::Request {
-            reason: format!("directory {} does not exist", path.display()),
-            hint: None,
-        },
+        std::io::ErrorKind::NotFound => {
+            FastbootError::request(format!("directory {} does not exist", path.display()), None)
+        }
         _ => at("resolve", path, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     })
 }
 
 /// Makes a directory, if need be, and resolves it. That above it must be there.
-fn settle(path: &Path) -> Result<PathBuf, Error> {
+fn settle(path: &Path) -> Result<PathBuf, FastbootError> {
     make(path)?;
     resolve(path)
 }
 
-fn make(path: &Path) -> Result<(), Error> {
+fn make(path: &Path) -> Result<(), FastbootError> {
     match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(DIRECTORY_MODE)) {
         Ok(()) => {
             // Durably: a state must not be lost with a directory above it.

@@ -6,13 +6,20 @@ use std::{
 };
 
 use serde::Serialize;
+use unsnap_failure::{Failure, Family};
+use unsnap_lookup::Reader;
+use unsnap_pass::{
+    Archive, CancelToken, Handles, LayoutKind, Progress, on_a_thread_of_its_own,
+};
 use unsnap_ring::Syscalls;
+use unsnap_source::DigestKind;
+use unsnap_state::{Format, State};
 use unsnap_unpack::{
-    Archive, CancelToken, Candidates, Config, Error, Family, FastbootFormat, FileIdentity, Pair,
-    Progress, Report, Room, State, Unpacker, Verify,
+    Destination, DigestUse, Options, PreflightMode, Report, Room, Source, Unpacker, Verify,
 };
 
 use crate::{
+    Candidates, FastbootError, FileIdentity, Pair,
     Places, Repaired,
     clear::enough_to_clear,
     files::{failed, open_directory},
@@ -32,10 +39,14 @@ pub const REMOVAL_FILES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4000).unwrap();
 pub struct Request {
     /// Where a validator keeps what.
     pub places: Places,
-    /// How archives are unpacked. What and where to is filled in.
-    pub config: Config,
+    /// What is checked of the archives.
+    pub verify: Verify,
+    /// How the check for free space is made.
+    pub preflight: PreflightMode,
+    /// How archives are read.
+    pub pass: unsnap_pass::Options,
     /// How the list of storages is written.
-    pub format: FastbootFormat,
+    pub format: Format,
     /// Keep second names of the storages, for [`repair`](crate::repair).
     pub shadow: bool,
     /// Prepare the newest archives even if there is a state as new as they are.
@@ -122,13 +133,13 @@ pub(crate) trait Ground {
 
     /// What is as new as a pair of archives already, if anything: it is made the outcome. Archives
     /// that proved bad get their new names before a validator could choose them over it.
-    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, Error>;
+    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, FastbootError>;
 
     /// Places in which what is old is cleared away for something new.
     fn cleared(&self) -> Vec<&Places>;
 
     /// Clears it away.
-    fn clear(&mut self) -> Result<Removal, Error>;
+    fn clear(&mut self) -> Result<Removal, FastbootError>;
 
     /// Starts removing what has been cleared away.
     fn remove(&self, removal: Removal) -> Remover;
@@ -146,7 +157,7 @@ pub(crate) struct Work<'a> {
 impl Work<'_> {
     /// Goes through the pairs of archives, the best first, until something as new is there, or has
     /// been unpacked. `places`: where the archives are.
-    pub fn newest(&self, places: &Places, ground: &mut impl Ground) -> Result<Outcome, Error> {
+    pub fn newest(&self, places: &Places, ground: &mut impl Ground) -> Result<Outcome, FastbootError> {
         let mut candidates = match &self.request.pair {
             Some(pair) => Candidates::only(pair.clone()),
             None => Candidates::find(&places.search_dirs())?,
@@ -175,23 +186,22 @@ impl Work<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(bad.first.unwrap_or_else(|| Error::NoArchive {
+        Err(bad.first.unwrap_or_else(|| FastbootError::NoArchive {
             full: places.full_archives.clone(),
             incremental: places.incremental_archives.clone(),
         }))
     }
 
-    /// Holds the bank files of a pair to the names of its archives.
-    fn prove(&self, pair: &Pair) -> Result<(), Error> {
+    /// Checks the bank files of a pair against the names of its archives.
+    fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
+        let handles = self.handles();
         for candidate in pair.archives() {
-            let mut config = self.request.config.clone();
-            config.archive = Archive::File(candidate.path.clone());
-            config.dry_run = true;
-            // Of the bank file only: no use in decoding ahead what follows it.
-            config.decode_threads = Some(1);
-            config.verify = Verify::Structure;
-            let facts = self.unpacker(config).prove()?;
-            tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file is the one of the archive's name");
+            let archives = [Archive::File(candidate.path.clone())];
+            let (archives, options) = (&archives[..], &self.request.pass);
+            let facts = on_a_thread_of_its_own(|| {
+                Reader { archives, options, handles: &handles }.prove()
+            })?;
+            tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file agrees with the archive's name");
         }
         Ok(())
     }
@@ -201,18 +211,24 @@ impl Work<'_> {
         ground: &mut impl Ground,
         pair: &Pair,
         bad: &mut Bad,
-    ) -> Result<Prepared, Error> {
+    ) -> Result<Prepared, FastbootError> {
         let Self { request, calls, .. } = *self;
         let (slot, directory) = (pair.slot(), ground.target().state(pair.slot()));
-        let mut config = request.config.clone();
-        config.archive = Archive::File(pair.full.path.clone());
-        config.output.clone_from(&directory);
-        config.accounts.clone_from(&ground.target().accounts);
-        config.dry_run = false;
-        config.incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
-        config.state = Some(State { format: request.format, shadow: request.shadow });
+        let incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
+        let full = Archive::File(pair.full.path.clone());
+        let source = Source::new(full, incremental, LayoutKind::Snapshot, request.verify)?;
+        let state = State {
+            directory: directory.clone(),
+            accounts: ground.target().accounts.clone(),
+            format: request.format,
+            shadow: request.shadow,
+        };
+        let digest = DigestUse::Report(DigestKind::Xxh3);
+        let mut options = Options::new(source, Destination::State(state), digest)?;
+        (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
+        let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;
-        let staged = self.unpacker(config).stage(|room| {
+        let staged = unpacker.stage(|room| {
             if let Room::WhenCleared(shortage) = &room {
                 enough_to_clear(calls, &ground.cleared(), shortage)?;
             }
@@ -226,7 +242,7 @@ impl Work<'_> {
                     started.finish(self.progress);
                 }
             }
-            if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+            if self.cancel.is_cancelled() { Err(FastbootError::CANCELLED) } else { Ok(()) }
         })?;
         // Before there is a state, so that the validator cannot choose them over it.
         let set_aside = bad.rename(calls)?;
@@ -237,8 +253,8 @@ impl Work<'_> {
         Ok(Prepared { slot, directory, report, set_aside })
     }
 
-    fn unpacker(&self, config: Config) -> Unpacker {
-        Unpacker::new(config).with_handles(self.progress.clone(), self.cancel.clone())
+    fn handles(&self) -> Handles {
+        Handles { progress: self.progress.clone(), cancel: self.cancel.clone() }
     }
 }
 
@@ -248,7 +264,7 @@ pub(crate) struct Bad {
     archives: Vec<KnownBad>,
     renamed: Vec<SetAside>,
     /// What was wrong with the first of them in this run.
-    first: Option<Error>,
+    first: Option<FastbootError>,
 }
 
 impl Bad {
@@ -257,7 +273,7 @@ impl Bad {
     }
 
     /// `files`: what the archives were before they were looked at.
-    fn add(&mut self, path: PathBuf, files: &[(PathBuf, FileIdentity)], error: Error) {
+    fn add(&mut self, path: PathBuf, files: &[(PathBuf, FileIdentity)], error: FastbootError) {
         if let Some((_, file)) = files.iter().find(|(known, _)| *known == path) {
             self.archives.push(KnownBad { path, file: *file, reason: error.to_string() });
         }
@@ -266,7 +282,7 @@ impl Bad {
 
     /// Gives them names that a validator passes over, unless others are there under their names now.
     /// Gives all that have such names now.
-    pub fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, Error> {
+    pub fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, FastbootError> {
         while let Some(KnownBad { path, file, reason }) = self.archives.pop() {
             if file.is_that_of(&path) {
                 let now = set_aside(calls, &path)?;
@@ -277,7 +293,7 @@ impl Bad {
     }
 }
 
-fn set_aside(calls: &Syscalls, path: &Path) -> Result<PathBuf, Error> {
+fn set_aside(calls: &Syscalls, path: &Path) -> Result<PathBuf, FastbootError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(path.to_owned());
     };

@@ -11,11 +11,15 @@ use rustix::{
     io::Errno,
     process::geteuid,
 };
-use unsnap_layout::fastboot::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
+use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
+use unsnap_commit::CommitError;
+use unsnap_failure::{Failure, Remedy};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, FastbootFormat, Progress, RUN_DIRECTORY};
+use unsnap_pass::Progress;
+use unsnap_state::{Format, RUN_DIRECTORY};
 
 use crate::{
+    FastbootError,
     Condition, Places, StateSurvey, Survey,
     files::{failed, open_directory, read_small},
     places::DIRECTORY_MODE,
@@ -35,7 +39,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Makes what is missing. An error if a state could not be adopted from there by renames alone.
-    pub fn make(calls: &Syscalls, adopted_to: &Places, progress: &Progress) -> Result<Self, Error> {
+    pub fn make(calls: &Syscalls, adopted_to: &Places, progress: &Progress) -> Result<Self, FastbootError> {
         let ready = Self::lock(calls, adopted_to)?;
         let Err(error) = ready.fill(calls) else { return Ok(ready) };
         // A state that is there may be adopted all the same.
@@ -49,7 +53,7 @@ impl Ready {
         Err(error)
     }
 
-    fn fill(&self, calls: &Syscalls) -> Result<(), Error> {
+    fn fill(&self, calls: &Syscalls) -> Result<(), FastbootError> {
         let Self { places, adopted_to, .. } = self;
         let states = places.states();
         make_own(calls, &states)?;
@@ -66,7 +70,7 @@ impl Ready {
     }
 
     /// What others have left or made there. `None` if there is nothing, or somebody is at work on it.
-    pub fn find(calls: &Syscalls, adopted_to: &Places) -> Result<Option<Self>, Error> {
+    pub fn find(calls: &Syscalls, adopted_to: &Places) -> Result<Option<Self>, FastbootError> {
         let places = adopted_to.beside();
         let mut paths = places.accounts.iter().chain([&places.snapshots]);
         let exists = paths.try_fold(false, |found, path| match calls.lstatat(CWD, path) {
@@ -77,7 +81,7 @@ impl Ready {
         if exists { Self::lock(calls, adopted_to).map(Some) } else { Ok(None) }
     }
 
-    fn lock(calls: &Syscalls, adopted_to: &Places) -> Result<Self, Error> {
+    fn lock(calls: &Syscalls, adopted_to: &Places) -> Result<Self, FastbootError> {
         let places = adopted_to.beside();
         let path = &places.snapshots;
         let at = |step, errno| failed(step, path, errno);
@@ -89,7 +93,7 @@ impl Ready {
             };
             match calls.lock(&lock) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path: path.clone() }),
+                Err(Errno::WOULDBLOCK) => return Err(CommitError::Locked { path: path.clone() }.into()),
                 Err(errno) => return Err(at("lock", errno)),
             }
             // Between open and lock it may have been moved aside.
@@ -103,16 +107,16 @@ impl Ready {
                 Err(errno) => return Err(at("look at", errno)),
             }
         }
-        Err(Error::Locked { path: path.clone() })
+        Err(CommitError::Locked { path: path.clone() }.into())
     }
 
     /// The state that is ready, if it is whole and of that form.
     pub fn state(
         &self,
         calls: &Syscalls,
-        format: FastbootFormat,
+        format: Format,
         progress: &Progress,
-    ) -> Result<Option<StateSurvey>, Error> {
+    ) -> Result<Option<StateSurvey>, FastbootError> {
         for path in self.places.accounts.iter().chain([&self.places.snapshots]) {
             open_own(calls, path)?;
         }
@@ -132,7 +136,7 @@ impl Ready {
     }
 
     /// Moves everything there out of the way, what tells that it is whole first.
-    pub fn discard(self, calls: &Syscalls) -> Result<Removal, Error> {
+    pub fn discard(self, calls: &Syscalls) -> Result<Removal, FastbootError> {
         let mut removal = Removal::default();
         let (from, to) = (&self.places, &self.adopted_to);
         removal.extend(move_aside(calls, &from.snapshots, &to.snapshots)?);
@@ -144,7 +148,7 @@ impl Ready {
 }
 
 /// Makes a directory, durably, if there is none.
-fn make_own(calls: &Syscalls, path: &Path) -> Result<(), Error> {
+fn make_own(calls: &Syscalls, path: &Path) -> Result<(), FastbootError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let holder = open_directory(calls, parent)?;
     match calls.mkdirat(CWD, path, Mode::from_raw_mode(DIRECTORY_MODE)) {
@@ -157,9 +161,9 @@ fn make_own(calls: &Syscalls, path: &Path) -> Result<(), Error> {
 }
 
 /// Opens a directory that must be ours: where others may write, it could be a trap.
-fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, Error> {
+fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, FastbootError> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let not_clean = |reason| Err(Error::NotClean { path: path.to_owned(), reason });
+    let not_clean = |reason| Err(CommitError::NotClean { path: path.to_owned(), reason }.into());
     let directory = match calls.open(path, flags) {
         Ok(directory) => directory,
         Err(Errno::LOOP | Errno::NOTDIR) => return not_clean("is not a directory"),
@@ -173,28 +177,28 @@ fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, Error> {
 }
 
 /// Refuses two directories between which nothing can be renamed.
-fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), Error> {
+fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), FastbootError> {
     let ((device, mount), (other_device, other_mount)) =
         (place_of(calls, from)?, place_of(calls, to)?);
     let same_mount = mount.zip(other_mount).is_none_or(|(one, other)| one == other);
     if device == other_device && same_mount {
         return Ok(());
     }
-    Err(Error::Request {
-        reason: format!(
-            "{} is on another file system than {}, or a mount point: what is prepared beside could not be moved there",
-            to.display(),
-            from.display()
-        ),
-        hint: Some(
-            "mount the file system on the accounts path or the snapshots' directory itself, or end the validator first"
-                .to_owned(),
-        ),
-    })
+    let reason = format!(
+        "{} is on another file system than {}, or a mount point: a state prepared beside a validator \
+         could not be moved there",
+        to.display(),
+        from.display()
+    );
+    let remedy = Remedy::advice(
+        "mount the file system on the accounts path or the snapshots directory itself, or stop the \
+         validator first",
+    );
+    Err(FastbootError::request(reason, Some(remedy)))
 }
 
 /// File system and mount (Linux 5.8; before, a bind mount is found out only by the rename).
-fn place_of(calls: &Syscalls, path: &Path) -> Result<(u64, Option<u64>), Error> {
+fn place_of(calls: &Syscalls, path: &Path) -> Result<(u64, Option<u64>), FastbootError> {
     let directory = open_directory(calls, path)?;
     let stat = calls.fstat(&directory).map_err(|errno| failed("look at", path, errno))?;
     let mount = calls.fstatx(&directory, StatxFlags::MNT_ID).ok();

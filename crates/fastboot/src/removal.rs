@@ -17,10 +17,13 @@ use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{CancelToken, Error, Phase, Progress, STAGED};
+use unsnap_pass::{CancelToken, Phase, Progress};
+use unsnap_state::STAGED;
 
 use crate::{
+    FastbootError,
     Places, REMOVAL_FILES_PER_SECOND,
     files::{failed, open_directory},
     prepare::Work,
@@ -67,7 +70,7 @@ pub struct Removal {
 
 impl Removal {
     /// What earlier runs have moved aside and not removed.
-    pub(crate) fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, Error> {
+    pub(crate) fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, FastbootError> {
         let mut left = Self::default();
         for holder in holders(places) {
             let entries = match open_directory(calls, holder.as_path()) {
@@ -86,13 +89,13 @@ impl Removal {
     }
 
     /// Moves aside staging directories that nobody is using.
-    pub(crate) fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), Error> {
+    pub(crate) fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), FastbootError> {
         self.staged_to(calls, places, places)
     }
 
     /// Moves what earlier runs have left in `from` to where nobody else is at work: the places `to` on
     /// the same file systems, where it is left over.
-    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<(), Error> {
+    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<(), FastbootError> {
         Self::default().staged_to(calls, from, to)?;
         for path in Self::left_over(calls, from)?.paths {
             let accounts = from.accounts.iter().position(|holder| path.parent() == Some(holder));
@@ -102,7 +105,7 @@ impl Removal {
         Ok(())
     }
 
-    fn staged_to(&mut self, calls: &Syscalls, from: &Places, to: &Places) -> Result<(), Error> {
+    fn staged_to(&mut self, calls: &Syscalls, from: &Places, to: &Places) -> Result<(), FastbootError> {
         for (holder, new_holder) in holders(from).into_iter().zip(holders(to)) {
             for name in STAGED {
                 let path = holder.join(name);
@@ -139,14 +142,14 @@ impl Removal {
     }
 
     /// Removes everything now.
-    pub fn finish(self, calls: &Syscalls, progress: &Progress) -> Result<(), Error> {
+    pub fn finish(self, calls: &Syscalls, progress: &Progress) -> Result<(), FastbootError> {
         let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Done);
         pace.shown_in(progress);
         self.remove(calls, &mut pace)
     }
 
     /// Removes everything, with rests as they are asked for.
-    pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), Error> {
+    pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), FastbootError> {
         let files_a_second = NonZeroU32::new(leisure.files_a_second);
         let hurry = Arc::new(AtomicBool::new(files_a_second.is_none()));
         let mut pace = Pace::new(hurry, Until::Cancelled(leisure.stop.clone()));
@@ -189,10 +192,10 @@ impl Removal {
         let (mut pace, calls) = (Pace::new(Arc::clone(&hurry), until), calls.clone());
         pace.files_a_second = request.removal_files_per_second;
         pace.progress = Some(progress.clone());
-        let config = request.config.clone();
+        let neighbour = request.pass.neighbour.clone();
         let work = move || {
-            // What is refused is told by unpacking.
-            config.settle_this_thread()?;
+            // Unpacking reports the limits that the kernel refuses.
+            neighbour.settle()?;
             self.remove(&calls, &mut pace)
         };
         let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
@@ -203,7 +206,7 @@ impl Removal {
         Remover { hurry, thread: thread.ok() }
     }
 
-    fn remove(self, calls: &Syscalls, pace: &mut Pace) -> Result<(), Error> {
+    fn remove(self, calls: &Syscalls, pace: &mut Pace) -> Result<(), FastbootError> {
         let mut one = |path: &PathBuf| {
             let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
                 return Ok(());
@@ -225,13 +228,13 @@ fn holders(places: &Places) -> Vec<PathBuf> {
 }
 
 /// It is in nobody's way but that it takes space.
-fn left_to_the_next(error: &Error) {
+fn left_to_the_next(error: &FastbootError) {
     tracing::warn!(%error, "what was moved aside is left to the next run");
 }
 
 /// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
 /// durably. Gives its new path; `None` if there is no such directory.
-pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option<PathBuf>, Error> {
+pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option<PathBuf>, FastbootError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
     for number in 0..REMOVED_MAX {
@@ -256,7 +259,7 @@ pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option
 pub(crate) struct Remover {
     /// `None`: it is slow to the end.
     hurry: Option<Arc<AtomicBool>>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<(), FastbootError>>>,
 }
 
 impl Remover {
@@ -404,7 +407,7 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use unsnap_unpack::{Archive, Config, FastbootFormat};
+    use unsnap_unpack::{Archive, Config, Format};
 
     use super::*;
     use crate::Request;
@@ -413,7 +416,7 @@ mod tests {
         Request {
             places: Places::new("/nowhere"),
             config: Config::new(Archive::Stdin, "/nowhere"),
-            format: FastbootFormat::V3,
+            format: Format::V3,
             shadow: false,
             replace: false,
             pair: None,

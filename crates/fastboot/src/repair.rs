@@ -4,11 +4,12 @@ use std::{collections::HashMap, os::fd::OwnedFd, path::Path};
 
 use rustix::{fs::AtFlags, io::Errno};
 use serde::Serialize;
-use unsnap_layout::fastboot::Storage;
+use unsnap_state::format::Storage;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, Phase, Progress};
+use unsnap_pass::{Phase, Progress};
 
 use crate::{
+    FastbootError,
     Condition, Places, Survey,
     files::{failed, open_directory},
     survey::Shadow,
@@ -49,7 +50,7 @@ pub enum Repaired {
 
 /// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
 /// state if that is impossible. Refused while a validator is running.
-pub fn repair(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Repaired, Error> {
+pub fn repair(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Repaired, FastbootError> {
     let (places, _lock) = places.settle_locked()?;
     let survey = Survey::of_states(calls, &places, progress)?;
     repair_locked(calls, &places, &survey, progress)
@@ -60,7 +61,7 @@ pub(crate) fn repair_locked(
     places: &Places,
     survey: &Survey,
     progress: &Progress,
-) -> Result<Repaired, Error> {
+) -> Result<Repaired, FastbootError> {
     let Some(state) = survey.newest() else { return Ok(Repaired::NoState) };
     let slot = state.slot;
     match &state.condition {
@@ -92,7 +93,7 @@ pub(crate) fn repair_locked(
 
 /// Gives every storage of the shadows its name in `run` again, durably, and removes whatever else has
 /// that name.
-fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), Error> {
+fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), FastbootError> {
     let shadows = Shadow::all(calls, places)?;
     progress.begin_files(Phase::Linking);
     let listed = shadows.iter().filter_map(|shadow| shadow.list.as_ref());
@@ -111,7 +112,7 @@ fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), 
 }
 
 /// Removes storages that are in another accounts path than their second names.
-fn remove_strays(calls: &Syscalls, places: &Places, shadows: &[Shadow]) -> Result<(), Error> {
+fn remove_strays(calls: &Syscalls, places: &Places, shadows: &[Shadow]) -> Result<(), FastbootError> {
     let lists = shadows.iter().map(|shadow| shadow.list.as_ref()).enumerate();
     let homes: HashMap<String, usize> = lists
         .filter_map(|(index, list)| Some((index, list?)))
@@ -138,7 +139,7 @@ fn relink_one(
     run: &OwnedFd,
     path: &Path,
     storage: Storage,
-) -> Result<(), Error> {
+) -> Result<(), FastbootError> {
     let name = storage.to_string();
     let at = |step, errno| failed(step, &path.join(&name), errno);
     let kept =

@@ -12,16 +12,17 @@ use rustix::{
     io::Errno,
 };
 use serde::Serialize;
-use unsnap_layout::fastboot::{
-    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, FastbootError, Format, OBSOLETE_ACCOUNTS,
+use unsnap_state::format::{
+    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, FormatError, Format, OBSOLETE_ACCOUNTS,
     STATUS_CACHE, STORAGES_LIST, STORAGES_LIST_BYTES_MAX, Storage, VERSION, Version, bank_file,
 };
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{
-    Error, Phase, Progress, SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList,
-};
+use unsnap_pass::{Phase, Progress};
+use unsnap_state::{SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 
 use crate::{
+    FastbootError,
     Places, Unlisted,
     files::{failed, open_directory, read_small},
 };
@@ -102,7 +103,7 @@ impl Condition {
 
 impl Survey {
     /// Looks at all there is. Changes nothing.
-    pub fn of(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Self, Error> {
+    pub fn of(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Self, FastbootError> {
         let ready = Self::of_states(calls, &places.beside(), progress)?.states.into_iter().next();
         let unlisted = Unlisted::find(calls, places)?;
         Ok(Self { ready, unlisted, ..Self::of_states(calls, places, progress)? })
@@ -113,7 +114,7 @@ impl Survey {
         calls: &Syscalls,
         places: &Places,
         progress: &Progress,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FastbootError> {
         progress.begin_files(Phase::LookingAtFiles);
         let shadows = Shadow::all(calls, places)?;
         let mut states = Vec::new();
@@ -156,7 +157,7 @@ impl Survey {
 
 /// The states that have the mark of one that can be loaded, the newest first. Whether they are whole is
 /// not looked at, and so this is quick: see [`Survey`] for that.
-pub fn marked_states(calls: &Syscalls, places: &Places) -> Result<Vec<(u64, PathBuf)>, Error> {
+pub fn marked_states(calls: &Syscalls, places: &Places) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
     let mut states = state_directories(calls, places)?;
     states.retain(|(_, path)| path.join(FASTBOOT_VERSION).is_file());
     Ok(states)
@@ -166,11 +167,11 @@ pub fn marked_states(calls: &Syscalls, places: &Places) -> Result<Vec<(u64, Path
 pub(crate) fn state_directories(
     calls: &Syscalls,
     places: &Places,
-) -> Result<Vec<(u64, PathBuf)>, Error> {
+) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
     let path = places.states();
     let entries = match open_directory(calls, &path) {
         Ok(directory) => calls.entries(&directory).map_err(|errno| failed("read", &path, errno))?,
-        Err(Error::Staging { errno: Errno::NOENT, .. }) => Vec::new(),
+        Err(error) if error.errno() == Some(Errno::NOENT) => Vec::new(),
         Err(error) => return Err(error),
     };
     let mut found: Vec<(u64, PathBuf)> = entries
@@ -195,7 +196,7 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     /// Those of all accounts paths, in their order.
-    pub fn all(calls: &Syscalls, places: &Places) -> Result<Vec<Self>, Error> {
+    pub fn all(calls: &Syscalls, places: &Places) -> Result<Vec<Self>, FastbootError> {
         places
             .accounts
             .iter()
@@ -203,7 +204,7 @@ impl Shadow {
                 let path = path.join(SHADOW_DIRECTORY);
                 let directory = match open_directory(calls, &path) {
                     Ok(directory) => directory,
-                    Err(Error::Staging { errno: Errno::NOENT | Errno::NOTDIR, .. }) => {
+                    Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => {
                         return Ok(Self { directory: None, list: None });
                     }
                     Err(error) => return Err(error),
@@ -245,7 +246,7 @@ pub(crate) fn listed(
         Ok(Some(list)) => match format.decode_storages(&list) {
             Ok(storages) => Ok(Ok(storages)),
             // Those are of a validator's own making.
-            Err(error @ FastbootError::Split { .. }) => unknown(error.to_string()),
+            Err(error @ FormatError::Split { .. }) => unknown(error.to_string()),
             // A validator that begins with that ends with it.
             Err(_) => Ok(Err(HOPELESS)),
         },

@@ -4,11 +4,13 @@ use std::collections::HashSet;
 
 use rustix::{fs::FileType, io::Errno};
 use serde::Serialize;
-use unsnap_layout::fastboot::Storage;
+use unsnap_state::format::Storage;
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, printable};
+use unsnap_tarstream::printable;
 
 use crate::{
+    FastbootError,
     Places,
     files::{failed, open_directory},
     survey::{Condition, listed, state_directories},
@@ -35,7 +37,7 @@ pub struct Unlisted {
 
 impl Unlisted {
     /// `None` if there are none, or a list cannot be read, because of its form.
-    pub(crate) fn find(calls: &Syscalls, places: &Places) -> Result<Option<Self>, Error> {
+    pub(crate) fn find(calls: &Syscalls, places: &Places) -> Result<Option<Self>, FastbootError> {
         let Some(known) = all_listed(calls, places)? else { return Ok(None) };
         let mut unlisted = Self::default();
         for run in places.run_directories() {
@@ -69,13 +71,13 @@ impl Unlisted {
 }
 
 /// Names of the storages that states list; `None` if that cannot be told.
-fn all_listed(calls: &Syscalls, places: &Places) -> Result<Option<HashSet<String>>, Error> {
+fn all_listed(calls: &Syscalls, places: &Places) -> Result<Option<HashSet<String>>, FastbootError> {
     let mut names = HashSet::new();
     for (slot, _) in state_directories(calls, places)? {
         let path = places.state(slot);
         let state = match open_directory(calls, &path) {
             Ok(state) => state,
-            Err(Error::Staging { errno: Errno::NOENT | Errno::NOTDIR | Errno::LOOP, .. }) => {
+            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
                 continue;
             }
             Err(error) => return Err(error),

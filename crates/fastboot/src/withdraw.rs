@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use rustix::io::Errno;
-use unsnap_layout::fastboot::FASTBOOT_VERSION;
+use unsnap_state::format::FASTBOOT_VERSION;
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, Progress, SHADOW_DIRECTORY};
+use unsnap_pass::Progress;
+use unsnap_state::SHADOW_DIRECTORY;
 
 use crate::{
+    FastbootError,
     Places,
     files::{failed, open_directory, remove_durably},
     ready::Ready,
@@ -23,7 +26,7 @@ use crate::{
 ///
 /// Refused while a validator is running, or a state is being prepared beside. On an error no state
 /// whose mark could be removed is loadable.
-pub fn withdraw(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Vec<u64>, Error> {
+pub fn withdraw(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Vec<u64>, FastbootError> {
     let (places, _lock) = places.settle_locked()?;
     let ready = Ready::find(calls, &places)?;
     let mut slots = unmark(calls, &places)?;
@@ -49,7 +52,7 @@ pub fn withdraw_beside(
     calls: &Syscalls,
     places: &Places,
     progress: &Progress,
-) -> Result<Vec<u64>, Error> {
+) -> Result<Vec<u64>, FastbootError> {
     let places = places.settle()?;
     let Some(ready) = Ready::find(calls, &places)? else { return Ok(Vec::new()) };
     let slots = unmark(calls, &ready.places)?;
@@ -58,7 +61,7 @@ pub fn withdraw_beside(
 }
 
 /// Removes the marks of all states, durably. Gives the slots of those that had one.
-pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Error> {
+pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, FastbootError> {
     let mut slots = Vec::new();
     for (slot, path) in state_directories(calls, places)? {
         if unmark_one(calls, &path)? {
@@ -69,7 +72,7 @@ pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Erro
 }
 
 /// Removes the mark of a state, durably. Says whether it had one.
-pub(crate) fn unmark_one(calls: &Syscalls, path: &Path) -> Result<bool, Error> {
+pub(crate) fn unmark_one(calls: &Syscalls, path: &Path) -> Result<bool, FastbootError> {
     let state = match open_directory(calls, path) {
         Ok(state) => state,
         // What is no directory is no state.

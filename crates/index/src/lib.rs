@@ -48,6 +48,7 @@ mod decoder;
 mod discover;
 mod entries;
 mod error;
+mod failure;
 mod frames;
 mod identity;
 mod plan;

@@ -292,4 +292,4 @@ pub enum PathProblem {
 }
 
 /// The one snapshot format there is.
-pub(crate) const VERSION: &str = "1.2.0";
+pub const VERSION: &str = "1.2.0";

@@ -15,7 +15,6 @@
 //!
 //! The crate also knows the names of archives ([`ArchiveName`]) and the content of the `version`
 //! file ([`check_version`]), and reads what a bank file says ([`BankReader`]).
-//! The files from which a validator starts without an archive are in [`fastboot`].
 //! The crate also knows the names of archives ([`ArchiveName`]), the content of the `version`
 //! file ([`check_version`]) and the records of account storages ([`append_vec`]).
 //!
@@ -55,7 +54,7 @@ mod any;
 pub mod append_vec;
 mod bank;
 mod error;
-pub mod fastboot;
+mod failure;
 mod limits;
 mod name;
 mod placement;
@@ -67,6 +66,7 @@ pub use bank::{
     BankError, BankFacts, BankHash, BankProof, BankReader, EpochSchedule, LATTICE_HASH_BYTES,
 };
 pub use error::{LayoutError, PathProblem};
+pub use error::VERSION as SNAPSHOT_VERSION;
 pub use limits::Limits;
 pub use name::{ArchiveHash, ArchiveName, Compression, NameError};
 pub use placement::{Placement, Role};

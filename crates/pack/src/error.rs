@@ -1,45 +1,49 @@
-//! What went wrong, beyond what can go wrong with reading an archive.
+//! Why an archive could not be written.
 
 use std::path::PathBuf;
 
-use rustix::io::Errno;
-use unsnap_unpack::{Code, Family};
+use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
+use unsnap_pass::PassError;
+use unsnap_unpack::UnpackError;
 
-/// Why an archive could not be written. Nothing is under its final name then.
+/// Writing an archive failed. There is nothing under its final name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackError {
     /// The archive that is read is bad, or cannot be read.
     #[error(transparent)]
-    Archive(#[from] unsnap_unpack::Error),
-    /// zstd has failed.
+    Unpack(#[from] UnpackError),
+    /// The request makes no sense, there is no memory or no thread, or the caller asked to stop.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// zstd failed.
     #[error("cannot compress the stream at offset {raw_offset}: {reason}")]
     Compress {
-        /// Where the frame begins in the tar stream.
+        /// Offset of the frame in the tar stream.
         raw_offset: u64,
-        /// What libzstd said.
+        /// libzstd's message.
         reason: &'static str,
     },
-    /// A frame was decoded again, and is not what it was made of.
+    /// A frame that was decoded again differs from its input.
     #[error(
-        "what was compressed at offset {raw_offset} of the stream decodes to other bytes: this \
+        "the frame compressed at offset {raw_offset} of the stream decodes to other bytes: this \
          machine's memory or processor is faulty, or there is a bug"
     )]
     NotIdentical {
-        /// Where the frame begins in the tar stream.
+        /// Offset of the frame in the tar stream.
         raw_offset: u64,
     },
-    /// The output, or a file that goes into it, failed.
+    /// A system call on the output, or on a file that goes into it, failed.
     #[error("cannot {step} {}: {errno}", path.display())]
     File {
-        /// What was being done.
+        /// The step, as a verb.
         step: &'static str,
-        /// To which file or directory.
+        /// The file or directory.
         path: PathBuf,
         /// The kernel's answer.
         errno: Errno,
     },
-    /// There is something at the output's name.
+    /// A file exists under the output's name.
     #[error("{} exists", path.display())]
     Exists {
         /// The output.
@@ -54,80 +58,84 @@ pub enum PackError {
     /// A file or directory changed while an archive was made of it.
     #[error("{} has changed while it was read: {what}", path.display())]
     Changed {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// In which way.
+        /// How it changed.
         what: &'static str,
     },
-    /// A directory is not what an archive can be made of.
+    /// A directory cannot become an archive.
     #[error("{}: {reason}", path.display())]
     BadDirectory {
         /// The directory, or a file in it.
         path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The request makes no sense.
-    #[error("{reason}")]
-    Request {
         /// Why.
         reason: String,
-        /// What to do instead.
-        hint: &'static str,
     },
-    /// What was found could not be told: standard output, say.
-    #[error("cannot write what was found")]
-    Output(#[source] std::io::Error),
-    /// A thread could not be started.
-    #[error("cannot start a thread")]
-    Thread(#[source] std::io::Error),
 }
 
 impl PackError {
-    /// Whose fault it is.
-    pub fn family(&self) -> Family {
+    /// The caller asked to stop.
+    pub const CANCELLED: Self = Self::Pass(PassError::Cancelled);
+
+    pub(crate) fn request(reason: impl Into<String>, remedy: Remedy) -> Self {
+        PassError::request_with(reason, remedy).into()
+    }
+}
+
+impl Failure for PackError {
+    fn family(&self) -> Family {
         match self {
-            Self::Archive(error) => error.family(),
+            Self::Unpack(error) => error.family(),
+            Self::Pass(error) => error.family(),
             Self::BadDirectory { .. } => Family::BadArchive,
-            Self::Request { .. } => Family::Request,
             Self::Exists { .. } | Self::Locked { .. } => Family::NotClean,
             Self::Compress { .. }
             | Self::NotIdentical { .. }
             | Self::File { .. }
-            | Self::Changed { .. }
-            | Self::Output(_)
-            | Self::Thread(_) => Family::Environment,
+            | Self::Changed { .. } => Family::Environment,
         }
     }
 
-    /// What went wrong, in a word.
-    pub fn code(&self) -> Code {
+    fn code(&self) -> Code {
         match self {
-            Self::Archive(error) => error.code(),
+            Self::Unpack(error) => error.code(),
+            Self::Pass(error) => error.code(),
             Self::BadDirectory { .. } => Code::NoSnapshot,
-            Self::Request { .. } => Code::Request,
             Self::Exists { .. } => Code::NotClean,
             Self::Locked { .. } => Code::Locked,
             Self::NotIdentical { .. } => Code::NotIdentical,
             Self::File { errno, .. } => Code::of_errno(*errno),
             Self::Changed { .. } => Code::ArchiveChanging,
-            Self::Thread(error) | Self::Output(error) => Code::of_io_error(error),
             Self::Compress { .. } => Code::System,
         }
     }
 
-    /// The remedy, where there is one.
-    pub fn hint(&self) -> Option<String> {
+    fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Archive(error) => error.hint(),
-            Self::Request { hint, .. } => Some((*hint).to_owned()),
-            Self::Exists { .. } => {
-                Some("give another name, or --force to replace what is there".to_owned())
-            }
-            Self::File { errno, .. } => unsnap_unpack::io_hint(&(*errno).into()).map(str::to_owned),
-            Self::Changed { .. } => {
-                Some("end what writes there, or make the archive of a copy".to_owned())
-            }
+            Self::Unpack(error) => error.remedy(),
+            Self::Pass(error) => error.remedy(),
+            Self::Exists { .. } => Some(Remedy::FreeName),
+            Self::File { errno, .. } => Remedy::of_errno(*errno),
+            Self::Changed { .. } => Some(Remedy::advice(
+                "stop the process that writes there, or make the archive of a copy",
+            )),
+            _ => None,
+        }
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Unpack(error) => error.errno(),
+            Self::Pass(error) => error.errno(),
+            Self::File { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+
+    fn archive(&self) -> Option<&str> {
+        match self {
+            Self::Unpack(error) => error.archive(),
+            Self::Pass(error) => error.archive(),
             _ => None,
         }
     }

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use unsnap_unpack::{Passing, Slice, Tap};
+use unsnap_arena::Slice;
+use unsnap_pass::{Passing, Tap};
 
 /// A tar block.
 const BLOCK_BYTES: u64 = 512;

@@ -9,14 +9,18 @@ use std::{
 
 use crossbeam::channel::bounded;
 use serde::Serialize;
+use unsnap_failure::{Knob, Remedy};
 use unsnap_index::{SeekEntry, SeekTable};
+use unsnap_pass::{
+    PassError, millis,
+    ordered::{self, Submit, Times},
+};
 use unsnap_ring::DirectMode;
 
 use crate::{
     PackError,
     compress::{CompressTimes, Compressor, Manner, Packed, give_back},
     frames::RawFrame,
-    ordered::{self, Submit, Times},
     output::Output,
 };
 
@@ -61,7 +65,8 @@ impl PackOptions {
 
     /// Checks what was asked for.
     pub(crate) fn check(&self) -> Result<(), PackError> {
-        let refuse = |reason: String, hint| Err(PackError::Request { reason, hint });
+        let refuse =
+            |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
         let sizes = Self::FRAME_BYTES_MIN..=Self::FRAME_BYTES_MAX;
         if !sizes.contains(&self.frame_bytes) {
             let reason = format!("frames of {} bytes", self.frame_bytes);
@@ -182,7 +187,7 @@ pub(crate) fn pack<R>(
             })
         },
     )
-    .map_err(PackError::Thread)?;
+    .map_err(PassError::thread)?;
     // If the consumer has failed, what the producer says is a consequence.
     consumed?;
     let produced = produced?;
@@ -251,17 +256,13 @@ fn note(table: &mut SeekTable, packed: &Packed) -> Result<(), PackError> {
 }
 
 fn too_many_frames() -> PackError {
-    PackError::Request {
-        reason: "there are more frames, or larger ones, than a seek table has room for".to_owned(),
-        hint: "go without --seek-table, or give a larger --frame-size",
-    }
+    PackError::request(
+        "there are more frames, or larger ones, than a seek table has room for",
+        Remedy::Set(Knob::SeekTable, "go without {}, or use larger frames"),
+    )
 }
 
 fn per_second(bytes: u64, time: Duration) -> u64 {
     let per_second = u128::from(bytes) * 1000 / time.as_millis().max(1);
     u64::try_from(per_second).unwrap_or(u64::MAX)
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -6,12 +6,13 @@ use std::{
 };
 
 use serde::Serialize;
+use unsnap_arena::Slice;
+use unsnap_failure::Remedy;
+use unsnap_layout::{ArchiveName, Compression};
+use unsnap_pass::{Archive, Handles, Passing, Tap};
 use unsnap_ring::Syscalls;
 use unsnap_source::{DigestKind, Hasher};
-use unsnap_unpack::{
-    Archive, ArchiveName, CancelToken, Compression, Config, Passing, Progress, Report, Slice, Tap,
-    Unpacker,
-};
+use unsnap_unpack::{Options, Report, UnpackError, Unpacker};
 
 use crate::{
     PackError,
@@ -35,26 +36,24 @@ pub struct RepackReport {
 
 /// Writes the tar stream of an archive into frames that begin with its entries.
 ///
-/// `config` says how the archive is read and what is checked of it, as for a dry run; what a dry run
-/// refuses is refused. `output` is the new archive, or the directory in which it gets the same name.
+/// `read` says which archive is read, how, and what is checked of it; nothing of it may be written.
+/// `output` is the new archive, or the directory in which it gets the same name.
 /// Nothing is under that name before all of it is proven, compressed and durable.
 pub fn repack(
-    config: &Config,
+    read: &Options,
     output: &Path,
     options: &PackOptions,
     calls: &Syscalls,
-    progress: &Progress,
-    cancel: &CancelToken,
+    handles: &Handles,
 ) -> Result<RepackReport, PackError> {
     options.check()?;
-    let path = output_path(&config.archive, output)?;
+    let path = output_path(&read.archives()[0], output)?;
     let output = Output::create(calls, &path, options.replace, options.direct_io)?;
-    let mut config = config.clone();
-    config.dry_run = true;
-    // Frames that are gathered, compressed and written hold on to what they are made of.
-    config.tuning.decode.held_bytes = options.held_bytes();
-    let unpacker = Unpacker::new(config).with_handles(progress.clone(), cancel.clone());
-    let wrote = |bytes| progress.count_written(bytes);
+    let mut read = read.clone();
+    // Frames that are gathered, compressed and written refer to the segments that they are made of.
+    read.pass.tuning.decode.held_bytes = options.held_bytes();
+    let unpacker = Unpacker::new(read).with_handles(handles.clone());
+    let wrote = |bytes| handles.progress.count_written(bytes);
     let ((archive, digest), report) = pack(options, output, wrote, |take| {
         let framer = Framer::new(options.frame_bytes, take);
         let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
@@ -62,7 +61,7 @@ pub fn repack(
         let Digesting { framer, hasher } = digesting;
         match framer.finish() {
             ControlFlow::Continue(()) => Ok((report, hasher.digest())),
-            ControlFlow::Break(()) => Err(unsnap_unpack::Error::Cancelled.into()),
+            ControlFlow::Break(()) => Err(UnpackError::CANCELLED.into()),
         }
     })?;
     Ok(RepackReport { pack: report, raw_digest: digest.to_string(), archive })
@@ -83,7 +82,8 @@ impl<F: FnMut(crate::RawFrame) -> ControlFlow<()> + Send> Tap for Digesting<F> {
 
 /// Where the new archive goes. Its name must say what that of the old one says.
 fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
-    let refuse = |reason: String, hint| Err(PackError::Request { reason, hint });
+    let refuse =
+        |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
     let name_of = |path: &Path| ArchiveName::parse(path.file_name()?.to_str()?).ok();
     let old = match archive {
         Archive::File(path) => name_of(path),

@@ -37,6 +37,7 @@ mod depth;
 mod direct;
 mod engine;
 mod execute;
+mod failure;
 mod fault;
 mod faulty;
 mod operation;

@@ -22,6 +22,7 @@ use unsnap_ring::WorkerTimes;
 mod digest;
 mod digesting;
 mod error;
+mod failure;
 mod file;
 mod pausing;
 mod reader;

@@ -48,6 +48,7 @@
 mod error;
 mod escape;
 mod extension;
+mod failure;
 mod header;
 mod limits;
 mod member;

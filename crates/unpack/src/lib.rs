@@ -1,318 +1,187 @@
 #![forbid(unsafe_code)]
-//! An archive becomes a durable tree of files.
+//! Archives become a durable tree of files, or the state that a validator starts from.
 //!
-//! [`Config`] says what to unpack and where to, [`Unpacker`] does it, [`Report`] tells what was
-//! done and where the time went. Success means: every file is complete, on the disk, and under its
-//! final name, and stays so through a power cut. Anything else is an [`Error`], and the destination
-//! is as it was.
+//! [`Options`] say what to unpack, where to and how; [`Unpacker`] does it; [`Report`] says what was
+//! done and where the time went. Success means that every file is complete, on the disk, under its
+//! final name, and stays so through a power cut. Anything else is an [`UnpackError`], and the
+//! destination is as it was. There is one exception: if a crash hits between the publications of
+//! several destinations, or while entries are moved into a mount point, those published so far stay.
 //!
-//! Archives are hostile until they have been parsed. So the run confines itself before it looks at
-//! one: [`SandboxMode`] says how far, and what that is worth in a process of many threads.
+//! Archives are hostile until they have been parsed. So a run confines itself before it looks at one:
+//! see [`SandboxMode`](unsnap_pass::SandboxMode).
 //!
 //! ```no_run
-//! use unsnap_unpack::{Archive, Config, Unpacker};
+//! use unsnap_pass::{Archive, Handles};
+//! use unsnap_source::DigestKind;
+//! use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker};
 //!
-//! # fn main() -> Result<(), unsnap_unpack::Error> {
-//! let archive = Archive::File("snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst".into());
-//! let mut config = Config::new(archive, "/mnt/ledger/unpacked");
-//! config.accounts = vec!["/mnt/accounts/run".into()];
+//! # fn main() -> Result<(), UnpackError> {
+//! let archive = "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
+//! let source = Source::snapshot(Archive::File(archive.into()));
+//! let mut tree = Tree::new("/mnt/ledger/unpacked");
+//! tree.accounts = vec!["/mnt/accounts/run".into()];
+//! let digest = DigestUse::Report(DigestKind::Xxh3);
+//! let options = Options::new(source, Destination::Tree(tree), digest)?;
 //!
-//! let unpacker = Unpacker::new(config);
-//! let progress = unpacker.progress();
-//! let stop = unpacker.cancel_token();
+//! let handles = Handles::default();
+//! let Handles { progress, cancel } = handles.clone();
 //! std::thread::spawn(move || {
 //!     println!("{} files so far", progress.snapshot().files);
-//!     // `stop.cancel()` would end the run and take everything back.
-//!     drop(stop);
+//!     // `cancel.cancel()` would end the run and take everything back.
+//!     drop(cancel);
 //! });
-//! let report = unpacker.run()?;
+//! let report = Unpacker::new(options).with_handles(handles).run()?;
 //! println!("{} files, limited by {}", report.files, report.limited_by);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The pipeline itself is one function, `run` in `pipeline.rs`.
+//! The pipeline itself is one function, `stage` in `pipeline.rs`.
 
-mod account;
-mod again;
-mod bank;
-mod candidates;
-mod checkpoints;
-mod code;
-mod config;
-mod content;
+mod creating;
 mod error;
-mod journal;
-mod manifest;
-mod members;
-mod neighbour;
-mod opening;
-mod parts;
-mod paused;
+mod options;
 mod pipeline;
 mod places;
-mod preflight;
-mod progress;
+mod process;
 mod report;
-mod resources;
+mod report_builder;
 mod resume;
-mod sandbox;
-pub mod settings;
-mod shadow;
-mod shortage;
-mod size;
-mod space;
-mod stages;
-mod staging;
-mod state;
-mod tap;
+mod second_look;
+mod storages;
 mod times;
 mod walk;
 mod walks;
-mod watch;
-mod writeback;
 
-use std::{io, ops::ControlFlow, sync::mpsc::sync_channel, thread};
+use std::{io, sync::mpsc::sync_channel, thread};
 
-pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
-pub use code::Code;
-pub use config::{
-    Archive, Compromised, Config, DecodeTuning, Digest, DigestKind, DirectMode, FastbootFormat,
-    FaultPlan, IndexUse, IoEngine, IoPriority, LayoutKind, Limits, Pace, PreflightMode,
-    RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, Tuning, Verify,
-};
-pub use error::{Error, Family, io_hint};
-pub use neighbour::{CpuSet, NotACpuSet};
-pub use parts::{
-    Account, AccountsFound, BankInspection, Extracted, FrameFacts, Histogram, Inspection,
-    OwnerTotals, Producer, Reads, Selection, Sizes, StorageFacts, WhatToInspect,
-};
-use pipeline::no_thread;
-pub use preflight::Room;
-pub use progress::{CancelToken, Phase, Progress, Snapshot};
-pub use report::{
-    AccountsPathReport, AccountsReport, BankReport, FileSystemReport, IncrementalReport,
-    LimitsReport, PreflightReport, Report, Resumed, ThreadReport,
-};
-pub use sandbox::{SandboxMode, SandboxReport, survey_sandbox};
-pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
-pub use shortage::{Resource, Shortage};
-pub use size::parse_size;
-pub use tap::{Passing, Tap};
-pub use unsnap_arena::Slice;
+pub use error::UnpackError;
+pub use options::{Destination, DigestUse, Options, Source, Tree, Verify};
+pub use report::{AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport};
 pub use unsnap_create::{FileSink, FinishedFile};
-pub use unsnap_index::{Index, IndexError, ReadCounts, ReadOptions, side_car_path};
-pub use unsnap_layout::{ArchiveHash, ArchiveName, BankFacts, Compression, Role};
-pub use unsnap_ring::{NotAnIoPriority, Syscalls};
-pub use unsnap_source::SourceError;
-pub use unsnap_tarstream::{Member, MemberKind, printable};
+pub use unsnap_fit::{PreflightMode, Room};
+pub use unsnap_state::State;
 
-/// Unpacks one archive.
+use unsnap_pass::{Handles, PassError, Tap, on_a_thread_of_its_own};
+
+/// Unpacks archives.
 #[derive(Debug)]
 pub struct Unpacker {
-    config: Config,
-    progress: Progress,
-    cancel: CancelToken,
+    options: Options,
+    handles: Handles,
 }
 
 impl Unpacker {
-    /// Takes the configuration; nothing is touched before [`run`](Self::run).
-    pub fn new(config: Config) -> Self {
-        Self { config, progress: Progress::default(), cancel: CancelToken::default() }
+    /// Takes the options. Nothing is touched before [`run`](Self::run).
+    pub fn new(options: Options) -> Self {
+        Self { options, handles: Handles::default() }
     }
 
-    /// Takes handles that others hold already, in place of its own.
+    /// Uses the caller's handles in place of its own.
     #[must_use]
-    pub fn with_handles(mut self, progress: Progress, cancel: CancelToken) -> Self {
-        (self.progress, self.cancel) = (progress, cancel);
+    pub fn with_handles(mut self, handles: Handles) -> Self {
+        self.handles = handles;
         self
     }
 
-    /// A handle to watch the run by.
-    pub fn progress(&self) -> Progress {
-        self.progress.clone()
-    }
-
-    /// A handle to stop the run by.
-    pub fn cancel_token(&self) -> CancelToken {
-        self.cancel.clone()
+    /// Returns the handles to watch the run and to stop it.
+    pub fn handles(&self) -> Handles {
+        self.handles.clone()
     }
 
     /// Unpacks. Blocks until the result is durable, or until everything has been taken back.
     ///
-    /// The work is done by a thread of its own, which confines itself and what it starts
-    /// ([`SandboxMode`]); the caller keeps its rights, and its niceness, processors and I/O priority.
-    pub fn run(self) -> Result<Report, Error> {
+    /// A thread of its own does the work. It confines itself and the threads that it starts; the
+    /// caller keeps its rights, its niceness, its processors and its I/O priority.
+    pub fn run(self) -> Result<Report, UnpackError> {
         on_a_thread_of_its_own(|| self.run_on_this_thread(|| Ok(())))
     }
 
     /// Unpacks like [`run`](Self::run), but confines the calling thread, for good: it and the
-    /// threads that it starts later can open nothing any more. It also keeps the niceness, the
-    /// processors and the I/O priority of the run. For programs that do nothing else: when all threads
-    /// of a process are confined, the process is.
+    /// threads that it starts later can open nothing any more. The thread also keeps the niceness,
+    /// the processors and the I/O priority of the run. For programs that do nothing else: when all
+    /// threads of a process are confined, the process is.
     ///
-    /// `confined` is called once that is done, before the archive is looked at. It is the place to
-    /// start threads that shall be confined as well. An error of it (no thread could be started)
-    /// ends the run.
+    /// `confined` is called once that is done, before the archive is read. It is the place to start
+    /// threads that are to be confined as well. If it fails (no thread could be started), the run
+    /// ends.
     pub fn run_on_this_thread(
         self,
         confined: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Report, Error> {
-        pipeline::run(&self.config, &self.progress, &self.cancel, confined)
+    ) -> Result<Report, UnpackError> {
+        let Self { options, handles } = &self;
+        pipeline::stage(options, handles, confined, |_| Ok(()), None)?.publish(&handles.progress)
     }
 
-    /// Unpacks like [`run`](Self::run), but for giving the result its names, which is up to the
-    /// caller: see [`Staged`]. For a validator's state ([`Config::state`]), whose places are cleared by
-    /// then.
+    /// Unpacks like [`run`](Self::run), but leaves it to the caller to give the result its names: see
+    /// [`Staged`]. For a validator's state, whose places the caller clears first.
     ///
     /// `fits` is called on the calling thread, before the first byte is written, when it is known
-    /// that there is room, and how. An error of it ends the run.
-    pub fn stage(self, fits: impl FnOnce(Room) -> Result<(), Error>) -> Result<Staged, Error> {
+    /// that there is room, and how. If it fails, the run ends.
+    pub fn stage<E: From<UnpackError>>(
+        self,
+        fits: impl FnOnce(Room) -> Result<(), E>,
+    ) -> Result<Staged, E> {
         let (ask, asked) = sync_channel(1);
         let (answer, answered) = sync_channel(1);
-        let Self { config, progress, cancel } = &self;
-        let inner = thread::scope(|scope| {
+        let Self { options, handles } = &self;
+        let mut refused = None;
+        let staged = thread::scope(|scope| {
             let work = move || {
-                pipeline::stage(
-                    config,
-                    progress,
-                    cancel,
-                    || Ok(()),
-                    |room| {
-                        // Whoever asks waits for us, and the other way round: neither can be gone.
-                        let sent = ask.send(room).ok();
-                        sent.and_then(|()| answered.recv().ok()).unwrap_or(Err(Error::Cancelled))
-                    },
-                    None,
-                )
+                let fits = |room| {
+                    // Both sides wait for each other: neither can be gone.
+                    let sent = ask.send(room).ok();
+                    let answer = sent.and_then(|()| answered.recv().ok());
+                    answer.unwrap_or(Err(UnpackError::CANCELLED))
+                };
+                pipeline::stage(options, handles, || Ok(()), fits, None)
             };
             let thread = thread::Builder::new().name("unsnap-walk".to_owned());
-            let thread = thread.spawn_scoped(scope, work).map_err(|error| no_thread(&error))?;
+            let thread = thread.spawn_scoped(scope, work).map_err(PassError::thread)?;
             if let Ok(room) = asked.recv() {
-                let _ = answer.send(fits(room));
+                let fits = fits(room).map_err(|error| refused = Some(error));
+                let _ = answer.send(fits.map_err(|()| UnpackError::CANCELLED));
             }
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
-        Ok(Staged { inner, progress: self.progress })
+        });
+        match (staged, refused) {
+            (Ok(inner), _) => Ok(Staged { inner, handles: self.handles }),
+            (Err(_), Some(refused)) => Err(refused),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
-    /// Holds the bank file to the archive's name, without looking at what follows it. It costs the
-    /// first megabytes of a real archive. The work is done by a confined thread of its own.
-    pub fn prove(self) -> Result<BankFacts, Error> {
-        on_a_thread_of_its_own(|| pipeline::prove(&self.config, &self.progress, &self.cancel))
-    }
-
-    /// Walks the archive as a dry run does, with all the checks that were asked for, while `tap`
-    /// listens to the decoded stream. What it has heard may be taken for good when this has
-    /// succeeded. [`Config::dry_run`] must be set, and there must be no second archive.
+    /// Goes through a single archive with all the checks that were asked for, while `tap` listens to
+    /// the decoded stream. What it heard can be relied upon when this has succeeded. Nothing is
+    /// written: the options' destination must be [`Destination::Nowhere`].
     ///
-    /// The work is done by a confined thread of its own, and so is the listening; threads that the
-    /// tap hands work to, and that were started before, keep their rights.
-    pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, Error> {
-        on_a_thread_of_its_own(|| pipeline::tap(&self.config, &self.progress, &self.cancel, tap))
-    }
-
-    /// Finds out where everything is in the archive, by a pass over all of it that proves its end. The
-    /// work is done by a confined thread of its own; to write the index down is left to the caller.
-    pub fn index(self) -> Result<Index, Error> {
-        on_a_thread_of_its_own(|| parts::make(&self.config, &self.progress, &self.cancel))
-    }
-
-    /// Takes single entries out of the archive, into the directory [`Config::output`], which appears
-    /// complete and durable or not at all. With an index only the frames that hold them are read and
-    /// decoded; without, the archive up to its end, or until all have been found if they are named
-    /// one by one. Confines the calling thread, like
-    /// [`run_on_this_thread`](Self::run_on_this_thread).
-    pub fn extract_on_this_thread(
-        self,
-        what: &Selection,
-        how: ReadOptions,
-        confined: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Extracted, Error> {
-        let Self { config, progress, cancel } = &self;
-        parts::extract(config, progress, cancel, what, how, parts::To::Directory, confined)
-    }
-
-    /// Writes the content of one entry to `output`. Fails if there is none, or more than one.
-    pub fn extract_one_on_this_thread(
-        self,
-        what: &Selection,
-        how: ReadOptions,
-        output: &mut dyn io::Write,
-        confined: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Extracted, Error> {
-        let Self { config, progress, cancel } = &self;
-        parts::extract(config, progress, cancel, what, how, parts::To::Stream(output), confined)
-    }
-
-    /// Finds the newest versions of accounts, in the archive and, if there is one, in the incremental
-    /// archive upon it: of each that with the highest slot. Of storages only those in
-    /// [`Selection::slots`] are looked at, or all if there are none: that takes a pass over all of the
-    /// archives. Confines the calling thread.
-    pub fn accounts_on_this_thread(
-        self,
-        keys: &[[u8; 32]],
-        what: &Selection,
-        how: ReadOptions,
-        confined: impl FnOnce() -> io::Result<()>,
-    ) -> Result<AccountsFound, Error> {
-        let Self { config, progress, cancel } = &self;
-        parts::find_accounts(config, progress, cancel, keys, what, how, confined)
-    }
-
-    /// Looks at an archive: what it is, who has made it, what its bank file says. Reads only what holds
-    /// that, unless more is wanted. Confines the calling thread.
-    pub fn inspect_on_this_thread(
-        self,
-        what: WhatToInspect,
-        confined: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Inspection, Error> {
-        parts::inspect(&self.config, &self.progress, &self.cancel, what, confined)
-    }
-
-    /// Walks the archive without creating anything and shows `visit` every member, in order, with
-    /// nothing refused but what is no tar. Ends early when `visit` breaks. `visit` is called on a
-    /// confined thread, see [`run`](Self::run).
-    pub fn list(
-        self,
-        visit: impl FnMut(&Member<'_>) -> ControlFlow<()> + Send,
-    ) -> Result<(), Error> {
-        on_a_thread_of_its_own(|| self.list_on_this_thread(|| Ok(()), visit))
-    }
-
-    /// Lists like [`list`](Self::list), but confines the calling thread, like
-    /// [`run_on_this_thread`](Self::run_on_this_thread).
-    pub fn list_on_this_thread(
-        self,
-        confined: impl FnOnce() -> io::Result<()>,
-        visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        pipeline::list(&self.config, &self.progress, &self.cancel, confined, visit)
+    /// A confined thread of its own does the work, and the listening; threads that the tap hands work
+    /// to, and that were started before, keep their rights.
+    pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, UnpackError> {
+        let Self { options, handles } = &self;
+        if options.writes() || options.archives().len() > 1 {
+            let reason = "only a single archive that is not unpacked can be listened to";
+            return Err(PassError::request(reason).into());
+        }
+        on_a_thread_of_its_own(|| {
+            pipeline::stage(options, handles, || Ok(()), |_| Ok(()), Some(tap))?
+                .publish(&handles.progress)
+        })
     }
 }
 
-/// What is complete and durable, but has no names yet. Dropped, it takes everything back.
+/// A result that is complete and durable, but has no names yet. Dropped, it takes everything back.
 pub struct Staged {
     inner: pipeline::Staged,
-    progress: Progress,
+    handles: Handles,
 }
 
 impl Staged {
-    /// Gives everything its final names, durably: the output, which says that all is there, last. By
-    /// then there must be nothing at the destinations, or empty directories.
+    /// Gives everything its final names, durably; the output comes last, since it says that all is
+    /// there. By then the destinations must be absent or empty directories.
     ///
     /// On an error nothing has a name, as far as that can be taken back.
-    pub fn publish(self) -> Result<Report, Error> {
-        self.inner.publish(&self.progress)
+    pub fn publish(self) -> Result<Report, UnpackError> {
+        self.inner.publish(&self.handles.progress)
     }
-}
-
-fn on_a_thread_of_its_own<T: Send>(
-    work: impl FnOnce() -> Result<T, Error> + Send,
-) -> Result<T, Error> {
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().name("unsnap-walk".to_owned());
-        let thread = thread.spawn_scoped(scope, work).map_err(|error| no_thread(&error))?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-
-use crate::SandboxReport;
+use unsnap_fit::PreflightReport;
+use unsnap_pass::{LimitsReport, SandboxReport, millis};
+use unsnap_state::AccountsPathReport;
 
 /// What a run did. Serialises into the JSON report; sizes are bytes, times milliseconds.
 #[allow(clippy::struct_excessive_bools)] // facts, not states
@@ -98,20 +99,6 @@ pub struct Report {
     pub peak_rss_bytes: u64,
 }
 
-/// What a run was asked to keep to, as far as that was to be had. What was refused is among the
-/// fallbacks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LimitsReport {
-    /// Bytes written to each destination device in a second, at the end of the run.
-    pub rate_limit: Option<u64>,
-    /// "idle", or "best-effort:" and a level.
-    pub io_priority: Option<String>,
-    /// Niceness.
-    pub nice: Option<i32>,
-    /// Processors, such as "0-3,8".
-    pub cpus: Option<String>,
-}
-
 /// What was there from an interrupted run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Resumed {
@@ -178,66 +165,6 @@ pub struct AccountsReport {
     pub spilt_bytes: u64,
 }
 
-/// What an accounts path was given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AccountsPathReport {
-    /// The path.
-    pub path: String,
-    /// Storages.
-    pub files: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-}
-
-/// What was needed and what there was, before anything was written.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct PreflightReport {
-    /// How what is needed is known: "walked" (every entry was seen), "declared" (the archive tells
-    /// how long its tar stream is), "sampled" (estimated from samples) or "unknown".
-    pub basis: &'static str,
-    /// Why samples had to do, in words.
-    pub sampled_since: Option<&'static str>,
-    /// Why it is not known, in words.
-    pub skipped: Option<String>,
-    /// Length of the archive's tar stream.
-    pub tar_bytes: Option<u64>,
-    /// Whether that is exact, and not an estimate: only with samples it is one.
-    pub tar_bytes_exact: bool,
-    /// Bytes that the files take, on all file systems.
-    pub bytes_needed: Option<u64>,
-    /// Whether that is exact, and not an estimate.
-    pub bytes_exact: bool,
-    /// Files and directories. `None` if samples did not show enough of them.
-    pub inodes_needed: Option<u64>,
-    /// Whether that is exact, and not an estimate.
-    pub inodes_exact: bool,
-    /// Each file system that something is written to.
-    pub file_systems: Vec<FileSystemReport>,
-    /// What is doubtful, in words.
-    pub warnings: Vec<String>,
-    /// Reads of the archives that it took, and their bytes: headers and samples.
-    pub reads: u64,
-    /// See there.
-    pub read_bytes: u64,
-    /// Time it took.
-    pub elapsed_ms: u64,
-}
-
-/// What was needed and what there was on one file system.
-#[derive(Clone, Debug, Serialize)]
-pub struct FileSystemReport {
-    /// The destinations on it, as messages call them.
-    pub destinations: Vec<String>,
-    /// Bytes that the files take there.
-    pub bytes_needed: Option<u64>,
-    /// Bytes that were free. `None` if it does not tell.
-    pub bytes_available: Option<u64>,
-    /// Files and directories there.
-    pub inodes_needed: Option<u64>,
-    /// Inodes that were free. `None` if it has no limit.
-    pub inodes_available: Option<u64>,
-}
-
 /// Where a thread's time went. What it was busy and what it waited for add up to its total.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadReport {
@@ -288,8 +215,4 @@ impl ThreadReport {
             waiting_for_io_ms: io,
         }
     }
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,20 +13,22 @@ use rustix::{
     fs::{AtFlags, FileType, OFlags, ResolveFlags},
     io::Errno,
 };
+use unsnap_commit::{
+    ArchiveFile as ArchiveIdentity, Checkpoint, CommitError, Journal, LoadError, Loaded, Manifest,
+    Origin, ReadRange, Recorded, Run, Target, is_journal,
+};
 use unsnap_decode::Position;
+use unsnap_fit::Kept;
 use unsnap_layout::{Layout, Placement};
+use unsnap_pass::{OpenArchive, PassError};
 use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, Digest, Hasher};
 use unsnap_tarstream::{Member, MemberKind};
 
 use crate::{
-    Config, Error, Resumed,
-    checkpoints::Origin,
-    journal::{self, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Run, is_journal},
-    manifest::Manifest,
-    opening::{OpenArchive, Target},
+    Destination, Options, UnpackError,
     places::Spread,
-    stages::layout,
+    report::Resumed,
     walk::Met,
 };
 
@@ -37,7 +39,7 @@ pub(crate) struct Beginning {
     /// Where the member begins, in the decoded stream, that the walk begins with.
     pub header_offset: u64,
     /// The rules, and the spread, as they stand there.
-    pub layout: Layout,
+    pub rules: Layout,
     pub spread: Spread,
     pub met: Met,
     pub resumed: Option<Resumed>,
@@ -52,18 +54,19 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    /// Finds out where to begin, and removes what is of no use. `target`: `None` in a dry run.
+    /// Finds out where to begin, and removes files that are of no use. `target`: `None` where nothing
+    /// is written.
     pub fn find(
-        config: &Config,
-        target: &mut Option<Target>,
+        options: &Options,
+        target: Option<&mut Target>,
         archives: &[OpenArchive],
         manifest: Option<&mut Manifest>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, UnpackError> {
         let mut beginning = Self {
             decode: Position::default(),
             header_offset: 0,
-            layout: layout(config, &config.archive),
-            spread: Spread::new(config.accounts.len()),
+            rules: rules(options),
+            spread: Spread::new(options.destination().accounts().len()),
             met: Met::default(),
             resumed: None,
             kept: Vec::new(),
@@ -71,40 +74,43 @@ impl Beginning {
             journal: None,
             fallback: None,
         };
-        let Some(Target { calls, staging, directories, .. }) = target else { return Ok(beginning) };
-        let refuse = |reason| Err(Error::NotResumable { path: config.output.clone(), reason });
-        // A state is not resumed.
-        let [archive] = archives else { return Ok(beginning) };
-        if config.state.is_some() {
+        // Only a tree of one archive can be resumed.
+        let (Some(target), Destination::Tree(tree), [archive]) =
+            (target, options.destination(), archives)
+        else {
             return Ok(beginning);
-        }
+        };
+        let Target { calls, staging, directories, .. } = target;
+        let refuse =
+            |reason| Err(UnpackError::NotResumable { path: tree.output.clone(), reason });
         let OpenArchive::File(archive) = archive else {
-            if config.resume && staging.is_left_over() {
-                return refuse("a stream cannot be begun in the middle");
+            if tree.resume && staging.is_left_over() {
+                return refuse("a stream cannot be read from the middle");
             }
             return Ok(beginning);
         };
-        let identity = journal::ArchiveFile::new(&archive.stat().map_err(Error::Source)?);
+        let identity = ArchiveIdentity::new(&archive.stat().map_err(PassError::source)?);
         beginning.origin = Some(Origin { archive: identity, from: 0, before: Vec::new() });
-        let run = Run::new(config.layout.name(), staging.identities()?);
-        if config.resume && staging.is_left_over() {
-            match beginning.resume(config, calls, &run, archive, directories, manifest) {
+        let run = Run::new(options.source().layout().name(), staging.identities()?);
+        if tree.resume && staging.is_left_over() {
+            match beginning.resume(options, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::Failed(error)) => return Err(error),
                 Err(Unusable::Stopped(errno)) => {
-                    let step = "look at what an interrupted run has left of";
-                    return Err(Error::Staging { step, path: config.output.clone(), errno });
+                    let step = "look at the files that an interrupted run left of";
+                    let path = tree.output.clone();
+                    return Err(CommitError::Staging { step, path, errno }.into());
                 }
                 Err(Unusable::NotThis(reason)) => return refuse(reason),
                 Err(Unusable::Because(reason)) => {
-                    beginning.layout = layout(config, &config.archive);
-                    beginning.spread = Spread::new(config.accounts.len());
-                    beginning.fallback = Some(format!("beginning anew: {reason}"));
+                    beginning.rules = rules(options);
+                    beginning.spread = Spread::new(tree.accounts.len());
+                    beginning.fallback = Some(format!("starting over: {reason}"));
                     staging.clear()?;
                 }
             }
         }
-        // A convenience: without it the run cannot be resumed, that is all.
+        // A convenience: without it the run cannot be resumed, and that is all.
         let journal = directories.first().map(|output| Journal::plan(calls, output, run));
         beginning.journal = journal.and_then(|journal| {
             journal.inspect_err(|errno| tracing::warn!(%errno, "there will be no journal")).ok()
@@ -115,7 +121,7 @@ impl Beginning {
     /// Takes itself to where the journal says the interrupted run stood.
     fn resume(
         &mut self,
-        config: &Config,
+        options: &Options,
         calls: &Syscalls,
         run: &Run,
         archive: &ArchiveFile,
@@ -146,7 +152,7 @@ impl Beginning {
                 ));
             }
             // What was unpacked must be of what is expected, as far as digests can tell.
-            let kind = config.expect_digest.map(|digest| digest.kind());
+            let kind = options.digest().expected().map(|digest| digest.kind());
             let told =
                 |range: &ReadRange| range.digest.parse().ok().map(|digest: Digest| digest.kind());
             if kind.is_some() && reached.read.iter().any(|range| told(range) != kind) {
@@ -161,7 +167,7 @@ impl Beginning {
             return because("the journal is damaged: its offsets make no sense".to_owned());
         }
         let members = &reached.members;
-        let checked = check(calls, members, directories, &mut self.layout, &mut self.spread);
+        let checked = check(calls, members, directories, &mut self.rules, &mut self.spread);
         let (met, files) = checked.map_err(|unusable| match unusable {
             Unusable::Because(reason) => {
                 Unusable::Because(format!("what is left does not match its journal: {reason}"))
@@ -170,7 +176,7 @@ impl Beginning {
         })?;
         if let Some(manifest) = manifest {
             let listed = files.iter().try_for_each(|file| file.list(calls, directories, manifest));
-            listed.map_err(Unusable::Failed)?;
+            listed.map_err(|error| Unusable::Failed(error.into()))?;
         }
         self.met = Met { entries: reached.entries, ..met };
         let resumed = Resumed {
@@ -189,19 +195,12 @@ impl Beginning {
         self.journal = Some(journal);
         if let Some(origin) = &mut self.origin {
             // Where a digest is expected, all of the archive is digested.
-            let all = config.expect_digest.is_some();
+            let all = options.digest().expected().is_some();
             origin.from = if all { 0 } else { reached.restart.compressed_offset };
             origin.before = reached.read;
         }
         Ok(())
     }
-}
-
-/// What is there already in a destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub files: u64,
-    pub bytes: u64,
 }
 
 /// A file that is there.
@@ -222,12 +221,12 @@ impl Staged<'_> {
         calls: &Syscalls,
         directories: &[OwnedFd],
         manifest: &mut Manifest,
-    ) -> Result<(), Error> {
+    ) -> Result<(), CommitError> {
         let known = self.digest.and_then(|digest| digest.parse().ok());
         let usable = known.filter(|digest: &Digest| digest.kind() == manifest.kind());
         let (directory, hasher) = (&directories[self.destination], manifest.kind().hasher());
         let read = || digest_of(calls, directory, self.placed, hasher);
-        let digest = usable.map_or_else(read, Ok).map_err(|errno| Error::Staging {
+        let digest = usable.map_or_else(read, Ok).map_err(|errno| CommitError::Staging {
             step: "read the unpacked",
             path: self.path.into(),
             errno,
@@ -243,7 +242,7 @@ enum Unusable {
     /// It is worthless.
     Because(String),
     /// That cannot be found out now.
-    Failed(Error),
+    Failed(UnpackError),
     /// The same, for this reason.
     Stopped(Errno),
 }
@@ -269,7 +268,7 @@ fn has_same_content(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool,
         }
         let mut hasher = expected.kind().hasher();
         let read = archive.digest_range(&mut hasher, *from, *to);
-        let end = read.map_err(|error| Unusable::Failed(Error::Source(error)))?;
+        let end = read.map_err(|error| Unusable::Failed(PassError::source(error).into()))?;
         if end != *to || hasher.digest() != expected {
             return Ok(false);
         }
@@ -437,4 +436,9 @@ fn open_beneath(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     calls.openat2(root, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, resolve)
+}
+
+/// The rules for the first archive's entries.
+fn rules(options: &Options) -> Layout {
+    options.source().layout().rules(&options.archives()[0], &options.pass.limits)
 }

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use unsnap_commit::WritebackTimes;
 use unsnap_create::CreatorTimes;
-use unsnap_decode::{DecodeSummary, Decoded, ThreadTimes};
+use unsnap_decode::{DecodeSummary, ThreadTimes};
+use unsnap_pass::DecodedArchive;
 use unsnap_ring::WorkerTimes;
 
-use crate::{report::ThreadReport, writeback::WritebackTimes};
+use crate::report::ThreadReport;
 
 /// A stage that waits less than this part of its time for others is the one they wait for. A guess:
 /// the start and the end of a run, when stages fill and drain, are waiting too.
@@ -47,22 +49,21 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Ends the decoding threads, notes where their time went, and gives what was decoded of each archive. The pools
-    /// must have been closed.
-    pub fn end_decoding(&mut self, decoded: Vec<Decoded>) -> Vec<DecodeSummary> {
-        let mut summaries = Vec::with_capacity(decoded.len());
-        for (index, decoded) in decoded.into_iter().enumerate() {
-            let summary = decoded.summary().cloned().unwrap_or_default();
+    /// Takes note of where the time of the decoding threads went. Returns what was decoded of each
+    /// archive.
+    pub fn end_decoding(&mut self, ended: Vec<DecodedArchive>) -> Vec<DecodeSummary> {
+        let ended = ended.into_iter().enumerate().map(|(index, ended)| {
+            let DecodedArchive { summary, waited, threads } = ended;
             if index == 0 {
-                self.walk_waited_for_input = decoded.waited();
+                self.walk_waited_for_input = waited;
                 self.source.clone_from(&summary.source.workers);
-                self.decode = decoded.join();
+                self.decode = threads;
             } else {
-                self.beside.extend(decoded.join());
+                self.beside.extend(threads);
             }
-            summaries.push(summary);
-        }
-        summaries
+            summary
+        });
+        ended.collect()
     }
 
     /// Every thread's time, in the order of the data's flow.

@@ -5,32 +5,27 @@ use std::{
     thread,
 };
 
-use unsnap_create::Assembler;
+use unsnap_commit::{Checkpoints, Journal, Manifest, Origin};
 use unsnap_decode::Decoded;
+use unsnap_fit::Watch;
+use unsnap_pass::{Archive, BankCheck, Handles, PassError, Tap, Walk};
+use unsnap_state::StatePlaces;
 use unsnap_tarstream::Walker;
 
 use crate::{
-    CancelToken, Config, Error, Progress,
-    bank::BankCheck,
-    checkpoints::{Checkpoints, Origin},
-    content::{AccountsVerification, ContentCheck},
-    journal::Journal,
-    manifest::Manifest,
-    pipeline::no_thread,
-    places::{Places, Spread, StatePlaces},
+    Options, UnpackError,
+    creating::Creation,
+    places::{Places, Spread},
     resume::Beginning,
-    stages::{Creation, archive_name, layout},
-    tap::Tap,
-    walk::{Met, Walk, Walked},
-    watch::Watch,
+    storages::{AccountsVerification, StorageCheck},
+    walk::{Content, Entries, Hooks, Met, Record, VersionFile, Walked},
 };
 
-/// The walks of a run, made ready.
+/// The walks of a run, prepared.
 pub(crate) struct Walks<'a> {
-    config: &'a Config,
-    progress: &'a Progress,
-    cancel: &'a CancelToken,
-    /// Where the first archive's begins; of others there is nothing to resume.
+    options: &'a Options,
+    handles: &'a Handles,
+    /// Where the first archive's begins. Others cannot be resumed.
     beginning: Beginning,
     /// What is recorded of the first archive's.
     pub checkpoints: Option<Checkpoints>,
@@ -40,13 +35,12 @@ pub(crate) struct Walks<'a> {
 
 impl<'a> Walks<'a> {
     pub fn new(
-        config: &'a Config,
-        progress: &'a Progress,
-        cancel: &'a CancelToken,
+        options: &'a Options,
+        handles: &'a Handles,
         beginning: Beginning,
         tap: Option<&'a mut dyn Tap>,
     ) -> Self {
-        Self { config, progress, cancel, beginning, checkpoints: None, tap }
+        Self { options, handles, beginning, checkpoints: None, tap }
     }
 
     /// Takes out what is needed to write down how far they are.
@@ -54,9 +48,9 @@ impl<'a> Walks<'a> {
         (self.beginning.journal.take(), self.beginning.origin.take())
     }
 
-    /// Walks all archives to their ends, and hands every payload on to the assemblers of `creation`,
-    /// or to nobody in a dry run. If one fails the others are stopped, by `stop`, and its error is the
-    /// one that is told.
+    /// Walks all archives to their ends, and hands every payload to the assemblers of `creation`, or
+    /// to nobody where nothing is written. If one walk fails, `stop` ends the others, and its error is
+    /// returned.
     pub fn run(
         self,
         decoded: &mut [Decoded],
@@ -65,20 +59,22 @@ impl<'a> Walks<'a> {
         watch: Option<&Watch>,
         stop: &(dyn Fn() + Sync),
         verification: Option<&AccountsVerification>,
-    ) -> Result<Vec<Walked>, Error> {
-        let Self { config, progress, cancel, beginning, mut checkpoints, mut tap } = self;
-        let archives = config.archives();
-        let names: Vec<String> = archives.iter().map(|archive| archive.display_name()).collect();
+    ) -> Result<Vec<Walked>, UnpackError> {
+        let Self { options, handles, beginning, mut checkpoints, mut tap } = self;
+        let Handles { progress, cancel } = handles;
+        let (archives, source) = (options.archives(), options.source());
+        let (limits, tuning) = (&options.pass.limits, &options.pass.tuning);
+        let names: Vec<String> = archives.iter().map(Archive::display_name).collect();
         let spread = creation.as_ref().and_then(|creation| creation.spread.clone());
         let mut assemblers = creation.as_mut().map(|creation| creation.assemblers.iter_mut());
-        let Beginning { decode, header_offset, layout: begun, spread: tree, met, .. } = beginning;
+        let Beginning { decode, header_offset, rules: begun, spread: tree, met, .. } = beginning;
         let mut begun = Some((begun, tree, met));
         let mut walks = Vec::with_capacity(archives.len());
         for (index, decoded) in decoded.iter_mut().enumerate() {
-            let first = begun.take();
-            let header_offset = if index == 0 { header_offset } else { 0 };
-            let (layout, tree, met) = first.unwrap_or_else(|| {
-                (layout(config, archives[index]), Spread::default(), Met::default())
+            let (archive, is_first) = (&archives[index], index == 0);
+            let header_offset = if is_first { header_offset } else { 0 };
+            let (rules, tree, met) = begun.take().unwrap_or_else(|| {
+                (source.layout().rules(archive, limits), Spread::default(), Met::default())
             });
             let places = match &spread {
                 Some(spread) => {
@@ -86,72 +82,82 @@ impl<'a> Walks<'a> {
                 }
                 None => Places::Tree(tree),
             };
-            let name = archive_name(archives[index]).filter(|_| config.checks_content());
-            let (content, placements) = match verification {
+            let checked_name = archive.snapshot_name().filter(|_| source.checks_content());
+            let (storages, placements) = match verification {
                 Some(verification) => {
-                    let (content, placements) = verification.stream();
-                    (content, Some(placements))
+                    let (storages, placements) = verification.stream();
+                    (storages, Some(placements))
                 }
-                None if config.checks_content() => (ContentCheck::Structure(None), None),
-                None => (ContentCheck::Nothing, None),
+                None if source.checks_content() => (StorageCheck::Structure(None), None),
+                None => (StorageCheck::Nothing, None),
             };
+            let name = &names[index];
+            let bank = BankCheck::new(name.clone(), checked_name);
+            let version = VersionFile::default();
             let walk = Walk {
-                archive: &names[index],
+                archive: name,
                 decoded,
-                walker: Walker::resume(config.limits.tar, header_offset, met.entries),
-                layout,
-                places,
-                bank: BankCheck::new(names[index].clone(), name),
-                content,
-                placements,
-                met,
-                skip: if index == 0 { header_offset - decode.raw_offset } else { 0 },
-                checkpoints: if index == 0 { checkpoints.take() } else { None },
-                manifest: if index == 0 { manifest.take() } else { None },
+                walker: Walker::resume(limits.tar, header_offset, met.entries),
+                skip: if is_first { header_offset - decode.raw_offset } else { 0 },
                 progress,
                 cancel,
-                stop_after: config.tuning.stop_after_bytes,
-                compromised: config.tuning.compromised.clone().filter(|_| index == 0),
+            };
+            let entries = Entries {
+                archive: name,
+                rules,
+                places,
+                met,
+                content: Content { version, bank, storages, placements },
+                record: Record {
+                    checkpoints: if is_first { checkpoints.take() } else { None },
+                    manifest: if is_first { manifest.take() } else { None },
+                },
+                files: assemblers.as_mut().and_then(Iterator::next),
+                progress,
                 watch,
                 // A shorter borrow of the same.
-                tap: tap.take().filter(|_| index == 0).map(|tap| tap as &mut dyn Tap),
+                tap: tap.take().filter(|_| is_first).map(|tap| tap as &mut dyn Tap),
+                hooks: Hooks {
+                    stop_after: tuning.stop_after_bytes,
+                    compromised: tuning.compromised.clone().filter(|_| is_first),
+                },
             };
-            walks.push((walk, assemblers.as_mut().and_then(Iterator::next)));
+            walks.push((walk, entries));
         }
         side_by_side(walks, stop)
     }
 }
 
-/// Keeps the first error, but one that only says that another walk has met something: that walk may
-/// tell it a moment later.
-fn keep_cause(kept: &mut Option<Error>, error: Error) {
-    let is_consequence =
-        |error: &Error| matches!(error, Error::Create(error) if error.is_consequence());
+/// Keeps the first error. One that only says that another walk has failed is replaced by the cause,
+/// which that walk may report a moment later.
+fn keep_cause(kept: &mut Option<UnpackError>, error: UnpackError) {
     match kept {
-        Some(first) if !is_consequence(first) || is_consequence(&error) => {}
+        Some(first) if !first.is_consequence() || error.is_consequence() => {}
         _ => *kept = Some(error),
     }
 }
 
 /// Walks each archive by a thread of its own, the first by this one. `stop`: ends all of them.
 fn side_by_side(
-    walks: Vec<(Walk<'_>, Option<&mut Assembler>)>,
+    walks: Vec<(Walk<'_>, Entries<'_>)>,
     stop: &(dyn Fn() + Sync),
-) -> Result<Vec<Walked>, Error> {
-    let first_error: Mutex<Option<Error>> = Mutex::new(None);
+) -> Result<Vec<Walked>, UnpackError> {
+    let first_error: Mutex<Option<UnpackError>> = Mutex::new(None);
     let fail = |error| {
         keep_cause(&mut first_error.lock().unwrap_or_else(PoisonError::into_inner), error);
         stop();
     };
-    let one =
-        |(walk, files): (Walk<'_>, Option<&mut Assembler>)| walk.run(files).map_err(fail).ok();
+    let one = |(walk, mut entries): (Walk<'_>, Entries<'_>)| {
+        let walked = walk.run(&mut entries).and_then(|()| entries.finish());
+        walked.map_err(fail).ok()
+    };
     let mut walks = walks.into_iter();
     let walked = thread::scope(|scope| {
         let first = walks.next();
         let started: Vec<_> = walks
             .map(|walk| {
                 let thread = thread::Builder::new().name("unsnap-walk-1".to_owned());
-                thread.spawn_scoped(scope, || one(walk)).map_err(|error| fail(no_thread(&error)))
+                thread.spawn_scoped(scope, || one(walk)).map_err(|error| fail(PassError::thread(error).into()))
             })
             .collect();
         let first = first.and_then(one);
@@ -165,12 +171,13 @@ fn side_by_side(
         (Some(walked), None) => Ok(walked),
         (_, Some(error)) => Err(error),
         // Cannot happen: who has not walked to the end has said why.
-        (None, None) => Err(Error::Cancelled),
+        (None, None) => Err(UnpackError::CANCELLED),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use unsnap_commit::CommitError;
     use unsnap_create::CreateError;
 
     use super::*;
@@ -179,15 +186,18 @@ mod tests {
     /// say that something did.
     #[test]
     fn a_cause_is_kept_whoever_comes_first() {
-        let consequence = || Error::Create(CreateError::consequence());
-        let cause = || Error::NotClean { path: "here".into(), reason: "is the cause" };
-        for errors in [vec![consequence(), cause(), Error::Cancelled], vec![cause(), consequence()]]
+        let consequence = || UnpackError::from(CreateError::consequence());
+        let cause = || {
+            let path = "here".into();
+            UnpackError::Commit(CommitError::NotClean { path, reason: "is the cause" })
+        };
+        for errors in [vec![consequence(), cause(), UnpackError::CANCELLED], vec![cause(), consequence()]]
         {
             let mut kept = None;
             for error in errors {
                 keep_cause(&mut kept, error);
             }
-            assert!(matches!(kept, Some(Error::NotClean { .. })), "{kept:?}");
+            assert!(matches!(kept, Some(UnpackError::Commit(CommitError::NotClean { .. }))), "{kept:?}");
         }
         let mut kept = None;
         keep_cause(&mut kept, consequence());

@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 pub mod accounts;
+mod failure;
 pub mod lattice;
 mod structure;
 

@@ -2,6 +2,5 @@
 
 mod any;
 mod bank;
-mod fastboot;
 mod member;
 mod snapshot;

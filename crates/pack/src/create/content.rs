@@ -9,15 +9,21 @@ use rustix::{
     fs::{FileType, OFlags, Stat},
     io::Errno,
 };
+use unsnap_failure::Remedy;
 use unsnap_layout::{
-    BankReader, Limits, SnapshotLayout, SnapshotSummary, check_version,
-    fastboot::{
+    ArchiveName, BankReader, Compression, Limits, Role, SnapshotLayout, SnapshotSummary,
+    check_version,
+};
+use unsnap_ring::Syscalls;
+use unsnap_state::{
+    RUN_DIRECTORY,
+    format::{
         FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, Format, OBSOLETE_ACCOUNTS, STATUS_CACHE,
         STORAGES_LIST, STORAGES_LIST_BYTES_MAX, VERSION, Version, check_obsolete_accounts,
     },
 };
-use unsnap_ring::Syscalls;
-use unsnap_unpack::{ArchiveName, Compression, Member, MemberKind, RUN_DIRECTORY, Role};
+use unsnap_tarstream::{Member, MemberKind};
+
 
 use super::CreateRequest;
 use crate::PackError;
@@ -188,10 +194,10 @@ impl Head {
                 ArchiveName::Incremental { base_slot, slot, hash, compression }
             }
             Some(base_slot) => {
-                return Err(PackError::Request {
-                    reason: format!("slot {slot} does not build on slot {base_slot}"),
-                    hint: "give the slot of the full snapshot",
-                });
+                return Err(PackError::request(
+                    format!("slot {slot} does not build on slot {base_slot}"),
+                    Remedy::advice("give the slot of the full snapshot"),
+                ));
             }
         })
     }
@@ -245,10 +251,8 @@ fn storages_of_state(
     accounts: &[PathBuf],
 ) -> Result<Vec<Entry>, PackError> {
     if accounts.is_empty() {
-        return Err(PackError::Request {
-            reason: format!("{} is a state, whose storages are elsewhere", state.display()),
-            hint: "give the validator's accounts paths (--accounts)",
-        });
+        let reason = format!("{} is a state, whose storages are elsewhere", state.display());
+        return Err(PackError::request(reason, Remedy::NameAccounts));
     }
     let read = |name: &str, limit| {
         let path = state.join(name);

@@ -11,8 +11,11 @@ use std::{
 
 use serde::Serialize;
 use unsnap_arena::Arena;
+use unsnap_failure::Remedy;
+use unsnap_layout::{ArchiveName, Compression};
+use unsnap_pass::{Handles, PassError, Phase};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{ArchiveName, CancelToken, Compression, Error, Phase, Progress};
+
 
 use crate::{
     PackError,
@@ -64,15 +67,14 @@ pub fn create(
     request: &CreateRequest,
     options: &PackOptions,
     calls: &Syscalls,
-    progress: &Progress,
-    cancel: &CancelToken,
+    Handles { progress, cancel }: &Handles,
 ) -> Result<CreateReport, PackError> {
     options.check()?;
     let content = Content::find(calls, request)?;
     let path = output_path(&content.name, &request.output)?;
     let output = Output::create(calls, &path, options.replace, options.direct_io)?;
     let bytes = options.held_bytes();
-    let memory = |error: unsnap_arena::ArenaError| Error::Memory { reason: error.to_string() };
+    let memory = |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
     let mut arena = Arena::builder().bytes(bytes).populate(false).build().map_err(memory)?;
     let pool = arena.pool(bytes).map_err(memory)?;
     let wrote = |bytes| progress.count_written(bytes);
@@ -81,7 +83,7 @@ pub fn create(
         progress.begin_bytes(Phase::Unpacking, content.bytes());
         content.each(|entry| {
             if cancel.is_cancelled() {
-                return Err(Error::Cancelled.into());
+                return Err(PackError::CANCELLED);
             }
             stream.entry(calls, entry, progress)
         })?;
@@ -109,14 +111,14 @@ fn output_path(name: &ArchiveName, output: &Path) -> Result<PathBuf, PackError> 
         return Ok(output.to_owned());
     }
     let reason = format!("by its bank file, the archive has the name {name}");
-    Err(PackError::Request { reason, hint: "give that name, or only a directory" })
+    Err(PackError::request(reason, Remedy::advice("give that name, or only a directory")))
 }
 
 /// The pipeline has ended, and tells why.
 fn stopped(flow: ControlFlow<()>) -> Result<(), PackError> {
     match flow {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Error::Cancelled.into()),
+        ControlFlow::Break(()) => Err(PackError::CANCELLED),
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
         let partial = || fs::read_dir(&place).unwrap().next().unwrap().unwrap().file_name();
         for step in 0.. {
             assert!(step < 1000, "it never ends");
-            let plan = unsnap_unpack::FaultPlan::new(0).fail(step, rustix::io::Errno::IO);
+            let plan = unsnap_pass::FaultPlan::new(0).fail(step, rustix::io::Errno::IO);
             let calls = Syscalls::with_faults(plan.clone());
             let (progress, cancel) = (Progress::default(), CancelToken::default());
             let created = create(&request, &options, &calls, &progress, &cancel);

@@ -4,8 +4,9 @@ use std::{ops::ControlFlow, os::fd::OwnedFd, path::Path};
 
 use rustix::{fs::OFlags, io::Errno};
 use unsnap_arena::{Block, Pool};
+use unsnap_layout::Role;
+use unsnap_pass::Progress;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, Progress, Role};
 use unsnap_verify::StorageScanner;
 
 use super::{
@@ -54,7 +55,7 @@ impl<'a> Stream<'a> {
         if filled as u64 + bytes > self.frame_bytes as u64 {
             self.end_frame()?;
         }
-        self.bytes(&header(entry))?;
+        self.bytes(header(entry)?.as_bytes())?;
         if let Some((path, seen)) = &entry.file {
             self.content(calls, entry, (path, seen), progress)?;
         }
@@ -143,7 +144,7 @@ impl<'a> Stream<'a> {
             Some(frame) => frame,
             none => {
                 let (block, _) =
-                    self.pool.allocate(self.frame_bytes).map_err(|_| Error::Cancelled)?;
+                    self.pool.allocate(self.frame_bytes).map_err(|_| PackError::CANCELLED)?;
                 none.insert((block, 0))
             }
         };

@@ -15,6 +15,8 @@ use rustix::{
     fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
+use unsnap_failure::Remedy;
+use unsnap_pass::PassError;
 use unsnap_ring::{DirectMode, Syscalls};
 
 use self::writer::Writer;
@@ -64,7 +66,7 @@ impl Output {
     ) -> Result<Self, PackError> {
         let Some(name) = path.file_name() else {
             let reason = format!("{} is no name for a file", path.display());
-            return Err(PackError::Request { reason, hint: "give the name of an archive" });
+            return Err(PackError::request(reason, Remedy::advice("give the name of an archive")));
         };
         let failed = |step| move |errno| PackError::File { step, path: path.to_owned(), errno };
         let holder = match path.parent() {
@@ -92,7 +94,7 @@ impl Output {
         calls.ftruncate(&file, 0).map_err(failed("empty"))?;
         let writer = Writer::new(calls, &file, direct);
         let writer = writer.map_err(failed("write past the page cache to"))?;
-        let syncer = Some(Syncer::start(calls, &file).map_err(PackError::Thread)?);
+        let syncer = Some(Syncer::start(calls, &file).map_err(PassError::thread)?);
         Ok(Self {
             calls: calls.clone(),
             path: path.to_owned(),

@@ -1,0 +1,492 @@
+//! The journal: what a run has made durable, so that a later one can go on from there.
+//!
+//! A file in the output's staging directory, gone before that gets its final name. It is a sequence
+//! of records, each after a `syncfs` of everything that it speaks of:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 4 | length of the payload, little-endian |
+//! | 8 | XXH3 of the payload, seeded with that of the record before: no record can be left out, changed or put elsewhere |
+//! | … | the payload, JSON: first the [`Run`], then [`Checkpoint`]s |
+//!
+//! A last record that is cut or does not match its hash was being written when the machine stopped,
+//! and is ignored. Anything else that is wrong makes the journal worthless as a whole.
+
+use std::{
+    ffi::CStr,
+    io::{self, BufReader, Read},
+    os::fd::OwnedFd,
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat, seek},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use twox_hash::XxHash3_64;
+use unsnap_decode::Position;
+use unsnap_ring::Syscalls;
+
+/// Its name in the staging directory. Layouts admit no entry of this name.
+const JOURNAL_NAME: &CStr = c".unsnap-journal";
+
+/// Version of the format. A journal of another version is not read.
+const FORMAT_VERSION: u32 = 1;
+
+const HEADER_BYTES: usize = 12;
+
+/// Longest record. What a checkpoint speaks of is bounded in memory to a fraction of that.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// Longest journal that is read. One of mainnet has about 50 MB.
+const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+
+/// What a run was unpacking, and where to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    pub format_version: u32,
+    pub layout: String,
+    /// Inode of each staging directory, the output's first. Not the device, whose number may be
+    /// another one after the next boot.
+    pub staging: Vec<u64>,
+}
+
+impl Run {
+    pub fn new(layout: &str, staging: Vec<u64>) -> Self {
+        Self { format_version: FORMAT_VERSION, layout: layout.to_owned(), staging }
+    }
+}
+
+/// What tells whether a file is still the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveFile {
+    inode: u64,
+    bytes: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, u64),
+    /// Of the inode, which nobody can set.
+    changed: (i64, u64),
+}
+
+impl ArchiveFile {
+    pub fn new(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// Everything before a member is complete and durable.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// What was being unpacked.
+    pub archive: ArchiveFile,
+    /// What has come since the checkpoint before, in the archive's order.
+    pub members: Vec<Recorded>,
+    /// Where the member begins in the decoded stream.
+    pub header_offset: u64,
+    /// Members before it.
+    pub entries: u64,
+    /// Where decoding can begin to get there.
+    pub restart: Restart,
+    /// What has been read of the archive, by this run and those that it has resumed. Where digests
+    /// were wanted that is everything before the place where decoding begins.
+    pub read: Vec<ReadRange>,
+}
+
+/// A part of an archive, and its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadRange {
+    pub from: u64,
+    pub to: u64,
+    pub digest: String,
+}
+
+/// A place where decoding can begin, by default at the archive's beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    pub compressed_offset: u64,
+    pub frame: u64,
+    pub raw_offset: u64,
+}
+
+impl From<Position> for Restart {
+    fn from(Position { compressed_offset, frame, raw_offset }: Position) -> Self {
+        Self { compressed_offset, frame, raw_offset }
+    }
+}
+
+impl From<Restart> for Position {
+    fn from(Restart { compressed_offset, frame, raw_offset }: Restart) -> Self {
+        Self { compressed_offset, frame, raw_offset }
+    }
+}
+
+/// A member of the archive that is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// As stored in the archive.
+    pub path: String,
+    /// Of a file; `None` for a directory.
+    pub bytes: Option<u64>,
+    /// Of its content, if one was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// A journal that is being written, or will be as soon as there is something to write: of a run that
+/// ends before its first checkpoint there is none.
+#[derive(Debug)]
+pub enum Journal {
+    Planned { calls: Syscalls, directory: OwnedFd, run: Run },
+    Begun(Appender),
+}
+
+/// The end of a journal.
+#[derive(Debug)]
+pub struct Appender {
+    calls: Syscalls,
+    file: OwnedFd,
+    hash: u64,
+}
+
+/// What a journal said.
+#[derive(Debug)]
+pub struct Loaded {
+    pub run: Run,
+    /// Everything before the last checkpoint.
+    pub reached: Checkpoint,
+    /// Whether all checkpoints are of one and the same archive file.
+    pub one_archive: bool,
+    /// To go on writing it.
+    pub journal: Journal,
+}
+
+impl Journal {
+    /// A journal for a staging directory that has none.
+    pub fn plan(calls: &Syscalls, directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
+        let directory = calls.duplicate(directory)?;
+        Ok(Self::Planned { calls: calls.clone(), directory, run })
+    }
+
+    /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint.
+    pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match calls.openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno @ (Errno::LOOP | Errno::ISDIR | Errno::NXIO)) => {
+                return Err(LoadError::Damaged(format!("cannot open it: {errno}")));
+            }
+            Err(errno) => return Err(LoadError::Failed(errno)),
+        };
+        let stat = calls.fstat(&file)?;
+        let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+            || bytes > JOURNAL_BYTES_MAX
+        {
+            return Err(LoadError::Damaged(format!(
+                "it is no file of at most {JOURNAL_BYTES_MAX} bytes"
+            )));
+        }
+        let input = BufReader::new(Reader { calls, file: &file });
+        let mut records = Records { input, hash: 0, end: 0 };
+        let Some(run) = records.next::<Run>()? else { return Ok(None) };
+        if run.format_version != FORMAT_VERSION {
+            let version = run.format_version;
+            return Err(LoadError::Damaged(format!("its format has version {version}")));
+        }
+        let mut reached: Option<Checkpoint> = None;
+        let mut one_archive = true;
+        while let Some(next) = records.next::<Checkpoint>()? {
+            one_archive &= reached.as_ref().is_none_or(|before| before.archive == next.archive);
+            let mut members = reached.map(|before| before.members).unwrap_or_default();
+            members.extend(next.members);
+            reached = Some(Checkpoint { members, ..next });
+        }
+        let Records { hash, end, .. } = records;
+        let Some(reached) = reached else { return Ok(None) };
+        // What follows was being written when the run was interrupted.
+        calls.ftruncate(&file, end).and_then(|()| seek(&file, SeekFrom::Start(end)))?;
+        let appender = Appender { calls: calls.clone(), file, hash };
+        Ok(Some(Loaded { run, reached, one_archive, journal: Self::Begun(appender) }))
+    }
+
+    /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
+    pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
+        match self {
+            Self::Begun(appender) => appender.checkpoint(checkpoint),
+            Self::Planned { calls, directory, run } => {
+                let mut appender = Appender::create(calls, directory, run)?;
+                appender.checkpoint(checkpoint)?;
+                *self = Self::Begun(appender);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Why a journal cannot be used.
+#[derive(Debug)]
+pub enum LoadError {
+    /// It is worthless, for this reason.
+    Damaged(String),
+    /// It could not be read now.
+    Failed(Errno),
+}
+
+impl From<Errno> for LoadError {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+impl Appender {
+    fn create(calls: &Syscalls, directory: &OwnedFd, run: &Run) -> Result<Self, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = calls.openat(directory, JOURNAL_NAME, flags, Mode::from_raw_mode(0o600))?;
+        let mut appender = Self { calls: calls.clone(), file, hash: 0 };
+        appender.append(run)?;
+        Ok(appender)
+    }
+
+    fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
+        self.append(checkpoint)?;
+        self.calls.fdatasync(&self.file)
+    }
+
+    fn append(&mut self, record: &impl Serialize) -> Result<(), Errno> {
+        let payload = serde_json::to_vec(record).map_err(|_| Errno::INVAL)?;
+        if payload.len() > RECORD_BYTES_MAX {
+            return Err(Errno::FBIG);
+        }
+        let length = u32::try_from(payload.len()).map_err(|_| Errno::FBIG)?;
+        self.hash = XxHash3_64::oneshot_with_seed(self.hash, &payload);
+        let header = [&length.to_le_bytes()[..], &self.hash.to_le_bytes()].concat();
+        self.write(&header)?;
+        self.write(&payload)
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Errno> {
+        let mut written = 0;
+        while written < bytes.len() {
+            written += match self.calls.write(&self.file, &bytes[written..])? {
+                0 => return Err(Errno::NOSPC),
+                count => count,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Removes the journal of a staging directory, if it has one.
+pub fn remove_journal(calls: &Syscalls, directory: &OwnedFd) -> Result<(), Errno> {
+    match calls.unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether an entry of a staging directory is its journal.
+pub fn is_journal(name: &CStr) -> bool {
+    name == JOURNAL_NAME
+}
+
+/// Reads a file from where it stands.
+struct Reader<'a> {
+    calls: &'a Syscalls,
+    file: &'a OwnedFd,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.calls.read(self.file, buffer)?)
+    }
+}
+
+struct Records<R> {
+    input: R,
+    hash: u64,
+    /// Where the last good record ends.
+    end: u64,
+}
+
+impl<R: Read> Records<R> {
+    /// The next record; `None` at the end, or where writing was interrupted.
+    fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LoadError> {
+        let damaged = |reason: String| Err(LoadError::Damaged(reason));
+        let mut header = [0; HEADER_BYTES];
+        if read_up_to(&mut self.input, &mut header)? < HEADER_BYTES {
+            return Ok(None);
+        }
+        let [l0, l1, l2, l3, hash @ ..] = header;
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        if length > RECORD_BYTES_MAX {
+            return damaged(format!("a record has {length} bytes, limit is {RECORD_BYTES_MAX}"));
+        }
+        // Grows with what is there, whatever the length says.
+        let mut payload = Vec::new();
+        let input = &mut self.input;
+        input.take(length as u64).read_to_end(&mut payload)?;
+        if payload.len() < length {
+            return Ok(None);
+        }
+        let found = XxHash3_64::oneshot_with_seed(self.hash, &payload);
+        if found != u64::from_le_bytes(hash) {
+            let mut more = [0; 1];
+            return match read_up_to(input, &mut more)? {
+                0 => Ok(None),
+                _ => damaged(format!("the record at byte {} does not match its hash", self.end)),
+            };
+        }
+        let record = match serde_json::from_slice(&payload) {
+            Ok(record) => record,
+            Err(error) => return damaged(format!("the record at byte {}: {error}", self.end)),
+        };
+        self.hash = found;
+        self.end += (HEADER_BYTES + length) as u64;
+        Ok(Some(record))
+    }
+}
+
+/// Fills the buffer as far as there are bytes.
+fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        path::Path,
+    };
+
+    use super::*;
+
+    fn run() -> Run {
+        Run::new("snapshot", vec![8, 9])
+    }
+
+    fn checkpoint(entries: u64) -> Checkpoint {
+        let member = |index| Recorded {
+            path: format!("accounts/{index}.0"),
+            bytes: Some(index),
+            digest: None,
+        };
+        let restart = Restart { compressed_offset: 10, frame: 1, raw_offset: 40 };
+        let members = (entries - 2..entries).map(member).collect();
+        let archive = ArchiveFile { inode: 2, bytes: 3, modified: (4, 5), changed: (6, 7) };
+        let (header_offset, read) = (entries * 512, Vec::new());
+        Checkpoint { archive, members, header_offset, entries, restart, read }
+    }
+
+    fn directory() -> (tempfile::TempDir, OwnedFd) {
+        let directory = tempfile::tempdir().unwrap();
+        let handle = File::open(directory.path()).unwrap().into();
+        (directory, handle)
+    }
+
+    fn write(handle: &OwnedFd) -> Vec<usize> {
+        let mut journal = Appender::create(&Syscalls::default(), handle, &run()).unwrap();
+        let end = |journal: &Appender| {
+            let stat = rustix::fs::fstat(&journal.file).unwrap();
+            usize::try_from(stat.st_size).unwrap()
+        };
+        let mut ends = vec![end(&journal)];
+        for entries in [2, 4, 6] {
+            journal.checkpoint(&checkpoint(entries)).unwrap();
+            ends.push(end(&journal));
+        }
+        ends
+    }
+
+    fn load(handle: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
+        Journal::load(&Syscalls::default(), handle)
+    }
+
+    fn file(directory: &Path) -> std::path::PathBuf {
+        directory.join(JOURNAL_NAME.to_str().unwrap())
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_continued() {
+        let (_directory, handle) = directory();
+        assert!(load(&handle).unwrap().is_none());
+        write(&handle);
+        let mut loaded = load(&handle).unwrap().unwrap();
+        assert_eq!(loaded.run, run());
+        assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (6, 6));
+        loaded.journal.checkpoint(&checkpoint(8)).unwrap();
+        let loaded = load(&handle).unwrap().unwrap();
+        assert_eq!((loaded.reached.entries, loaded.reached.members.len()), (8, 8));
+        remove_journal(&Syscalls::default(), &handle).unwrap();
+        remove_journal(&Syscalls::default(), &handle).unwrap();
+        assert!(load(&handle).unwrap().is_none());
+    }
+
+    #[test]
+    fn it_is_not_there_before_it_says_something() {
+        let (directory, handle) = directory();
+        let mut journal = Journal::plan(&Syscalls::default(), &handle, run()).unwrap();
+        assert!(!file(directory.path()).exists());
+        for entries in [2, 4] {
+            journal.checkpoint(&checkpoint(entries)).unwrap();
+            let loaded = load(&handle).unwrap().unwrap();
+            assert_eq!((loaded.run, loaded.reached.entries), (run(), entries));
+        }
+    }
+
+    #[test]
+    fn cut_anywhere_it_gives_the_checkpoints_before() {
+        let (directory, handle) = directory();
+        let ends = write(&handle);
+        let whole = fs::read(file(directory.path())).unwrap();
+        for length in 0..whole.len() {
+            fs::write(file(directory.path()), &whole[..length]).unwrap();
+            let reached = load(&handle).unwrap().map(|loaded| loaded.reached.entries);
+            let complete = ends.iter().filter(|end| **end <= length).count();
+            let expected = [None, None, Some(2), Some(4), Some(6)][complete];
+            assert_eq!(reached, expected, "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn damaged_anywhere_it_never_says_anything_else() {
+        let (directory, handle) = directory();
+        let ends = write(&handle);
+        let whole = fs::read(file(directory.path())).unwrap();
+        for position in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 1 << (position % 8);
+            fs::write(file(directory.path()), &damaged).unwrap();
+            // Taken for a record that was being written, or one that goes on behind the end.
+            if let Ok(Some(loaded)) = load(&handle) {
+                let before = ends.iter().filter(|end| **end <= position).count();
+                assert!(before >= 2, "damage at {position} was not seen");
+                let entries = [2, 4, 6][before - 2];
+                assert!(loaded.reached.entries <= entries, "damage at {position}");
+                let expected: Vec<_> = (0..loaded.reached.entries).map(Some).collect();
+                let members = loaded.reached.members.iter();
+                assert_eq!(members.map(|member| member.bytes).collect::<Vec<_>>(), expected);
+            }
+        }
+    }
+}

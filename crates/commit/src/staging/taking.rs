@@ -1,0 +1,164 @@
+//! Taking a place: what may be there, and the staging directory, made and locked.
+
+use std::{
+    ffi::{CStr, CString, OsStr},
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::Path,
+};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags},
+    io::Errno,
+    process::geteuid,
+};
+use unsnap_failure::Remedy;
+use unsnap_ring::Syscalls;
+
+use super::{
+    DIRECTORY_MODE, EMPTYING, LOST_AND_FOUND, STAGING_ATTEMPTS_MAX, STAGING_NAME, files::empty,
+};
+use crate::CommitError;
+
+pub(super) fn open_holder(calls: &Syscalls, parent: &Path) -> Result<OwnedFd, CommitError> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    calls.open(parent, flags).map_err(|errno| match errno {
+        Errno::NOENT => CommitError::Request {
+            reason: format!("directory {} does not exist", parent.display()),
+            remedy: Remedy::advice(format!("make it first: mkdir -p {}", parent.display())),
+        },
+        errno => CommitError::Staging { step: "open", path: parent.to_owned(), errno },
+    })
+}
+
+/// Makes and locks a staging directory, or takes over one that an interrupted run has left, and
+/// says which. What is in it is removed, unless `resume` is set.
+pub(super) fn make_staging(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    path: &Path,
+    resume: bool,
+) -> Result<(OwnedFd, bool), CommitError> {
+    let at = |step, errno| CommitError::Staging { step, path: path.to_owned(), errno };
+    let mode = Mode::from_raw_mode(DIRECTORY_MODE);
+    for _ in 0..STAGING_ATTEMPTS_MAX {
+        let left_over = match calls.mkdirat(holder, name, mode) {
+            Ok(()) => false,
+            Err(Errno::EXIST) => true,
+            Err(errno) => return Err(at("create the staging directory of", errno)),
+        };
+        match take_staging(calls, holder, name, path, left_over && !resume) {
+            Ok(Some(staging)) => return Ok((staging, left_over)),
+            Ok(None) => {}
+            Err(error) => {
+                // What we have made is empty, so this removes nothing of anybody's. If another run
+                // has locked it meanwhile, it is that run's.
+                if !left_over
+                    && !matches!(error, CommitError::Locked { .. })
+                    && let Err(errno) = calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
+                {
+                    let path = path.display();
+                    tracing::warn!(%errno, %path, "an empty staging directory is left behind");
+                }
+                return Err(error);
+            }
+        }
+    }
+    Err(CommitError::Locked { path: path.to_owned() })
+}
+
+/// Opens and locks a staging directory, and with `clear` empties it. `None`: its owner has just
+/// published or removed it.
+fn take_staging(
+    calls: &Syscalls,
+    holder: &OwnedFd,
+    name: &CStr,
+    path: &Path,
+    clear: bool,
+) -> Result<Option<OwnedFd>, CommitError> {
+    let at = |step, errno| CommitError::Staging { step, path: path.to_owned(), errno };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let staging = match calls.openat(holder, name, flags, Mode::empty()) {
+        Ok(staging) => staging,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(at("open the staging directory of", errno)),
+    };
+    match calls.lock(&staging) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(CommitError::Locked { path: path.to_owned() }),
+        Err(errno) => return Err(at("lock the staging directory of", errno)),
+    }
+    // Between open and lock its owner may have renamed or removed it.
+    let look_at = |errno| at("look at the staging directory of", errno);
+    let ours = calls.fstat(&staging).map_err(look_at)?;
+    match calls.lstatat(holder, name) {
+        Ok(named) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {}
+        Ok(_) | Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(look_at(errno)),
+    }
+    // In a directory that others may write to, it could be a trap.
+    if ours.st_uid != geteuid().as_raw() {
+        let reason = "has a staging directory of another user beside or in it";
+        return Err(CommitError::NotClean { path: path.to_owned(), reason });
+    }
+    if clear {
+        tracing::info!(path = %path.display(), "removing what an interrupted run has left");
+        empty(calls, &staging).map_err(|errno| at(EMPTYING, errno))?;
+    }
+    // Whatever the umask or a default ACL made of it.
+    calls
+        .fchmod(&staging, Mode::from_raw_mode(DIRECTORY_MODE))
+        .map_err(|errno| at("set the mode of", errno))?;
+    Ok(Some(staging))
+}
+
+/// What a destination that may be used holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    Nothing,
+    /// What a fresh file system or an interrupted run leaves.
+    Harmless,
+}
+
+pub(super) fn check_empty(
+    calls: &Syscalls,
+    directory: &OwnedFd,
+    path: &Path,
+) -> Result<Contents, CommitError> {
+    let entries = calls.entries(directory).map_err(|errno| CommitError::Staging {
+        step: "read",
+        path: path.to_owned(),
+        errno,
+    })?;
+    let harmless = [LOST_AND_FOUND, STAGING_NAME.as_bytes()];
+    if entries.is_empty() {
+        Ok(Contents::Nothing)
+    } else if entries.iter().all(|(name, _)| harmless.contains(&name.to_bytes())) {
+        Ok(Contents::Harmless)
+    } else {
+        Err(CommitError::NotClean { path: path.to_owned(), reason: "is not empty" })
+    }
+}
+
+/// Whether a directory is where something is mounted, be it a part of the same file system (a bind
+/// mount, as containers have them).
+pub(super) fn is_mount_point(
+    calls: &Syscalls,
+    parent: &OwnedFd,
+    directory: &OwnedFd,
+) -> Result<bool, Errno> {
+    if let Ok(answer) = calls.fstatx(directory, StatxFlags::BASIC_STATS)
+        && answer.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+    {
+        return Ok(answer.stx_attributes.contains(StatxAttributes::MOUNT_ROOT));
+    }
+    // Before Linux 5.8.
+    Ok(calls.fstat(parent)?.st_dev != calls.fstat(directory)?.st_dev)
+}
+
+pub(super) fn c_string(name: &OsStr, path: &Path) -> Result<CString, CommitError> {
+    CString::new(name.as_bytes()).map_err(|_| CommitError::Request {
+        reason: format!("{} is not a path", path.display()),
+        remedy: Remedy::advice("a path has no NUL bytes"),
+    })
+}

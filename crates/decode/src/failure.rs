@@ -1,0 +1,52 @@
+//! Family, code and remedy of each error.
+
+use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
+
+use crate::DecodeError;
+
+impl Failure for DecodeError {
+    fn family(&self) -> Family {
+        match self {
+            Self::Source(error) => error.family(),
+            Self::SetUp { .. } => Family::Environment,
+            Self::Cancelled => Family::Cancelled,
+            _ => Family::BadArchive,
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::UnknownFormat { .. } => Code::NotAnArchive,
+            Self::Empty | Self::Truncated { .. } => Code::ArchiveCut,
+            Self::TrailingBytes { .. } => Code::ForeignBytes,
+            Self::Limit { .. } => Code::Limit,
+            Self::Unsupported { .. } => Code::Unsupported,
+            Self::Corrupt { .. } => Code::ArchiveDamaged,
+            Self::Source(error) => error.code(),
+            Self::SetUp { .. } => Code::Memory,
+            Self::Cancelled => Code::Cancelled,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Truncated { .. } => Some(Remedy::FetchWhole),
+            Self::Limit { .. } => Some(Remedy::RaiseLimits(&[])),
+            Self::UnknownFormat { .. } => Some(Remedy::CheckFile),
+            Self::Empty
+            | Self::Corrupt { .. }
+            | Self::TrailingBytes { .. }
+            | Self::Unsupported { .. } => Some(Remedy::FetchAgain),
+            Self::Source(error) => error.remedy(),
+            Self::SetUp { .. } => Some(Remedy::LessMemory),
+            Self::Cancelled => None,
+        }
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Source(error) => error.errno(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Which archives to unpack: the newest full one, and the newest incremental one upon it.
+
+use std::cmp::Reverse;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use unsnap_failure::{Failure, Remedy};
+use unsnap_layout::ArchiveName;
+use unsnap_tarstream::printable;
+
+use crate::FastbootError;
+
+/// Where to look for archives. In each directory its child `remote` is looked at too: validators
+/// put there what they have downloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchDirs {
+    /// Full archives are looked for here.
+    pub full: PathBuf,
+    /// Incremental archives are looked for here; it may be the same directory.
+    pub incremental: PathBuf,
+}
+
+impl SearchDirs {
+    /// Both kinds of archives in one directory, as validators have it unless told otherwise.
+    pub fn new(archives: impl Into<PathBuf>) -> Self {
+        let full = archives.into();
+        Self { incremental: full.clone(), full }
+    }
+}
+
+/// The archives that a validator would choose from, the best ones first.
+///
+/// The rules are Agave's (`agave-snapshots` 4.2.2, `paths.rs`): the full archive of the highest
+/// slot, then the incremental archive of the highest slot among those that build upon it. An
+/// incremental archive upon another full one counts for nothing, however new it is. Names that are
+/// not those of archives are passed over, among them the `tmp-` names of what is still being
+/// written; size and content are not looked at.
+///
+/// Among archives of the same slot Agave takes whichever the file system lists last. Here the one in
+/// the directory itself goes before the one in `remote`, and then the first by file name.
+///
+/// An archive must be a regular file or a symbolic link to one. Anything else with such a name is
+/// passed over.
+///
+/// ```no_run
+/// ///
+/// # fn main() -> Result<(), unsnap_fastboot::FastbootError> {
+/// # fn usable(path: &std::path::Path) -> bool { path.exists() }
+/// let mut candidates = Candidates::find(&SearchDirs::new("/mnt/ledger/snapshots"))?;
+/// while let Some(pair) = candidates.best() {
+///     let Some(bad) = pair.archives().find(|archive| !usable(&archive.path)) else { break };
+///     let bad = bad.path.clone();
+///     candidates.set_aside(&bad);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// Best first, at most [`CANDIDATES_MAX`].
+    full: Vec<Candidate>,
+    /// Best first, of all base slots, at most [`CANDIDATES_MAX`].
+    incremental: Vec<Candidate>,
+}
+
+/// An archive that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What its name says.
+    pub name: ArchiveName,
+    /// Its length in bytes, when it was found.
+    pub bytes: u64,
+    /// Whether it lies in `remote`.
+    pub remote: bool,
+}
+
+/// What to unpack together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The full archive.
+    pub full: Candidate,
+    /// The incremental archive that builds upon it.
+    pub incremental: Option<Candidate>,
+}
+
+impl Pair {
+    /// The slot that a validator would start from.
+    pub fn slot(&self) -> u64 {
+        self.incremental.as_ref().unwrap_or(&self.full).name.slot()
+    }
+
+    /// The full archive, then the incremental one.
+    pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
+        std::iter::once(&self.full).chain(&self.incremental)
+    }
+
+    /// The archive that an error about what is in an archive speaks of.
+    pub fn blamed(&self, error: &FastbootError) -> &Candidate {
+        let is_it = |candidate: &&Candidate| {
+            error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
+        };
+        self.incremental.as_ref().filter(is_it).unwrap_or(&self.full)
+    }
+}
+
+/// Which file it is, and as of when: one that is replaced, or written to, has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Time of the last change of its content: nanoseconds since 1970.
+    pub modified_ns: i128,
+    /// Number on its file system.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// Of what is there now; links are followed.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let (seconds, ns) = (i128::from(metadata.mtime()), i128::from(metadata.mtime_nsec()));
+        Ok(Self {
+            bytes: metadata.len(),
+            modified_ns: seconds * 1_000_000_000 + ns,
+            inode: metadata.ino(),
+        })
+    }
+
+    /// Of all of these that are there.
+    pub fn of_all<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<(PathBuf, Self)> {
+        paths.filter_map(|path| Some((path.to_owned(), Self::of(path).ok()?))).collect()
+    }
+
+    /// Whether that file is there, and as it was.
+    pub fn is_that_of(&self, path: &Path) -> bool {
+        Self::of(path).is_ok_and(|now| now == *self)
+    }
+}
+
+impl Candidates {
+    /// Looks for archives. That there are none is no error: [`best`](Self::best) tells.
+    ///
+    /// A missing directory is one, but a missing `remote` is not. Of each kind no more than the
+    /// best 1000 are remembered, with a warning; a directory of more than 1,000,000 entries is an
+    /// error.
+    pub fn find(dirs: &SearchDirs) -> Result<Self, FastbootError> {
+        let mut found = Self { full: Vec::new(), incremental: Vec::new() };
+        if dirs.full == dirs.incremental {
+            found.search(&dirs.full, |_| true)?;
+        } else {
+            found.search(&dirs.full, |name| name.base_slot().is_none())?;
+            found.search(&dirs.incremental, |name| name.base_slot().is_some())?;
+        }
+        for (kind, candidates) in
+            [("full", &mut found.full), ("incremental", &mut found.incremental)]
+        {
+            candidates.sort_by_cached_key(Candidate::rank);
+            if candidates.len() > CANDIDATES_MAX {
+                let archives = candidates.len();
+                tracing::warn!("{archives} {kind} archives: only the best {CANDIDATES_MAX} count");
+                candidates.truncate(CANDIDATES_MAX);
+            }
+        }
+        Ok(found)
+    }
+
+    /// These and no others.
+    pub fn only(pair: Pair) -> Self {
+        Self { full: vec![pair.full], incremental: pair.incremental.into_iter().collect() }
+    }
+
+    /// Every archive, the full ones first.
+    pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
+        self.full.iter().chain(&self.incremental)
+    }
+
+    /// What a validator would unpack; `None` if there is no full archive.
+    pub fn best(&self) -> Option<Pair> {
+        self.pairs().next()
+    }
+
+    /// Everything that could be unpacked, best first: each full archive with the incremental ones
+    /// upon it, then alone.
+    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+        self.full.iter().flat_map(|full| {
+            let slot = full.name.slot();
+            let upon = self.incremental.iter().filter(move |i| i.name.base_slot() == Some(slot));
+            upon.map(Some)
+                .chain([None])
+                .map(|incremental| Pair { full: full.clone(), incremental: incremental.cloned() })
+        })
+    }
+
+    /// Forgets an archive that has proved bad. Returns whether it was known.
+    pub fn set_aside(&mut self, path: &Path) -> bool {
+        let before = self.full.len() + self.incremental.len();
+        self.full.retain(|candidate| candidate.path != path);
+        self.incremental.retain(|candidate| candidate.path != path);
+        self.full.len() + self.incremental.len() < before
+    }
+
+    /// Adds the archives of a directory and of its `remote` whose names are wanted.
+    fn search(&mut self, dir: &Path, wanted: impl Fn(&ArchiveName) -> bool) -> Result<(), FastbootError> {
+        let entries = fs::read_dir(dir).map_err(|error| refused(dir, &error))?;
+        self.add(dir, entries, false, &wanted)?;
+        let remote = dir.join(REMOTE);
+        match fs::read_dir(&remote) {
+            Ok(entries) => self.add(&remote, entries, true, &wanted),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(refused(&remote, &error)),
+        }
+    }
+
+    fn add(
+        &mut self,
+        dir: &Path,
+        entries: fs::ReadDir,
+        remote: bool,
+        wanted: impl Fn(&ArchiveName) -> bool,
+    ) -> Result<(), FastbootError> {
+        for (index, entry) in entries.enumerate() {
+            let entry = entry.map_err(|error| refused(dir, &error))?;
+            if index >= DIRECTORY_ENTRIES_MAX {
+                let directory = dir.display();
+                let reason = format!("{directory} has more than {DIRECTORY_ENTRIES_MAX} entries");
+                return Err(FastbootError::request(reason, Some(Remedy::NameSnapshots)));
+            }
+            let file_name = entry.file_name();
+            let shown = || printable(file_name.as_encoded_bytes());
+            let name = match file_name.to_str().map(ArchiveName::parse) {
+                Some(Ok(name)) => name,
+                Some(Err(reason)) => {
+                    tracing::debug!("passed over in {}: {reason}", dir.display());
+                    continue;
+                }
+                None => {
+                    tracing::debug!("passed over in {}: {} is not UTF-8", dir.display(), shown());
+                    continue;
+                }
+            };
+            if !wanted(&name) {
+                continue;
+            }
+            let path = entry.path();
+            let metadata = match fs::metadata(&path) {
+                Ok(metadata) => metadata,
+                // Removed a moment ago, or a link to nothing or to itself.
+                Err(error) if is_nothing(&error) => {
+                    tracing::debug!("passed over in {}: {}: {error}", dir.display(), shown());
+                    continue;
+                }
+                Err(error) => return Err(refused(&path, &error)),
+            };
+            if !metadata.is_file() {
+                tracing::debug!("passed over in {}: {} is not a file", dir.display(), shown());
+                continue;
+            }
+            let candidates = match name {
+                ArchiveName::Full { .. } => &mut self.full,
+                ArchiveName::Incremental { .. } => &mut self.incremental,
+            };
+            candidates.push(Candidate { path, name, bytes: metadata.len(), remote });
+        }
+        Ok(())
+    }
+}
+
+impl Candidate {
+    /// An archive that somebody names: a file with an archive's name.
+    pub fn named(path: &Path) -> Result<Self, FastbootError> {
+        let file_name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let name = ArchiveName::parse(&file_name)
+            .map_err(|error| FastbootError::request(error.to_string(), None))?;
+        let metadata = fs::metadata(path).map_err(|error| refused(path, &error))?;
+        if !metadata.is_file() {
+            let reason = format!("{} is not a file", path.display());
+            return Err(FastbootError::request(reason, None));
+        }
+        Ok(Self { path: path.to_owned(), name, bytes: metadata.len(), remote: false })
+    }
+
+    /// Smallest for the best.
+    fn rank(&self) -> (Reverse<u64>, bool, PathBuf) {
+        (Reverse(self.name.slot()), self.remote, self.path.clone())
+    }
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::LOOP)
+}
+
+fn refused(path: &Path, error: &io::Error) -> FastbootError {
+    // What has no number was not the kernel's, which is who answers here.
+    let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+    FastbootError::Search { path: path.to_owned(), errno }
+}
+
+/// The child of an archive directory with what has been downloaded (`agave-snapshots`, `paths.rs`).
+const REMOTE: &str = "remote";
+/// Of each kind. A guess: validators keep two full and four incremental archives.
+const CANDIDATES_MAX: usize = 1_000;
+/// A guess: twice what the accounts directory of mainnet has, by mistake for an archive directory.
+const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+
+#[cfg(test)]
+mod tests;

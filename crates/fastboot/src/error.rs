@@ -1,0 +1,135 @@
+//! Why a validator's state could not be prepared, looked at or removed.
+
+use std::path::{Path, PathBuf};
+
+use unsnap_commit::CommitError;
+use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
+use unsnap_fit::FitError;
+use unsnap_pass::PassError;
+use unsnap_unpack::UnpackError;
+
+/// An operation on a validator's state failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FastbootError {
+    /// An archive could not be unpacked.
+    #[error(transparent)]
+    Unpack(#[from] UnpackError),
+    /// There is no full archive.
+    #[error("there is no full snapshot archive in {}{}", full.display(), and_elsewhere(full, incremental))]
+    NoArchive {
+        /// Where full archives were looked for.
+        full: PathBuf,
+        /// Where incremental archives were looked for.
+        incremental: PathBuf,
+    },
+    /// A validator is running on the ledger.
+    #[error("a validator is running on {}{}", ledger.display(), and_who(holder.as_deref()))]
+    Running {
+        /// The ledger.
+        ledger: PathBuf,
+        /// The process that holds its lock, in words, as far as the kernel says.
+        holder: Option<String>,
+    },
+    /// A directory cannot be searched for archives.
+    #[error("cannot look for archives in {}: {errno}", path.display())]
+    Search {
+        /// The directory, or a file in it.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+fn and_who(holder: Option<&str>) -> String {
+    holder.map_or_else(String::new, |holder| format!(" ({holder})"))
+}
+
+fn and_elsewhere(full: &Path, incremental: &Path) -> String {
+    if full == incremental {
+        return String::new();
+    }
+    format!(" (the incremental ones in {} need one)", incremental.display())
+}
+
+impl FastbootError {
+    /// The caller asked to stop.
+    pub const CANCELLED: Self = Self::Unpack(UnpackError::CANCELLED);
+
+    /// A system call on a file of a state failed.
+    pub(crate) fn file(step: &'static str, path: &Path, errno: Errno) -> Self {
+        CommitError::Staging { step, path: path.to_owned(), errno }.into()
+    }
+
+    /// A request that makes no sense, with a remedy.
+    pub(crate) fn request(reason: impl Into<String>, remedy: Option<Remedy>) -> Self {
+        PassError::Request { reason: reason.into(), remedy }.into()
+    }
+
+    /// Whether another process holds what is needed: a validator, or another unsnap.
+    pub fn is_in_the_way(&self) -> bool {
+        matches!(self.code(), Code::Locked | Code::LedgerInUse)
+    }
+}
+
+impl From<PassError> for FastbootError {
+    fn from(error: PassError) -> Self {
+        Self::Unpack(error.into())
+    }
+}
+
+impl From<CommitError> for FastbootError {
+    fn from(error: CommitError) -> Self {
+        Self::Unpack(error.into())
+    }
+}
+
+impl From<FitError> for FastbootError {
+    fn from(error: FitError) -> Self {
+        Self::Unpack(error.into())
+    }
+}
+
+impl Failure for FastbootError {
+    fn family(&self) -> Family {
+        match self {
+            Self::Unpack(error) => error.family(),
+            Self::NoArchive { .. } | Self::Search { .. } => Family::Environment,
+            Self::Running { .. } => Family::NotClean,
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::Unpack(error) => error.code(),
+            Self::NoArchive { .. } => Code::NoArchive,
+            Self::Running { .. } => Code::LedgerInUse,
+            Self::Search { errno, .. } => Code::of_errno(*errno),
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Unpack(error) => error.remedy(),
+            Self::NoArchive { .. } => None,
+            Self::Running { .. } => Some(Remedy::StopValidator),
+            Self::Search { errno: Errno::NOENT | Errno::NOTDIR, .. } => Some(Remedy::NameSnapshots),
+            Self::Search { errno, .. } => Remedy::of_errno(*errno),
+        }
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Unpack(error) => error.errno(),
+            Self::Search { errno, .. } => Some(*errno),
+            _ => None,
+        }
+    }
+
+    fn archive(&self) -> Option<&str> {
+        match self {
+            Self::Unpack(error) => error.archive(),
+            _ => None,
+        }
+    }
+}

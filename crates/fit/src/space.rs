@@ -1,0 +1,111 @@
+//! What is free where files will go.
+
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+};
+
+use rustix::{fs::StatFs, process::geteuid};
+use unsnap_ring::Syscalls;
+
+use crate::FitError;
+
+/// Free space and inodes of a file system, for who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// `None` where the file system does not tell.
+    pub bytes: Option<u64>,
+    /// `None` where there is no limit.
+    pub inodes: Option<u64>,
+    /// Unit in which it allocates.
+    pub unit_bytes: u64,
+    /// Its size.
+    pub total_bytes: u64,
+    pub total_inodes: u64,
+}
+
+/// ext2, ext3 and ext4 (linux/magic.h).
+const EXT4_MAGIC: u64 = 0xef53;
+
+impl Free {
+    pub fn of(calls: &Syscalls, directory: &OwnedFd, path: &Path) -> Result<Self, FitError> {
+        let stat = calls.fstatfs(directory).map_err(|errno| FitError::FileSystem {
+            step: "ask for the free space of",
+            path: path.to_owned(),
+            errno,
+        })?;
+        Ok(Self::from_stat(&stat, geteuid().is_root()))
+    }
+
+    fn from_stat(stat: &StatFs, is_root: bool) -> Self {
+        let number = |value: i64| u64::try_from(value).unwrap_or(0);
+        let unit_bytes = match number(stat.f_frsize) {
+            0 => number(stat.f_bsize).max(1),
+            unit => unit,
+        };
+        // Only ext4 keeps a reserve that root may use; elsewhere the difference is no space at all
+        // (btrfs: space that is allocated for metadata).
+        let reserve_is_ours = is_root && number(stat.f_type) == EXT4_MAGIC;
+        let blocks = if reserve_is_ours { stat.f_bfree } else { stat.f_bavail };
+        Self {
+            bytes: (stat.f_blocks > 0).then_some(blocks.saturating_mul(unit_bytes)),
+            inodes: (stat.f_files > 0).then_some(stat.f_ffree),
+            unit_bytes,
+            total_bytes: stat.f_blocks.saturating_mul(unit_bytes),
+            total_inodes: stat.f_files,
+        }
+    }
+}
+
+/// A file system, and which destinations lie on it.
+#[derive(Debug)]
+pub struct FileSystem {
+    calls: Syscalls,
+    directory: OwnedFd,
+    /// As `stat` gives it.
+    pub device: u64,
+    /// Indices of the destinations; the first is the output.
+    pub destinations: Vec<usize>,
+    /// What messages call them.
+    pub paths: Vec<PathBuf>,
+}
+
+impl FileSystem {
+    /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
+    /// btrfs have numbers of their own and share their space; they count as several.)
+    pub fn of(calls: &Syscalls, directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, FitError> {
+        let mut systems: Vec<Self> = Vec::new();
+        for (index, (directory, path)) in directories.into_iter().enumerate() {
+            let stat = calls.fstat(&directory).map_err(|errno| FitError::FileSystem {
+                step: "look at",
+                path: path.clone(),
+                errno,
+            })?;
+            let known = systems.iter_mut().find(|system| system.device == stat.st_dev);
+            if let Some(system) = known {
+                system.destinations.push(index);
+                system.paths.push(path);
+            } else {
+                let (calls, destinations, paths) = (calls.clone(), vec![index], vec![path]);
+                let device = stat.st_dev;
+                systems.push(Self { calls, directory, device, destinations, paths });
+            }
+        }
+        Ok(systems)
+    }
+
+    /// Whether a destination behind the output is on it.
+    pub fn holds_accounts(&self) -> bool {
+        self.destinations.iter().any(|index| *index > 0)
+    }
+
+    pub fn free(&self) -> Result<Free, FitError> {
+        Free::of(&self.calls, &self.directory, &self.paths[0])
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> String {
+        let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        paths.join(" and ")
+    }
+}

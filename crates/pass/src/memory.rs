@@ -1,0 +1,183 @@
+//! The first bytes of the archives, and the memory that is divided by what they say.
+
+use std::os::fd::OwnedFd;
+
+use unsnap_arena::{Arena, ArenaRanges, Pool};
+use unsnap_decode::MemoryPlan;
+use unsnap_failure::Remedy;
+use unsnap_ring::Pace;
+use unsnap_source::{ArchiveFile, read_head};
+
+use crate::{Archive, CancelToken, OpenArchive, Options, PassError};
+
+/// First bytes of an archive that decide how memory is divided. Fewer of a stream, so that a slow
+/// sender delivers them at once.
+const HEAD_BYTES: usize = 64 << 10;
+const STREAM_HEAD_BYTES: usize = 512;
+
+/// An archive and its first bytes.
+pub enum Input {
+    /// A regular file.
+    File {
+        /// The file.
+        file: ArchiveFile,
+        /// Its first bytes.
+        head: Vec<u8>,
+    },
+    /// A stream.
+    Stream {
+        /// The stream, behind the first bytes.
+        file: OwnedFd,
+        /// The first bytes.
+        head: Vec<u8>,
+    },
+}
+
+impl Input {
+    /// Reads the beginning of each archive.
+    pub fn begin_all(
+        opened: Vec<OpenArchive>,
+        named: &[Archive],
+        cancel: &CancelToken,
+    ) -> Result<Vec<Self>, PassError> {
+        let opened = opened.into_iter().zip(named);
+        opened.map(|(opened, archive)| Self::begin(opened, archive, cancel)).collect()
+    }
+
+    /// Reads the beginning; of a stream this waits for it.
+    fn begin(opened: OpenArchive, archive: &Archive, cancel: &CancelToken) -> Result<Self, PassError> {
+        match opened {
+            OpenArchive::File(file) => {
+                let head = file.read_head(HEAD_BYTES).map_err(PassError::source)?;
+                Ok(Self::File { file, head })
+            }
+            OpenArchive::Stream(file) => {
+                let name = archive.display_name();
+                let head = read_head(&file, name, STREAM_HEAD_BYTES, || cancel.is_cancelled());
+                let head = head.map_err(PassError::source)?;
+                Ok(Self::Stream { file, head })
+            }
+        }
+    }
+
+    /// Returns the file, unless the archive is a stream.
+    pub fn file(&self) -> Option<&ArchiveFile> {
+        match self {
+            Self::File { file, .. } => Some(file),
+            Self::Stream { .. } => None,
+        }
+    }
+
+    fn head(&self) -> &[u8] {
+        match self {
+            Self::File { head, .. } | Self::Stream { head, .. } => head,
+        }
+    }
+}
+
+/// Archives up to this size are unpacked before their memory could be faulted in and pinned as a
+/// whole, which took 0.2 s for 80 MiB on a virtual machine (November 2026). Their pages come as they
+/// are used.
+const SMALL_ARCHIVE_BYTES: u64 = 64 << 20;
+
+/// Part of the memory budget that an incremental archive gets when it is unpacked together with its
+/// full one. One thread streams it and needs 80 MiB for full speed; of a small budget it gets less.
+const INCREMENTAL_PART: usize = 4;
+
+/// The one reservation and its pools.
+pub struct Memory {
+    /// The reservation.
+    pub arena: Arena,
+    /// For each archive.
+    pub streams: Vec<StreamMemory>,
+    on_demand: bool,
+    /// Its waiters are woken when the memory is closed.
+    pace: Option<Pace>,
+}
+
+/// One archive's part of the memory.
+pub struct StreamMemory {
+    /// How its memory is divided.
+    pub plan: MemoryPlan,
+    /// Takes compressed bytes.
+    pub read: Pool,
+    /// Takes decoded bytes.
+    pub segments: Pool,
+    /// Decoding threads.
+    pub threads: usize,
+}
+
+impl Memory {
+    /// Reserves memory. `threads`: those that decode the first archive; another is decoded by one more.
+    /// `writes`: whether the decoded data goes to disks; without, memory is faulted in on demand.
+    pub fn reserve(
+        options: &Options,
+        inputs: &[Input],
+        threads: usize,
+        writes: bool,
+    ) -> Result<Self, PassError> {
+        let wanted = options.resources.memory_bytes();
+        let budget = usize::try_from(wanted).unwrap_or(usize::MAX / 2);
+        if budget < MemoryPlan::budget_min() {
+            let reason = format!("a memory budget of {budget} bytes is too small");
+            let bytes = MemoryPlan::budget_min() as u64;
+            return Err(PassError::request_with(reason, Remedy::MoreMemory { bytes }));
+        }
+        let mut left = budget;
+        let mut plans = Vec::with_capacity(inputs.len());
+        for (index, input) in inputs.iter().enumerate().rev() {
+            let (share, threads) =
+                if index == 0 { (left, threads) } else { (left / INCREMENTAL_PART, 1) };
+            let (limits, tuning) = (&options.limits.decode, options.tuning.decode);
+            let plan = MemoryPlan::new(share, threads, input.head(), limits, tuning);
+            left = left.saturating_sub(plan.total_bytes());
+            plans.push((plan, threads));
+        }
+        plans.reverse();
+        let memory = |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
+        let is_small =
+            |input: &Input| input.file().is_some_and(|file| file.size() <= SMALL_ARCHIVE_BYTES);
+        let on_demand = inputs.iter().all(is_small) || !writes;
+        let bytes = plans.iter().map(|(plan, _)| plan.total_bytes()).sum();
+        let builder = Arena::builder().bytes(bytes).hugetlb(options.resources.hugetlb);
+        let mut arena = builder.populate(!on_demand).build().map_err(memory)?;
+        let mut streams = Vec::with_capacity(plans.len());
+        for (plan, threads) in plans {
+            let read = arena.pool(plan.read_bytes).map_err(memory)?;
+            let segments = arena.pool(plan.segments_bytes).map_err(memory)?;
+            streams.push(StreamMemory { plan, read, segments, threads });
+        }
+        Ok(Self { arena, streams, on_demand, pace: options.neighbour.pace.clone() })
+    }
+
+    /// Returns the most bytes that segments hold.
+    pub fn segments_bytes(&self) -> usize {
+        self.streams.iter().map(|stream| stream.plan.segments_bytes).sum()
+    }
+
+    /// Returns the memory that rings should register.
+    pub fn to_register(&self) -> Option<ArenaRanges> {
+        (!self.on_demand).then(|| self.arena.ranges())
+    }
+
+    /// Ends all waiting for memory, for a silent stream, and for the end of a pause.
+    pub fn close(&self) {
+        self.closer()();
+    }
+
+    /// Returns what [`close`](Self::close)s the memory from another thread.
+    pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
+        let pools: Vec<Pool> = self
+            .streams
+            .iter()
+            .flat_map(|stream| [stream.read.clone(), stream.segments.clone()])
+            .collect();
+        let pace = self.pace.clone();
+        move || {
+            pools.iter().for_each(Pool::close);
+            if let Some(pace) = &pace {
+                pace.rouse();
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The walk: decoded segments become the events of a tar stream, for one listener.
+
+use std::{ops::ControlFlow, ops::Range};
+
+use unsnap_arena::{Segment, SegmentView};
+use unsnap_decode::{Decoded, DecodedSegment, Position};
+use unsnap_tarstream::{Event, Walker};
+
+use crate::{CancelToken, PassError, Progress};
+
+/// Listens to a walk.
+pub trait Listener<E: From<PassError>> {
+    /// A segment arrives. Returns the view of it that the events of this segment refer to: a
+    /// listener may put carried bytes in front of it.
+    fn segment(&mut self, segment: Segment) -> Result<SegmentView, E> {
+        Ok(segment.prepend(&[]))
+    }
+
+    /// An event, with its bytes in `view` and the origin of the segment. A break ends the walk.
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        view: &SegmentView,
+        range: Range<usize>,
+        at: Position,
+    ) -> Result<ControlFlow<()>, E>;
+
+    /// All events of the segment have been heard.
+    fn segment_end(&mut self, view: &SegmentView) -> Result<(), E> {
+        let _ = view;
+        Ok(())
+    }
+}
+
+/// An archive that is walked.
+pub struct Walk<'a> {
+    /// Name of the archive in messages.
+    pub archive: &'a str,
+    /// Its decoded stream.
+    pub decoded: &'a mut Decoded,
+    /// Its tar walker, at the place where the walk begins.
+    pub walker: Walker,
+    /// Decoded bytes in front of that place.
+    pub skip: u64,
+    /// To count what has passed.
+    pub progress: &'a Progress,
+    /// To stop.
+    pub cancel: &'a CancelToken,
+}
+
+impl Walk<'_> {
+    /// Walks until the listener breaks, or to the proven end of the archive.
+    pub fn run<E: From<PassError>>(mut self, listener: &mut impl Listener<E>) -> Result<(), E> {
+        while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
+            let bytes = segment.len() as u64;
+            let view = listener.segment(segment)?;
+            let flow = self.segment(&view, at, listener)?;
+            listener.segment_end(&view)?;
+            self.progress.count_decoded(bytes);
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+        let end = self.decoded.summary().map_or_else(Position::default, |summary| Position {
+            compressed_offset: summary.bytes_read,
+            frame: summary.frames + summary.skippable_frames,
+            raw_offset: summary.bytes_decoded,
+        });
+        self.walker.finish().map_err(|source| PassError::tar(self.archive, source, end))?;
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> Result<Option<DecodedSegment>, PassError> {
+        if self.cancel.is_cancelled() {
+            return Err(PassError::Cancelled);
+        }
+        self.decoded.next().map_err(|error| PassError::decode(self.archive, error))
+    }
+
+    fn segment<E: From<PassError>>(
+        &mut self,
+        view: &SegmentView,
+        at: Position,
+        listener: &mut impl Listener<E>,
+    ) -> Result<ControlFlow<()>, E> {
+        let bytes = view.bytes();
+        let mut position = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+        self.skip -= position as u64;
+        while position < bytes.len() {
+            let step = self.walker.step(&bytes[position..]);
+            let step = step.map_err(|source| PassError::tar(self.archive, source, at))?;
+            let range = position..position + step.consumed;
+            position = range.end;
+            if listener.event(step.event, view, range, at)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// A closure that sees every event, with its bytes and the origin of the segment.
+pub struct See<F>(pub F);
+
+impl<E, F> Listener<E> for See<F>
+where
+    E: From<PassError>,
+    F: FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, E>,
+{
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        view: &SegmentView,
+        range: Range<usize>,
+        at: Position,
+    ) -> Result<ControlFlow<()>, E> {
+        (self.0)(event, &view.bytes()[range], at)
+    }
+}

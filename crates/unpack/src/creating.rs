@@ -1,0 +1,166 @@
+//! Creating: the creators of each device, the assemblers that feed them, and early write-back.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use unsnap_commit::{CHECKPOINT_BYTES, Checkpoints, Due, Target, Writeback};
+use unsnap_create::{Assembler, CreateError, CreatorPool, Destination as CreatorDestination, PoolConfig};
+use unsnap_decode::FrameStarts;
+use unsnap_pass::{IoEngine, Memory, Progress, ReadMark};
+use unsnap_ring::EngineKind;
+use unsnap_state::{AccountsPathReport, AccountsSpread, Linker, Unlinked};
+
+use crate::{Destination, Options, UnpackError, times::Times, walks::Walks};
+
+/// The creators, and what feeds them.
+pub(crate) struct Creation {
+    pub creators: CreatorPool,
+    /// One for each archive.
+    pub assemblers: Vec<Assembler>,
+    /// How a state's storages are spread.
+    pub spread: Option<Arc<AccountsSpread>>,
+    /// Gives a state's storages their second names.
+    pub linker: Option<Linker>,
+}
+
+/// What the creators did.
+#[derive(Default)]
+pub(crate) struct Created {
+    pub directories: u64,
+    pub direct: bool,
+    /// Of a state: whether every storage has a second name.
+    pub linked: bool,
+    /// Of a state: the share of each accounts path.
+    pub spread: Vec<AccountsPathReport>,
+    pub fallbacks: Vec<String>,
+}
+
+/// The engine for files that go through the page cache: plain threads, unless the operator chose.
+/// Every step of such a file blocks, so a ring only hands each of them to a kernel thread, which took
+/// 1.1 to 1.2 times as long (BENCHMARKS.md, 200,000 files of 8 KiB).
+fn engine_for_cached(wanted: &IoEngine) -> EngineKind {
+    match wanted {
+        IoEngine::Auto | IoEngine::Threads => EngineKind::Threads,
+        IoEngine::Uring => EngineKind::Uring,
+        IoEngine::Faulty(plan) => EngineKind::Faulty(plan.clone()),
+    }
+}
+
+impl Creation {
+    /// Starts the creators. Each archive gets an assembler of its own.
+    pub fn start(
+        target: &mut Target,
+        options: &Options,
+        memory: &Memory,
+        engine: &EngineKind,
+        progress: &Progress,
+    ) -> Result<Self, UnpackError> {
+        let (pass, state) = (&options.pass, options.state());
+        let linked = state.map(|state| state.linker(target, options.files.clone())).transpose()?;
+        let (linker, sink) = linked.flatten().unzip();
+        let destinations = std::mem::take(&mut target.destinations);
+        let pool = PoolConfig {
+            engine: engine.clone(),
+            cached_engine: engine_for_cached(&pass.io.engine),
+            register: memory.to_register(),
+            depth: pass.tuning.depth,
+            workers: pass.tuning.workers,
+            sink: sink.or_else(|| options.files.clone()),
+            pace: pass.neighbour.pace.clone().unwrap_or_default(),
+            priority: pass.neighbour.io_priority,
+        };
+        let creators = CreatorPool::start(&destinations, &pool, progress.created())?;
+        let assembler =
+            |destinations| Assembler::new(destinations, &creators, pass.tuning.direct_bytes_min);
+        let others = memory.streams[1..].iter().map(|_| {
+            let again = destinations.iter().map(CreatorDestination::again);
+            again.collect()
+        });
+        let others: Vec<Vec<CreatorDestination>> = others.collect();
+        let assemblers = std::iter::once(destinations).chain(others).map(assembler).collect();
+        let spread = state.map(|state| state.spread(target)).transpose()?.map(Arc::new);
+        Ok(Self { creators, assemblers, spread, linker })
+    }
+
+    /// Returns what makes everybody stop who hands files on.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
+        let creators = self.creators.stopper();
+        let linker = self.linker.as_ref().map(Linker::stopper);
+        move || {
+            creators();
+            if let Some(stop) = &linker {
+                stop();
+            }
+        }
+    }
+
+    /// Waits for the creators, and checks that they have made as many files as there must be.
+    pub fn finish(
+        mut self,
+        expected: u64,
+        progress: &Progress,
+        times: &mut Times,
+    ) -> Result<Created, UnpackError> {
+        // Not taken apart: if this fails, the creators end before the linker, which they report to.
+        let mut destinations = Vec::new();
+        let mut waited = Duration::ZERO;
+        let assemblers = std::mem::take(&mut self.assemblers);
+        for (index, assembler) in assemblers.into_iter().enumerate() {
+            let (places, waiting) = assembler.finish()?;
+            destinations.extend(places);
+            if index == 0 {
+                waited = waiting;
+            }
+        }
+        let since = Instant::now();
+        times.create = self.creators.finish()?;
+        let had_linker = self.linker.is_some();
+        let unlinked = self.linker.map_or(Ok(None), Linker::finish)?;
+        times.walk_waited_for_output = waited + since.elapsed();
+        let found = progress.snapshot().files;
+        if found != expected {
+            // Cannot happen; but a success must speak for every file.
+            let reason = format!("{found} of {expected} files were created (a bug)");
+            return Err(CreateError::Stopped { reason }.into());
+        }
+        let fallbacks = destinations.iter().filter_map(|place| place.fallback().map(str::to_owned));
+        let mut fallbacks: Vec<String> = fallbacks.collect();
+        fallbacks.extend(unlinked.as_ref().map(|Unlinked { path, errno }| {
+            format!("no shadow, so a damaged state cannot be repaired: cannot link {path}: {errno}")
+        }));
+        Ok(Created {
+            linked: had_linker && unlinked.is_none(),
+            spread: self.spread.map(|spread| spread.report()).unwrap_or_default(),
+            directories: destinations.iter().map(CreatorDestination::directories_made).sum(),
+            direct: destinations.iter().all(|place| place.direct().is_some()),
+            fallbacks,
+        })
+    }
+}
+
+/// Starts early write-back, and the recording of how far the walks are.
+pub(crate) fn write_back(
+    target: &mut Target,
+    walks: &mut Walks<'_>,
+    options: &Options,
+    progress: &Progress,
+    frame_starts: Arc<FrameStarts>,
+    read: ReadMark,
+) -> Writeback {
+    let (journal, origin) = walks.take_journal();
+    let targets = std::mem::take(&mut target.sync);
+    let pass = &options.pass;
+    let due = Due::new(pass.tuning.writeback_bytes, pass.neighbour.pace.clone());
+    let started =
+        Writeback::start(target.calls.clone(), targets, progress.created(), due, journal);
+    let every = match options.destination() {
+        Destination::Tree(tree) => tree.checkpoint_bytes,
+        _ => None,
+    };
+    walks.checkpoints = origin.zip(started.outbox()).map(|(origin, outbox)| {
+        Checkpoints::new(every.unwrap_or(CHECKPOINT_BYTES), origin, frame_starts, read, outbox)
+    });
+    started
+}

@@ -1,0 +1,423 @@
+//! What is unpacked, where to, and how.
+
+use std::path::PathBuf;
+
+use unsnap_commit::Spot;
+use unsnap_create::FileSink;
+use unsnap_failure::{Knob, Remedy};
+use unsnap_fit::PreflightMode;
+use unsnap_layout::ArchiveName;
+use unsnap_pass::{Archive, LayoutKind, PassError};
+use unsnap_source::{Digest, DigestKind};
+use unsnap_state::State;
+
+/// What is unpacked, where to, and how. [`Options::new`] refuses combinations that make no sense.
+#[derive(Clone, Debug)]
+pub struct Options {
+    source: Source,
+    destination: Destination,
+    digest: DigestUse,
+    /// How archives are read, and what is left to others.
+    pub pass: unsnap_pass::Options,
+    /// How the check for free space is made. Nothing is checked where nothing is written.
+    pub preflight: PreflightMode,
+    /// Is told of each file as it becomes complete, and may read it while the run goes on.
+    pub files: Option<FileSink>,
+}
+
+/// What is unpacked.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The archive, and an incremental one that builds on it.
+    archives: Vec<Archive>,
+    layout: LayoutKind,
+    verify: Verify,
+}
+
+/// What is checked of a snapshot's content, beyond the archive itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing.
+    None,
+    /// The bank file agrees with the archive's name, and every storage is a sequence of whole account
+    /// records.
+    #[default]
+    Structure,
+    /// The same, and the newest versions of all accounts add up to the hash in the archive's name and
+    /// to the capitalization in its bank file.
+    Accounts {
+        /// Bytes of memory for 16 bytes about each record; more goes to a file without a name.
+        /// `None` for 1 GiB.
+        memory_bytes: Option<u64>,
+    },
+}
+
+/// How archives are digested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestUse {
+    /// Not at all.
+    None,
+    /// For the report.
+    Report(DigestKind),
+    /// For the report; an archive with another digest is a bad archive.
+    Expect(Digest),
+}
+
+/// Where the files go.
+#[derive(Clone, Debug)]
+pub enum Destination {
+    /// Nowhere: the archives are only checked.
+    Nowhere {
+        /// A file that takes name, size and digest of every file, one line of JSON each.
+        manifest: Option<PathBuf>,
+    },
+    /// A tree, as the archive holds it.
+    Tree(Tree),
+    /// A validator's state. The run's caller clears its places before it is published: see
+    /// [`Unpacker::stage`](crate::Unpacker::stage).
+    State(State),
+}
+
+/// A tree of files.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// The directory that will hold the tree. Absent or empty; its parent exists.
+    pub output: PathBuf,
+    /// Directories that take the storages, flat, instead of `<output>/accounts`. Absent or empty.
+    pub accounts: Vec<PathBuf>,
+    /// Go on from where an interrupted run of the same archive to the same destinations stood, and
+    /// leave files for another such run if this one is interrupted. Without it, files of an
+    /// interrupted run are removed, and so are those of this run if it fails.
+    pub resume: bool,
+    /// Bytes of files between two checkpoints, which an interrupted run may have to write again;
+    /// `None` for 16 GiB.
+    pub checkpoint_bytes: Option<u64>,
+    /// A file that takes name, size and digest of every file, one line of JSON each.
+    pub manifest: Option<PathBuf>,
+}
+
+impl Tree {
+    /// A tree in `output`, with the defaults for everything else.
+    pub fn new(output: impl Into<PathBuf>) -> Self {
+        Self {
+            output: output.into(),
+            accounts: Vec::new(),
+            resume: false,
+            checkpoint_bytes: None,
+            manifest: None,
+        }
+    }
+}
+
+impl Source {
+    /// An archive, and an incremental one that builds on it.
+    ///
+    /// Refused with [`PassError::Request`]: an incremental archive whose name does not say that it
+    /// builds on the other; and verification of accounts where the names do not give the hash of a
+    /// full set of accounts.
+    pub fn new(
+        archive: Archive,
+        incremental: Option<Archive>,
+        layout: LayoutKind,
+        verify: Verify,
+    ) -> Result<Self, PassError> {
+        let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
+        if let Some(incremental) = &incremental {
+            let base = incremental.snapshot_name().and_then(|name| name.base_slot());
+            if base.is_none() || base != name.as_ref().map(ArchiveName::slot) {
+                return Err(PassError::request(
+                    "an incremental archive needs the full archive that its name refers to",
+                ));
+            }
+        }
+        if let Verify::Accounts { .. } = verify {
+            let Some(name) = name else {
+                return Err(PassError::request(
+                    "accounts can be verified only of an archive with a snapshot's file name, \
+                     which holds their hash",
+                ));
+            };
+            if name.base_slot().is_some() {
+                return Err(PassError::request_with(
+                    "the accounts of an incremental archive alone cannot be verified",
+                    Remedy::Set(Knob::Incremental, "give its full archive, and this one by {}"),
+                ));
+            }
+        }
+        let archives = std::iter::once(archive).chain(incremental).collect();
+        Ok(Self { archives, layout, verify })
+    }
+
+    /// An archive with the rules of a snapshot and the checks that cost next to nothing.
+    pub fn snapshot(archive: Archive) -> Self {
+        let (layout, verify) = (LayoutKind::Snapshot, Verify::Structure);
+        Self { archives: vec![archive], layout, verify }
+    }
+
+    /// Returns the archives; the one that the other builds on comes first.
+    pub fn archives(&self) -> &[Archive] {
+        &self.archives
+    }
+
+    /// Returns what the archives may contain.
+    pub fn layout(&self) -> LayoutKind {
+        self.layout
+    }
+
+    /// Returns what is checked of their content.
+    pub fn verify(&self) -> Verify {
+        self.verify
+    }
+
+    /// Whether bank files and storages are checked.
+    pub(crate) fn checks_content(&self) -> bool {
+        self.layout == LayoutKind::Snapshot && self.verify != Verify::None
+    }
+
+    /// Whether accounts are verified.
+    pub(crate) fn verifies_accounts(&self) -> bool {
+        matches!(self.verify, Verify::Accounts { .. })
+    }
+}
+
+impl DigestUse {
+    /// Returns the kind of digest, if there is one.
+    pub fn kind(self) -> Option<DigestKind> {
+        match self {
+            Self::None => None,
+            Self::Report(kind) => Some(kind),
+            Self::Expect(digest) => Some(digest.kind()),
+        }
+    }
+
+    /// Returns the digest that the archive must have.
+    pub fn expected(self) -> Option<Digest> {
+        match self {
+            Self::Expect(digest) => Some(digest),
+            Self::None | Self::Report(_) => None,
+        }
+    }
+}
+
+impl Options {
+    /// Unpacks `source` into `destination`, with the defaults for everything else.
+    ///
+    /// Refused with [`PassError::Request`]: a tree of two archives; resuming with verification of
+    /// accounts; a state without accounts paths, of archives without a snapshot's name, or with an
+    /// expected digest, since the old state is gone when a digest is known.
+    pub fn new(
+        source: Source,
+        destination: Destination,
+        digest: DigestUse,
+    ) -> Result<Self, PassError> {
+        let refuse = |reason: &str| Err(PassError::request(reason));
+        match &destination {
+            Destination::Nowhere { .. } => {}
+            Destination::Tree(_) if source.archives.len() > 1 => {
+                return refuse(
+                    "a full and an incremental archive are unpacked together into a validator's \
+                     state only, not into a tree",
+                );
+            }
+            Destination::Tree(tree) if tree.resume && source.verifies_accounts() => {
+                return refuse("accounts are verified only in runs that are not resumed");
+            }
+            Destination::Tree(_) => {}
+            Destination::State(state) => {
+                let named = |archive: &Archive| archive.snapshot_name().is_some();
+                if source.layout != LayoutKind::Snapshot || !source.archives.iter().all(named) {
+                    return refuse("a validator's state needs archives with a snapshot's file name");
+                }
+                if state.accounts.is_empty() {
+                    let reason = "a validator's state needs an accounts path";
+                    return Err(PassError::request_with(reason, Remedy::NameAccounts));
+                }
+                if digest.expected().is_some() {
+                    return refuse("a validator's state cannot be made with an expected digest");
+                }
+            }
+        }
+        Ok(Self {
+            source,
+            destination,
+            digest,
+            pass: unsnap_pass::Options::default(),
+            preflight: PreflightMode::default(),
+            files: None,
+        })
+    }
+
+    /// Checks `source` without creating anything.
+    pub fn check(source: Source) -> Self {
+        Self {
+            source,
+            destination: Destination::Nowhere { manifest: None },
+            digest: DigestUse::Report(DigestKind::Xxh3),
+            pass: unsnap_pass::Options::default(),
+            preflight: PreflightMode::default(),
+            files: None,
+        }
+    }
+
+    /// The same, with these options for reading.
+    #[must_use]
+    pub fn with_pass(mut self, pass: unsnap_pass::Options) -> Self {
+        self.pass = pass;
+        self
+    }
+
+    /// Returns what is unpacked.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Returns where the files go.
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// Returns how the archives are digested.
+    pub fn digest(&self) -> DigestUse {
+        self.digest
+    }
+
+    /// Returns the archives; the one that the other builds on comes first.
+    pub fn archives(&self) -> &[Archive] {
+        self.source.archives()
+    }
+
+    /// Returns the name of the first archive in messages.
+    pub fn archive_name(&self) -> String {
+        self.archives()[0].display_name()
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self.destination, Destination::Nowhere { .. })
+    }
+
+    pub(crate) fn state(&self) -> Option<&State> {
+        match &self.destination {
+            Destination::State(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn resumes(&self) -> bool {
+        matches!(&self.destination, Destination::Tree(tree) if tree.resume)
+    }
+
+    pub(crate) fn manifest(&self) -> Option<&PathBuf> {
+        match &self.destination {
+            Destination::Nowhere { manifest } | Destination::Tree(Tree { manifest, .. }) => {
+                manifest.as_ref()
+            }
+            Destination::State(_) => None,
+        }
+    }
+}
+
+impl Destination {
+    /// Returns the directories that files go to; the output first.
+    pub(crate) fn paths(&self) -> Vec<&PathBuf> {
+        match self {
+            Self::Nowhere { .. } => Vec::new(),
+            Self::Tree(tree) => std::iter::once(&tree.output).chain(&tree.accounts).collect(),
+            Self::State(state) => std::iter::once(&state.directory).chain(&state.accounts).collect(),
+        }
+    }
+
+    /// Returns the directories that storages are spread over.
+    pub(crate) fn accounts(&self) -> &[PathBuf] {
+        match self {
+            Self::Nowhere { .. } => &[],
+            Self::Tree(tree) => &tree.accounts,
+            Self::State(state) => &state.accounts,
+        }
+    }
+
+    /// Returns where files are staged; behind the destinations, a state's shadows.
+    pub(crate) fn spots(&self) -> Vec<Spot> {
+        match self {
+            Self::Nowhere { .. } => Vec::new(),
+            Self::Tree(_) => self.paths().into_iter().map(|path| Spot::empty(path)).collect(),
+            Self::State(state) => state.spots(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unsnap_failure::{Failure, Family};
+
+    use super::*;
+
+    const HASH: &str = "qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU";
+
+    fn full(slot: u64) -> Archive {
+        Archive::File(format!("snapshot-{slot}-{HASH}.tar.zst").into())
+    }
+
+    fn incremental(base: u64, slot: u64) -> Archive {
+        Archive::File(format!("incremental-snapshot-{base}-{slot}-{HASH}.tar.zst").into())
+    }
+
+    const ACCOUNTS: Verify = Verify::Accounts { memory_bytes: None };
+
+    #[test]
+    fn a_source_is_one_archive_or_a_pair_that_belongs_together() {
+        let new = |archive, incremental| {
+            Source::new(archive, incremental, LayoutKind::Snapshot, Verify::Structure)
+        };
+        assert!(new(full(7), None).is_ok());
+        assert!(new(incremental(7, 9), None).is_ok());
+        assert!(new(full(7), Some(incremental(7, 9))).is_ok());
+        for (archive, upon) in [
+            (full(7), incremental(8, 9)),
+            (full(7), full(9)),
+            (incremental(7, 9), incremental(7, 9)),
+            (Archive::Stdin, incremental(7, 9)),
+        ] {
+            let error = new(archive, Some(upon)).unwrap_err();
+            assert_eq!(error.family(), Family::Request, "{error}");
+        }
+        let any = Source::new(full(7), Some(incremental(7, 9)), LayoutKind::Any, Verify::None);
+        assert!(any.is_err(), "a pair follows a snapshot's rules");
+    }
+
+    #[test]
+    fn accounts_are_verified_where_a_name_has_their_hash() {
+        let new = |archive, upon, layout| Source::new(archive, upon, layout, ACCOUNTS);
+        assert!(new(full(7), None, LayoutKind::Snapshot).is_ok());
+        assert!(new(full(7), Some(incremental(7, 9)), LayoutKind::Snapshot).is_ok());
+        assert!(new(Archive::Stdin, None, LayoutKind::Snapshot).is_err());
+        assert!(new(full(7), None, LayoutKind::Any).is_err());
+        assert!(new(incremental(7, 9), None, LayoutKind::Snapshot).is_err());
+    }
+
+    #[test]
+    fn combinations_without_a_meaning_are_refused() {
+        let source = |upon, verify| {
+            Source::new(full(7), upon, LayoutKind::Snapshot, verify).unwrap()
+        };
+        let report = DigestUse::Report(DigestKind::Xxh3);
+        let new = |source, destination| Options::new(source, destination, report);
+        let tree = |resume| Destination::Tree(Tree { resume, ..Tree::new("/x") });
+        let state = |accounts| {
+            let directory = PathBuf::from("/x/snapshots/7");
+            let (format, shadow) = (unsnap_state::Format::V3, true);
+            Destination::State(State { directory, accounts, format, shadow })
+        };
+        let pair = || source(Some(incremental(7, 9)), Verify::Structure);
+        assert!(new(pair(), Destination::Nowhere { manifest: None }).is_ok());
+        assert!(new(pair(), state(vec!["/a".into()])).is_ok());
+        assert!(new(pair(), tree(false)).is_err());
+        assert!(new(pair(), state(vec![])).is_err());
+        assert!(new(source(None, ACCOUNTS), tree(false)).is_ok());
+        assert!(new(source(None, ACCOUNTS), tree(true)).is_err());
+        let unnamed = Source::snapshot(Archive::Stdin);
+        assert!(new(unnamed.clone(), tree(true)).is_ok());
+        assert!(new(unnamed, state(vec!["/a".into()])).is_err());
+        let expect = DigestUse::Expect(DigestKind::Xxh3.hasher().digest());
+        assert!(Options::new(pair(), state(vec!["/a".into()]), expect).is_err());
+    }
+}

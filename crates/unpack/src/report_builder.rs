@@ -1,0 +1,182 @@
+//! The report of a run that succeeded, put together.
+
+use std::time::Duration;
+
+use unsnap_decode::{DecodeSummary, Format};
+use unsnap_fit::PreflightReport;
+use unsnap_layout::ArchiveName;
+use unsnap_pass::{DirectMode, LayoutKind, LimitsReport, SandboxReport, millis};
+use unsnap_ring::EngineKind;
+
+use crate::{
+    Options, Report,
+    creating::Created,
+    process::ProcessStatus,
+    report::{AccountsReport, BankReport, IncrementalReport, Resumed},
+    times::Times,
+    walk::Walked,
+};
+
+/// Everything that a run found out.
+pub(crate) struct ReportBuilder {
+    pub options: Options,
+    pub huge_pages: &'static str,
+    /// Reserved.
+    pub memory_bytes: u64,
+    pub io_engine: &'static str,
+    pub threads: usize,
+    /// Of each archive, and so is what was decoded.
+    pub walked: Vec<Walked>,
+    pub decoded: Vec<DecodeSummary>,
+    pub created: Created,
+    pub resumed: Option<Resumed>,
+    pub times: Times,
+    /// What was wanted by then and could not be had.
+    pub fallbacks: Vec<String>,
+    pub sandbox: SandboxReport,
+    pub status: ProcessStatus,
+    pub preflight: Option<PreflightReport>,
+    pub accounts: Option<AccountsReport>,
+    /// What was asked of it and is in force.
+    pub limits: LimitsReport,
+    /// How long it was paused, all in all.
+    pub paused: Duration,
+}
+
+impl ReportBuilder {
+    pub fn build(self) -> Report {
+        let (incremental, bank) = (self.incremental(), self.bank());
+        let dry_run = !self.options.writes();
+        let Self { options, threads, walked, decoded, created, times, .. } = self;
+        let all = decoded;
+        // The first is what there always is, and what the words speak of.
+        let decoded = all.first().cloned().unwrap_or_default();
+        let sum = |of: fn(&DecodeSummary) -> u64| all.iter().map(of).sum::<u64>();
+        let from_byte = self.resumed.map_or(0, |resumed| resumed.from_byte);
+        let all_digested = from_byte == 0 || options.digest().expected().is_some();
+        let mut fallbacks = self.fallbacks;
+        if options.pass.io.direct == DirectMode::On && all.iter().any(|one| one.source.engine.is_none()) {
+            fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
+        }
+        fallbacks.extend(all.iter().flat_map(|one| one.source.fallbacks.iter().cloned()));
+        fallbacks.extend(created.fallbacks.iter().cloned());
+        let copied = sum(|one| one.copied_frames);
+        if copied > 0 {
+            fallbacks.push(format!(
+                "copying decoder: the window of {copied} frame(s) is larger than a segment"
+            ));
+        }
+        let (archive, layout) = (&options.archives()[0], options.source().layout());
+        let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
+        let bytes: u64 = walked.iter().map(|walked| walked.met.created_bytes).sum();
+        let written = if dry_run { 0 } else { bytes };
+        let directories = walked.iter().map(|walked| walked.met.directories).sum();
+        // Plain threads and streams have nothing that buffers could be registered with.
+        let uring = EngineKind::Uring.name();
+        let mut engines = vec![self.io_engine];
+        for creator in &times.create {
+            if !engines.contains(&creator.engine) {
+                engines.push(creator.engine);
+            }
+        }
+        let restricted = times.create.iter().map(|creator| creator.ring_restricted);
+        let restricted = restricted.chain(all.iter().map(|one| one.source.ring_restricted));
+        let sandbox = self.sandbox.with_rings(restricted.flatten());
+        let mut rings = Vec::new();
+        let readers = all.iter().filter(|one| one.source.engine == Some(uring));
+        rings.extend(readers.map(|one| one.source.registered_buffers));
+        rings.extend(
+            times
+                .create
+                .iter()
+                .filter(|creator| creator.engine == uring)
+                .map(|creator| creator.registered_buffers),
+        );
+        Report {
+            archive: archive.display_name(),
+            kind: match (&name, layout) {
+                (Some(name), _) => name.kind(),
+                (None, LayoutKind::Snapshot) => "unknown",
+                (None, LayoutKind::Any) => "other",
+            },
+            slot: walked.first().and_then(|walked| walked.summary.slot()),
+            base_slot: name.as_ref().and_then(ArchiveName::base_slot),
+            hash: name.as_ref().map(|name| name.hash().to_string()),
+            incremental,
+            bank,
+            accounts: self.accounts,
+            accounts_paths: created.spread,
+            compression: decoded.format.map_or("unknown", Format::name),
+            dry_run,
+            files: walked.iter().map(|walked| walked.met.created).sum(),
+            directories: if dry_run { directories } else { created.directories },
+            bytes_read: sum(|one| one.bytes_read),
+            bytes_decoded: sum(|one| one.bytes_decoded),
+            bytes_written: written,
+            frames: sum(|one| one.frames),
+            skippable_frames: sum(|one| one.skippable_frames),
+            elapsed_ms: millis(times.total),
+            sync_ms: millis(times.total.saturating_sub(times.created_at)),
+            decode_engine: match (
+                decoded.parallel_frames,
+                decoded.frames.saturating_sub(decoded.frames_before),
+            ) {
+                (0, _) => "streaming",
+                (parallel, frames) if parallel == frames => "frame-parallel",
+                _ => "mixed",
+            },
+            decode_threads: if decoded.parallel_frames > 0 { threads } else { 1 },
+            io_engine: engines.join("+"),
+            direct_read: decoded.source.direct,
+            bytes_from_cache: sum(|one| one.source.cached_bytes),
+            direct_write: created.direct && !dry_run,
+            huge_pages: self.huge_pages,
+            registered_buffers: !rings.is_empty() && rings.iter().all(|registered| *registered),
+            memory_bytes: self.memory_bytes,
+            fallbacks,
+            digest: decoded.source.digest.filter(|_| all_digested).map(|digest| digest.to_string()),
+            resumed: self.resumed,
+            sandbox,
+            preflight: self.preflight,
+            limits: LimitsReport {
+                rate_limit: options.pass.neighbour.rate_limit(),
+                ..self.limits
+            },
+            paused_ms: millis(self.paused),
+            held_back_ms: millis(times.held_back()),
+            limited_by: times.limited_by(),
+            threads: times.threads(),
+            peak_rss_bytes: self.status.peak_rss_bytes(),
+        }
+    }
+
+    /// What was unpacked together with a full snapshot.
+    fn incremental(&self) -> Option<IncrementalReport> {
+        let archive = self.options.archives().get(1)?;
+        let (walked, decoded) = (self.walked.get(1)?, self.decoded.get(1)?);
+        let name = archive.snapshot_name();
+        Some(IncrementalReport {
+            archive: archive.display_name(),
+            slot: walked.summary.slot(),
+            base_slot: name.as_ref().and_then(ArchiveName::base_slot),
+            hash: name.as_ref().map(|name| name.hash().to_string()),
+            compression: decoded.format.map_or("unknown", Format::name),
+            bytes_read: decoded.bytes_read,
+            bytes_decoded: decoded.bytes_decoded,
+            frames: decoded.frames,
+            files: walked.met.created,
+            digest: decoded.source.digest.map(|digest| digest.to_string()),
+        })
+    }
+
+    /// What the newest bank file says.
+    fn bank(&self) -> Option<BankReport> {
+        let facts = &self.walked.last()?.bank.as_ref()?.facts;
+        Some(BankReport {
+            slot: facts.slot,
+            epoch: facts.epoch(),
+            hash: facts.hash.to_string(),
+            capitalization: facts.capitalization,
+        })
+    }
+}

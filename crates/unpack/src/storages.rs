@@ -1,0 +1,208 @@
+//! What is checked of storages while they pass by.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    ops::Range,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustix::fs::{OFlags, ResolveFlags};
+use unsnap_arena::{SegmentView, Slice};
+use unsnap_decode::Position;
+use unsnap_layout::Role;
+use unsnap_pass::PassError;
+use unsnap_ring::Syscalls;
+use unsnap_verify::{
+    StorageScanner,
+    accounts::{
+        AccountsCheck, AccountsConfig, AccountsStream, AccountsSummary, FileLook, SecondLook,
+        StorageId,
+    },
+};
+
+use crate::{UnpackError, Verify, report::AccountsReport, walk::Walked};
+
+/// Checks the storages of one archive.
+pub(crate) enum StorageCheck {
+    Nothing,
+    /// Every storage is a row of whole records. On the thread that walks: it looks at headers only.
+    Structure(Option<StorageScanner>),
+    /// The same, and what the accounts add up to. By threads of their own.
+    Accounts {
+        stream: AccountsStream<Slice>,
+        /// A storage is passing by.
+        open: bool,
+    },
+}
+
+impl StorageCheck {
+    /// A file begins.
+    pub fn begin(
+        &mut self,
+        archive: &str,
+        role: Role,
+        size: u64,
+        at: Position,
+    ) -> Result<(), UnpackError> {
+        let Role::Storage { slot, id } = role else { return Ok(()) };
+        let id = u64::from(id);
+        match self {
+            Self::Nothing => {}
+            Self::Structure(scanner) => {
+                let begun = StorageScanner::new(slot, id, size);
+                *scanner = Some(begun.map_err(|error| PassError::storage(archive, error, at))?);
+            }
+            Self::Accounts { stream, open } => {
+                let begun = stream.begin(slot, id, size);
+                begun.map_err(|error| UnpackError::accounts(archive, error))?;
+                *open = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next bytes of the file under way: `range` of the segment. `at`: what that was decoded
+    /// from.
+    pub fn take(
+        &mut self,
+        archive: &str,
+        view: &SegmentView,
+        range: Range<usize>,
+        last: bool,
+        at: Position,
+    ) -> Result<(), UnpackError> {
+        match self {
+            Self::Structure(scanner) => {
+                let Some(open) = scanner else { return Ok(()) };
+                let bad = |error| PassError::storage(archive, error, at);
+                open.feed(&view.bytes()[range], &mut ()).map_err(bad)?;
+                if last && let Some(scanner) = scanner.take() {
+                    scanner.finish().map_err(bad)?;
+                }
+            }
+            Self::Accounts { stream, open: true } => {
+                let mut taken = stream.piece(view.slice(0, range));
+                if last {
+                    taken = taken.and_then(|()| stream.end());
+                }
+                taken.map_err(|error| UnpackError::accounts(archive, error))?;
+            }
+            Self::Nothing | Self::Accounts { open: false, .. } => {}
+        }
+        if let (Self::Accounts { open, .. }, true) = (self, last) {
+            *open = false;
+        }
+        Ok(())
+    }
+}
+
+/// Where a storage was put.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    destination: usize,
+    /// In its name there.
+    id: u32,
+}
+
+/// The check of the accounts of all archives of a run.
+pub(crate) struct AccountsVerification {
+    check: AccountsCheck<Slice>,
+    /// By slot: of each there is one.
+    placed: Placements,
+}
+
+/// Where storages were put, to be noted by the walks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placements(Arc<Mutex<HashMap<u64, Placed>>>);
+
+impl Placements {
+    pub fn note(&self, slot: u64, destination: usize, path: &str) {
+        let id = path.rsplit_once('.').and_then(|(_, id)| id.parse().ok());
+        if let Some(id) = id {
+            let mut placed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            placed.insert(slot, Placed { destination, id });
+        }
+    }
+
+    fn of(&self, slot: u64) -> Option<Placed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&slot).copied()
+    }
+}
+
+impl AccountsVerification {
+    /// Starts its threads, if it is wanted. `spill`: takes what does not fit into memory.
+    pub fn start(verify: Verify, spill: Option<File>) -> Result<Option<Self>, PassError> {
+        let Verify::Accounts { memory_bytes } = verify else { return Ok(None) };
+        let mut config = AccountsConfig { spill, ..AccountsConfig::default() };
+        if let Some(bytes) = memory_bytes {
+            config.memory_bytes_max = usize::try_from(bytes).unwrap_or(usize::MAX);
+        }
+        let check = AccountsCheck::new(config).map_err(PassError::thread)?;
+        Ok(Some(Self { check, placed: Placements::default() }))
+    }
+
+    /// What checks the storages of one more archive.
+    pub fn stream(&self) -> (StorageCheck, Placements) {
+        let stream = self.check.stream();
+        (StorageCheck::Accounts { stream, open: false }, self.placed.clone())
+    }
+
+    /// Where storages were put.
+    pub fn placements(&self) -> Placements {
+        self.placed.clone()
+    }
+
+    /// Finds the newest version of each account, and compares what they add up to with what the
+    /// newest archive says. `look`: reads those again that occur twice.
+    pub fn finish(
+        self,
+        archive: &str,
+        walked: &[Walked],
+        look: &mut dyn SecondLook,
+    ) -> Result<AccountsReport, UnpackError> {
+        let failed = |error| UnpackError::accounts(archive, error);
+        let summary = self.check.finish(look).map_err(failed)?;
+        let bank = walked.last().and_then(|walked| walked.bank.as_ref());
+        let Some(bank) = bank else {
+            let reason = format!("{archive} has no bank file to verify its accounts by (a bug)");
+            return Err(PassError::request(reason).into());
+        };
+        summary.expect_checksum(&bank.checksum).map_err(failed)?;
+        summary.expect_capitalization(bank.facts.capitalization).map_err(failed)?;
+        Ok(report(&summary))
+    }
+}
+
+fn report(summary: &AccountsSummary) -> AccountsReport {
+    AccountsReport {
+        accounts: summary.accounts,
+        capitalization: summary.capitalization,
+        records: summary.records,
+        older_versions: summary.older_versions,
+        looked_at: summary.looked_at,
+        spilt_bytes: summary.spilt_bytes,
+    }
+}
+
+/// Reads records from the files that storages have become. `directories`: of the destinations.
+pub(crate) fn look_into_files<'a>(
+    calls: &'a Syscalls,
+    directories: &'a [OwnedFd],
+    placements: Placements,
+    flat: bool,
+    mut before_each: impl FnMut() + 'a,
+) -> FileLook<impl FnMut(&StorageId) -> std::io::Result<File> + 'a> {
+    FileLook::new(move |storage: &StorageId| {
+        before_each();
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let Placed { destination, id } = placements.of(storage.slot).ok_or_else(missing)?;
+        let directory = directories.get(destination).ok_or_else(missing)?;
+        let name = format!("{}.{id}", storage.slot);
+        let path = if flat || destination > 0 { name } else { format!("accounts/{name}") };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(calls.openat2(directory, path.as_str(), flags, resolve)?.into())
+    })
+}
