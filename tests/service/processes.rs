@@ -49,7 +49,7 @@ fn the_second_of_two_services_is_refused_and_the_first_goes_on() {
     other.arg("--state-directory").arg(daemon.path("other"));
     let told = run(&mut other).assert_code(3);
     let socket = daemon.path("socket").display().to_string();
-    assert!(told.stderr.contains(&format!("somebody listens on {socket} already")), "{told:?}");
+    assert!(told.stderr.contains(&format!("another process listens on {socket}")), "{told:?}");
 
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
     daemon.until_settled("tree", 1_000_000);

@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
-//! Clients that mean harm. All in one test, one after the other: descriptors are counted for the process
-//! as a whole, and its limit of them is changed.
+//! Hostile clients. All attacks run in one test, one after another: they count the descriptors of
+//! the whole process and change its limit.
 
 mod ground;
 

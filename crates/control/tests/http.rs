@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // helpers of tests are not seen to be tests
-//! Metrics by HTTP, on a real socket.
+//! Metrics over HTTP, on a real socket.
 
 mod ground;
 
@@ -13,7 +13,7 @@ use std::{
 use ground::{Ground, wait_for};
 use unsnap_control::{Access, Limits, ScrapeListener};
 
-/// A server that also listens by TCP, and where.
+/// Starts a server that also listens on TCP. Returns it with its address.
 fn ground() -> (Ground, SocketAddr) {
     let ground = Ground::new(Access::default(), Limits::default());
     let listener = ScrapeListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
