@@ -16,14 +16,14 @@ use crate::protocol::Level;
 /// service. A new member of a group therefore gets its rights with the next reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    observe: People,
-    operate: People,
+    observe: Principals,
+    operate: Principals,
 }
 
 /// A set of users and groups, by their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct People {
-    everybody: bool,
+struct Principals {
+    everyone: bool,
     /// Listed users, and members of the listed groups.
     users: BTreeSet<u32>,
     /// Listed groups, for users whose primary group it is: `SO_PEERCRED` reports no other group of
@@ -89,22 +89,22 @@ impl Access {
     }
 
     /// Returns the rights of a peer; `None` if it has none.
-    pub(crate) fn of(&self, peer: Peer) -> Option<Level> {
+    pub(crate) fn level_of(&self, peer: Peer) -> Option<Level> {
         let own = peer.uid == 0 || peer.uid == geteuid().as_raw();
-        if own || self.operate.have(peer) {
+        if own || self.operate.contains(peer) {
             Some(Level::Operate)
         } else {
-            self.observe.have(peer).then_some(Level::Observe)
+            self.observe.contains(peer).then_some(Level::Observe)
         }
     }
 }
 
-impl People {
+impl Principals {
     fn add(&mut self, users: &[String], groups: &[String]) -> Result<(), AccessError> {
         for name in users {
             match name.parse() {
                 Ok(id) => _ = self.users.insert(id),
-                Err(_) if name == "*" => self.everybody = true,
+                Err(_) if name == "*" => self.everyone = true,
                 Err(_) => {
                     let user = found("user", name, User::from_name(name))?;
                     self.users.insert(user.uid.as_raw());
@@ -129,8 +129,8 @@ impl People {
         Ok(())
     }
 
-    fn have(&self, peer: Peer) -> bool {
-        self.everybody || self.users.contains(&peer.uid) || self.groups.contains(&peer.gid)
+    fn contains(&self, peer: Peer) -> bool {
+        self.everyone || self.users.contains(&peer.uid) || self.groups.contains(&peer.gid)
     }
 }
 
@@ -161,25 +161,25 @@ mod tests {
     #[test]
     fn a_stranger_may_nothing_and_root_everything() {
         let access = Access::default();
-        assert_eq!(access.of(STRANGER), None);
-        assert_eq!(access.of(Peer { uid: 0, ..STRANGER }), Some(Level::Operate));
+        assert_eq!(access.level_of(STRANGER), None);
+        assert_eq!(access.level_of(Peer { uid: 0, ..STRANGER }), Some(Level::Operate));
         let own = Peer { uid: geteuid().as_raw(), ..STRANGER };
-        assert_eq!(access.of(own), Some(Level::Operate));
+        assert_eq!(access.level_of(own), Some(Level::Operate));
     }
 
     #[test]
     fn users_and_groups_have_the_rights_of_their_lists() {
         let number = names(&["4000000001"]);
         let observing = Access::default().observing(&number, &[]).unwrap();
-        assert_eq!(observing.of(STRANGER), Some(Level::Observe));
+        assert_eq!(observing.level_of(STRANGER), Some(Level::Observe));
         let operating = observing.operating(&number, &[]).unwrap();
-        assert_eq!(operating.of(STRANGER), Some(Level::Operate));
+        assert_eq!(operating.level_of(STRANGER), Some(Level::Operate));
         let by_group = Access::default().operating(&[], &names(&["4000000002"])).unwrap();
-        assert_eq!(by_group.of(STRANGER), Some(Level::Operate));
+        assert_eq!(by_group.level_of(STRANGER), Some(Level::Operate));
         let other = Peer { gid: 4_000_000_003, ..STRANGER };
-        assert_eq!(by_group.of(other), None);
-        let everybody = Access::default().observing(&names(&["*"]), &[]).unwrap();
-        assert_eq!(everybody.of(other), Some(Level::Observe));
+        assert_eq!(by_group.level_of(other), None);
+        let everyone = Access::default().observing(&names(&["*"]), &[]).unwrap();
+        assert_eq!(everyone.level_of(other), Some(Level::Observe));
     }
 
     #[test]
@@ -208,6 +208,6 @@ mod tests {
             return;
         };
         let access = Access::default().observing(&[], &[group]).unwrap();
-        assert!(access.of(Peer { uid, ..STRANGER }).is_some());
+        assert!(access.level_of(Peer { uid, ..STRANGER }).is_some());
     }
 }

@@ -267,7 +267,7 @@ fn random_bytes(ground: &Ground) {
         let vanishes = random() % 2 == 0;
         for _ in 0..random() % 20 {
             match usize::try_from(random() % 12).unwrap() {
-                // Who watches would have to be waited for.
+                // A watching client would have to be waited for.
                 WATCH if !vanishes => {}
                 piece if piece < pieces.len() => client.say(pieces[piece]),
                 _ => client.say(random().to_ne_bytes()),

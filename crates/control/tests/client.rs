@@ -66,8 +66,10 @@ fn what_a_later_version_says_is_put_up_with() {
     let (_scratch, mut client) = calling(|stream, line| {
         assert_eq!(line, "{\"id\":1,\"request\":\"pause\"}\n");
         stream
-            .write_all(b"{\"id\":1,\"ok\":{\"answer\":\"paused\",\"was_paused\":true,\"by\":\"x\"},\
-                \"more\":[]}\n")
+            .write_all(
+                b"{\"id\":1,\"ok\":{\"answer\":\"paused\",\"was_paused\":true,\"by\":\"x\"},\
+                \"more\":[]}\n",
+            )
             .unwrap();
     });
     let answered = client.call(Request::Pause {}).unwrap();

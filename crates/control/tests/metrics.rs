@@ -90,7 +90,7 @@ fn numbers_come_out_under_their_names() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
-    // What is not known is not told, and nothing else is missing.
+    // Unknown values are left out, and no others.
     let unknown = "unsnap_job_progress_ratio{target=\"odd";
     assert!(!text.contains(unknown));
 }

@@ -156,7 +156,7 @@ fn users_have_the_rights_of_the_lists_and_lose_them_at_once() {
         return;
     }
     let ground = ground();
-    // Where the stranger can get at it: what cargo builds may lie below a private directory.
+    // A copy that the stranger can execute: the build directory may be private.
     fs::set_permissions(ground.scratch(), Permissions::from_mode(0o755)).unwrap();
     let program = ground.scratch().join("stranger");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();

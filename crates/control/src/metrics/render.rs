@@ -25,14 +25,14 @@ pub fn render(stats: &Stats) -> String {
 impl Collector for Stats {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let to = &mut encoder;
-        of_the_service(self, to)?;
-        of_jobs(&self.targets, to)?;
-        of_results(&self.targets, to)?;
-        of_the_process(self, to)
+        service_metrics(self, to)?;
+        job_metrics(&self.targets, to)?;
+        result_metrics(&self.targets, to)?;
+        process_metrics(self, to)
     }
 }
 
-fn of_the_service(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn service_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "Version of the service, as a label; the value is always 1";
     let metric = ConstGauge::new(1_u64);
     let mut family = to.encode_descriptor("unsnap_build_info", help, None, metric.metric_type())?;
@@ -52,7 +52,7 @@ fn of_the_service(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
     gauge(to, "unsnap_bad_archives", help, None, stats.bad_archives)
 }
 
-fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn job_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "State of the target: 1 for the current state, 0 for the others";
     gauges(to, "unsnap_target_state", help, "state", targets, |target| {
         TARGET_STATES.map(|(state, name)| (name, u64::from(target.state == state)))
@@ -101,7 +101,7 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
     optional_gauge(to, "unsnap_job_progress_ratio", help, None, targets, |target| target.progress)
 }
 
-fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let unit = Some(&Unit::Seconds);
     let help = "Time of the last successful job, since 1970, UTC; absent before the first success";
     optional_gauge(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
@@ -123,7 +123,7 @@ fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::R
     })
 }
 
-fn of_the_process(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn process_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let (process, bytes) = (stats.process, Some(&Unit::Bytes));
     let name = "process_cpu";
     let metric = ConstCounter::new(process.cpu_seconds);

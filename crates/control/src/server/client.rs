@@ -149,7 +149,7 @@ impl Client {
 
     /// Replaces the client's rights. Refuses it if it has none left.
     pub fn set_access(&mut self, access: &Access) {
-        match access.of(self.peer) {
+        match access.level_of(self.peer) {
             Some(level) => self.level = level,
             None => self.refuse(denied("no longer have access to this service")),
         }

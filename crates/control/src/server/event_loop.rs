@@ -20,7 +20,7 @@ use super::{
     acceptor::Acceptor,
     client::{Client, Context, Disposition, denied},
     http::Exchange,
-    inbox::{Inbox, Mail, Scrapes},
+    inbox::{Inbox, Mail, ScrapeUpdate},
 };
 use crate::{
     Access, Listener, ScrapeListener,
@@ -51,12 +51,12 @@ pub struct EventLoop {
     answer: Arc<dyn Answer>,
     clients: Acceptor<Listener>,
     scrapes: Option<Acceptor<ScrapeListener>>,
-    connections: BTreeMap<u64, Held>,
+    connections: BTreeMap<u64, Registered>,
     next: u64,
 }
 
 /// A connection and the events that epoll waits for on it.
-struct Held {
+struct Registered {
     connection: Connection,
     interest: EventFlags,
 }
@@ -128,10 +128,11 @@ impl EventLoop {
     /// Returns the time to wake up even if nothing happens: `None` unless a scrape is open or a
     /// listener is paused.
     fn next_deadline(&self) -> Option<Instant> {
-        let scrapes = self.connections.values().filter_map(|held| match &held.connection {
-            Connection::Client(_) => None,
-            Connection::Scrape(scrape) => Some(scrape.deadline()),
-        });
+        let scrapes =
+            self.connections.values().filter_map(|registered| match &registered.connection {
+                Connection::Client(_) => None,
+                Connection::Scrape(scrape) => Some(scrape.deadline()),
+            });
         let paused = self.scrapes.as_ref().and_then(|scrapes| scrapes.paused_until);
         scrapes.chain(paused).chain(self.clients.paused_until).min()
     }
@@ -140,8 +141,8 @@ impl EventLoop {
         // Closing the old listener removes it from epoll.
         match mail.scrapes {
             None => {}
-            Some(Scrapes::Refused) => self.scrapes = None,
-            Some(Scrapes::Served(listener)) => {
+            Some(ScrapeUpdate::Stop) => self.scrapes = None,
+            Some(ScrapeUpdate::Listen(listener)) => {
                 epoll::add(&self.epoll, &listener, EventData::new_u64(SCRAPES), EventFlags::IN)?;
                 self.scrapes = Some(Acceptor::new(listener));
             }
@@ -162,21 +163,21 @@ impl EventLoop {
     fn on_ready(&mut self, key: u64, ready: EventFlags) {
         let context = Context { answer: &*self.answer, inbox: &self.inbox };
         // The connection may have ended in this iteration of the loop.
-        let Some(held) = self.connections.get_mut(&key) else { return };
-        let fate = match &mut held.connection {
+        let Some(registered) = self.connections.get_mut(&key) else { return };
+        let fate = match &mut registered.connection {
             Connection::Client(client) => client.on_ready(ready, &context),
             Connection::Scrape(scrape) => scrape.on_ready(ready, context.answer),
         };
-        if fate == Disposition::Close || held.wait(&self.epoll, key).is_err() {
+        if fate == Disposition::Close || registered.wait(&self.epoll, key).is_err() {
             self.end(key);
         }
     }
 
     fn for_clients(&mut self, mut each: impl FnMut(&mut Client) -> Disposition) {
         let mut over = Vec::new();
-        for (key, held) in &mut self.connections {
-            let Connection::Client(client) = &mut held.connection else { continue };
-            if each(client) == Disposition::Close || held.wait(&self.epoll, *key).is_err() {
+        for (key, registered) in &mut self.connections {
+            let Connection::Client(client) = &mut registered.connection else { continue };
+            if each(client) == Disposition::Close || registered.wait(&self.epoll, *key).is_err() {
                 over.push(*key);
             }
         }
@@ -187,7 +188,7 @@ impl EventLoop {
 
     fn end(&mut self, key: u64) {
         // Closing a socket removes it from epoll: no other descriptor refers to it.
-        if let Some(Held { connection: Connection::Client(client), .. }) =
+        if let Some(Registered { connection: Connection::Client(client), .. }) =
             self.connections.remove(&key)
         {
             client.close(&self.inbox);
@@ -200,7 +201,7 @@ impl EventLoop {
         for socket in sockets {
             let Ok(peer) = Peer::of(&socket) else { continue };
             match self.admit(peer) {
-                Ok(level) => self.hold(Connection::Client(Client::new(socket, peer, level))),
+                Ok(level) => self.register(Connection::Client(Client::new(socket, peer, level))),
                 Err(refusal) => {
                     let line = Reply::new(None, Err(refusal)).to_line();
                     // A new socket has room for a line. If sending fails, the client is gone.
@@ -214,7 +215,8 @@ impl EventLoop {
     /// Returns the rights of a connecting client, or the refusal if it has none or there is no
     /// room.
     fn admit(&self, peer: Peer) -> Result<Level, Refusal> {
-        let level = self.access.of(peer).ok_or_else(|| denied("have no access to this service"))?;
+        let level =
+            self.access.level_of(peer).ok_or_else(|| denied("have no access to this service"))?;
         let kept = (self.limits.connections_max / 8).max(1);
         let most = match level {
             Level::Operate => self.limits.connections_max,
@@ -234,30 +236,30 @@ impl EventLoop {
         wait_for_connections(&self.epoll, scrapes, SCRAPES)?;
         for socket in sockets {
             if self.count(|connection| matches!(connection, Connection::Scrape(_))) < SCRAPES_MAX {
-                self.hold(Connection::Scrape(Exchange::new(socket, now)));
+                self.register(Connection::Scrape(Exchange::new(socket, now)));
             }
         }
         Ok(())
     }
 
     fn count(&self, which: impl Fn(&Connection) -> bool) -> usize {
-        self.connections.values().filter(|held| which(&held.connection)).count()
+        self.connections.values().filter(|registered| which(&registered.connection)).count()
     }
 
-    fn hold(&mut self, connection: Connection) {
+    fn register(&mut self, connection: Connection) {
         let key = self.next;
         self.next += 1;
-        let held = Held { interest: connection.interest(), connection };
+        let registered = Registered { interest: connection.interest(), connection };
         let data = EventData::new_u64(key);
-        match epoll::add(&self.epoll, held.connection.socket(), data, held.interest) {
-            Ok(()) => _ = self.connections.insert(key, held),
+        match epoll::add(&self.epoll, registered.connection.socket(), data, registered.interest) {
+            Ok(()) => _ = self.connections.insert(key, registered),
             Err(error) => tracing::warn!(%error, "cannot add a connection to epoll; closing it"),
         }
     }
 
     /// Closes scrapes past their deadline and resumes listeners whose pause is over.
     fn expire(&mut self, now: Instant) -> io::Result<()> {
-        self.connections.retain(|_, held| match &held.connection {
+        self.connections.retain(|_, registered| match &registered.connection {
             Connection::Client(_) => true,
             Connection::Scrape(scrape) => scrape.deadline() > now,
         });
@@ -294,7 +296,7 @@ fn until(deadline: Instant) -> Timespec {
     Timespec::try_from(left).unwrap_or_default()
 }
 
-impl Held {
+impl Registered {
     /// Updates the events that epoll waits for on the connection.
     fn wait(&mut self, epoll: &OwnedFd, key: u64) -> io::Result<()> {
         let interest = self.connection.interest();

@@ -42,7 +42,7 @@ enum Stage {
     Writing,
     /// Everything is sent. Further input is read and discarded: closing a connection with unread
     /// bytes resets it, and the response may be lost.
-    Parting,
+    Draining,
 }
 
 impl Exchange {
@@ -62,7 +62,7 @@ impl Exchange {
 
     pub fn interest(&self) -> EventFlags {
         match self.stage {
-            Stage::Reading(_) | Stage::Parting => EventFlags::IN,
+            Stage::Reading(_) | Stage::Draining => EventFlags::IN,
             Stage::Writing => EventFlags::OUT,
         }
     }
@@ -86,7 +86,7 @@ impl Exchange {
                 self.write()
             }
             Stage::Writing => self.write(),
-            Stage::Parting => match rustix::io::read(&self.socket, &mut bytes) {
+            Stage::Draining => match rustix::io::read(&self.socket, &mut bytes) {
                 Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => Disposition::Keep,
                 Ok(0) | Err(_) => Disposition::Close,
             },
@@ -101,7 +101,7 @@ impl Exchange {
             if shutdown(&self.socket, Shutdown::Write).is_err() {
                 return Disposition::Close;
             }
-            self.stage = Stage::Parting;
+            self.stage = Stage::Draining;
         }
         Disposition::Keep
     }

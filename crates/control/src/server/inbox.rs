@@ -39,15 +39,15 @@ pub struct Mail {
     /// Number of events dropped for lack of room.
     pub missed: u64,
     pub access: Option<Access>,
-    pub scrapes: Option<Scrapes>,
+    pub scrapes: Option<ScrapeUpdate>,
     pub stop: bool,
 }
 
 /// A change of the listener for scrapes.
 #[derive(Debug)]
-pub enum Scrapes {
-    Served(ScrapeListener),
-    Refused,
+pub enum ScrapeUpdate {
+    Listen(ScrapeListener),
+    Stop,
 }
 
 impl Inbox {
@@ -61,7 +61,7 @@ impl Inbox {
     }
 
     pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
-        let scrapes = listener.map_or(Scrapes::Refused, Scrapes::Served);
+        let scrapes = listener.map_or(ScrapeUpdate::Stop, ScrapeUpdate::Listen);
         self.post(|mail| mail.scrapes = Some(scrapes));
     }
 

@@ -95,7 +95,7 @@ impl Ground {
         self.scratch.path()
     }
 
-    /// That the server answers everybody as if nothing had happened.
+    /// Checks that the server still answers every client.
     pub fn is_well(&self) {
         let mut client = self.connect();
         client.say("{\"id\":1,\"request\":\"status\"}\n");
