@@ -29,7 +29,7 @@ fn a_bad_configuration_is_refused_before_and_while_it_runs() {
     assert_eq!(refused["kind"], "bad-config");
     daemon.signal(Signal::HUP);
     daemon.until("it is refused", |daemon| {
-        daemon.log().contains("the new configuration is refused, the old one stays")
+        daemon.log().contains("the new configuration is refused; the old one stays in force")
     });
     // The old one is in force.
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));

@@ -43,13 +43,13 @@ fn the_second_of_two_services_is_refused_and_the_first_goes_on() {
     daemon.start();
     let told = run(&mut daemon.command()).assert_code(3);
     let state = daemon.path("state").display().to_string();
-    assert!(told.stderr.contains(&format!("another unpackd has {state}")), "{told:?}");
+    assert!(told.stderr.contains(&format!("another unpackd uses {state}")), "{told:?}");
     // One with another state directory, but the same socket.
     let mut other = daemon.command();
     other.arg("--state-directory").arg(daemon.path("other"));
     let told = run(&mut other).assert_code(3);
     let socket = daemon.path("socket").display().to_string();
-    assert!(told.stderr.contains(&format!("somebody listens on {socket} already")), "{told:?}");
+    assert!(told.stderr.contains(&format!("another process listens on {socket}")), "{told:?}");
 
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
     daemon.until_settled("tree", 1_000_000);
@@ -77,7 +77,7 @@ fn of_many_that_start_at_once_one_stays() {
             left = Some(child);
         } else {
             let told = finish(child).assert_code(3);
-            assert!(told.stderr.contains("another unpackd has"), "{told:?}");
+            assert!(told.stderr.contains("another unpackd uses"), "{told:?}");
         }
     }
     // Nobody has taken its socket away.

@@ -240,7 +240,7 @@ fn watch_tells_people_a_line_an_event() {
     drop(service);
     let (status, said) = watch.end();
     assert_eq!(status.code(), Some(3));
-    assert!(said.contains("unpackd has gone"), "{said}");
+    assert!(said.contains("lost the connection to unpackd"), "{said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line of unpackd.
 
 use std::path::PathBuf;
 
@@ -7,73 +7,75 @@ use unsnap_service::config::{Override, Sources};
 
 use crate::log::LogFormat;
 
-/// Below systemd's configuration directory, or /etc/unsnap.
+/// Name of the configuration file in systemd's configuration directory or /etc/unsnap.
 const FILE_NAME: &str = "unpackd.toml";
 
 const EXAMPLES: &str = "\
 Examples:
-  Is the configuration right? (exit code 78 if not)
+  Check the configuration (exit code 78 if it is invalid):
     unpackd --config /etc/unsnap/unpackd.toml --check-config
 
-  What is in force, with all that the file leaves out:
+  Show all settings, including the defaults that the file leaves out:
     unpackd --config /etc/unsnap/unpackd.toml --print-config
 
-  Try it in a terminal, until interrupted:
+  Run in a terminal until interrupted:
     unpackd --config /etc/unsnap/unpackd.toml --log-format text \\
       --archives /mnt/snapshots \\
       --state-directory /tmp/unpackd --socket /tmp/unpackd.socket";
 
 /// Keeps the newest snapshot unpacked, ready for a validator
 ///
-/// Watches directories for snapshot archives and unpacks the newest pair, durably, to each configured
-/// target. Everything is configured in a file, see config/unpackd.toml; `ledger-tool service` talks to
-/// it. Exit codes: 0 stopped as asked, 3 the machine cannot do it, 78 the configuration is wrong.
+/// Watches directories for snapshot archives and unpacks the newest pair, durably, to each
+/// configured target. The file unpackd.toml holds all settings and explains them; `ledger-tool
+/// service` controls the running service. Exit codes: 0 stopped on request, 3 error of the system,
+/// 78 invalid configuration.
 #[derive(Debug, Parser)]
 #[command(name = "unpackd", version, about, max_term_width = 100, after_long_help = EXAMPLES)]
 pub struct Cli {
-    /// The configuration [default: $CONFIGURATION_DIRECTORY/unpackd.toml, or /etc/unsnap/unpackd.toml]
+    /// Configuration file [default: $CONFIGURATION_DIRECTORY/unpackd.toml or
+    /// /etc/unsnap/unpackd.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Say whether the configuration is right, and end
+    /// Check the configuration and exit
     #[arg(long)]
     pub check_config: bool,
 
-    /// Show the configuration that is in force, all layers merged, and end
+    /// Print the merged configuration (defaults, file, environment and flags) and exit
     #[arg(long, conflicts_with = "check_config")]
     pub print_config: bool,
 
-    /// Where archives appear [archives.directory]
+    /// Directory to watch for archives [archives.directory]
     #[arg(long, value_name = "DIR")]
     archives: Option<String>,
 
-    /// Between two looks at the directories, such as 60s [archives.rescan]
+    /// Interval between scans of the directories, such as 60s [archives.rescan]
     #[arg(long, value_name = "DURATION")]
     rescan: Option<String>,
 
-    /// Bytes written to each device in a second [neighbour.rate-limit]
+    /// Most bytes written to each device per second [neighbour.rate-limit]
     #[arg(long, value_name = "SIZE")]
     rate_limit: Option<String>,
 
-    /// What is remembered across restarts [service.state-directory]
+    /// Directory for state that survives restarts [service.state-directory]
     #[arg(long, value_name = "DIR")]
     state_directory: Option<String>,
 
-    /// The Unix socket [control.socket]
+    /// Unix socket for clients [control.socket]
     #[arg(long, value_name = "PATH")]
     socket: Option<String>,
 
-    /// Where the log goes
+    /// Destination of the log
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
 
-    /// Log in more detail; given twice, in most
+    /// Log more (-v: debug, -vv: trace)
     #[arg(long, short, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
 impl Cli {
-    /// Where the configuration comes from.
+    /// Returns the sources of the configuration.
     pub fn sources(&self) -> Sources {
         let flags = [
             ("archives", "directory", &self.archives),
@@ -85,7 +87,7 @@ impl Cli {
         let flags = flags.into_iter().filter_map(|(section, key, value)| {
             Some(Override { section, key, value: value.clone()? })
         });
-        // What is not UTF-8 is none of our variables.
+        // None of our variables is other than UTF-8.
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
@@ -112,14 +114,14 @@ mod tests {
         exit_status: &[
             (
                 "0",
-                "It was stopped as asked (SIGTERM or SIGINT), or has told what it was asked for.",
+                "It was stopped by SIGTERM or SIGINT, or has printed or checked the configuration.",
             ),
-            ("2", "An option makes no sense."),
+            ("2", "Invalid command line."),
             (
                 "3",
-                "The machine cannot do it; another unpackd is at work in the same state directory.",
+                "Error of the system; or another unpackd uses the same state directory or socket.",
             ),
-            ("78", "The configuration is wrong (EX_CONFIG of sysexits.h)."),
+            ("78", "Invalid configuration (EX_CONFIG of sysexits.h)."),
         ],
         see_also: &["ledger-tool-service(1)", "unsnap-validator(1)", "systemd.service(5)"],
     };

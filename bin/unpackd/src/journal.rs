@@ -1,7 +1,8 @@
-//! Events as entries of systemd's journal, with their fields: `journalctl UNSNAP_SLOT=350000000`.
+//! Log events as entries of systemd's journal, with their fields: `journalctl
+//! UNSNAP_SLOT=350000000`.
 //!
-//! A layer of our own, since the one that there is (tracing-journald) leaves what is in fields out of
-//! the message, and so out of what `journalctl` shows. The protocol is that of
+//! A layer of our own, since the existing one (tracing-journald) leaves fields out of the message,
+//! and `journalctl` shows only the message. The protocol is documented at
 //! <https://systemd.io/JOURNAL_NATIVE_PROTOCOL/>.
 
 use std::{fmt, io, os::unix::net::UnixDatagram};
@@ -15,17 +16,17 @@ use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Bytes of a value, at most. An entry must fit into a datagram, of which Linux lets through 200 KiB
-/// by default (net.core.wmem_default); a path is at most 4 KiB.
+/// Most bytes of a value. An entry must fit into a datagram, which Linux limits to 200 KiB by
+/// default (net.core.wmem_default); a path has at most 4 KiB.
 const VALUE_BYTES_MAX: usize = 16 << 10;
 
-/// Sends events to the journal.
+/// A layer that sends events to the journal.
 pub struct Journal {
     socket: UnixDatagram,
 }
 
 impl Journal {
-    /// Connects to the journal, if there is one.
+    /// Connects to the journal. Fails if there is none.
     pub fn connect() -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(SOCKET)?;
@@ -64,12 +65,12 @@ where
                 entry.put_all(fields);
             }
         }
-        // There is nowhere to say that it cannot be said.
+        // A failure to log cannot be logged.
         let _ = self.socket.send(&entry.0);
     }
 }
 
-/// As in syslog(3).
+/// Returns the priority of syslog(3).
 fn priority(level: Level) -> &'static str {
     match level {
         Level::ERROR => "3",
@@ -79,7 +80,7 @@ fn priority(level: Level) -> &'static str {
     }
 }
 
-/// What an event or a span says.
+/// Message and fields of an event or a span.
 #[derive(Debug, Default)]
 struct Fields {
     message: String,
@@ -87,7 +88,7 @@ struct Fields {
 }
 
 impl Fields {
-    /// For people: what is in fields stands behind the message, in the manner of `tracing`'s own text.
+    /// Formats the message followed by the fields, like `tracing`'s own text output.
     fn text(&self) -> String {
         let others = self.others.iter().map(|(name, value)| format!(" {name}={value}"));
         others.fold(self.message.clone(), |text, other| text + &other)
@@ -111,14 +112,14 @@ impl Visit for Fields {
     }
 }
 
-/// An entry in the journal's protocol.
+/// An entry, encoded in the journal's protocol.
 #[derive(Default)]
 struct Entry(Vec<u8>);
 
 impl Entry {
     fn put_all(&mut self, fields: &Fields) {
         for (name, value) in &fields.others {
-            // The journal takes capital letters, digits and underscores, 64 of them.
+            // The journal accepts names of at most 64 capital letters, digits and underscores.
             let name: String = format!("UNSNAP_{}", name.to_ascii_uppercase())
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -130,7 +131,7 @@ impl Entry {
 
     fn put(&mut self, name: &str, value: &str) {
         let value = &value[..value.floor_char_boundary(VALUE_BYTES_MAX)];
-        // The form for any value, be there newlines in it.
+        // The encoding for values that may contain newlines.
         self.0.extend_from_slice(name.as_bytes());
         self.0.push(b'\n');
         self.0.extend_from_slice(&(value.len() as u64).to_le_bytes());
@@ -147,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads an entry as the journal does.
+    /// Decodes an entry as the journal does.
     fn fields_of(mut entry: &[u8]) -> BTreeMap<String, String> {
         let mut fields = BTreeMap::new();
         while !entry.is_empty() {

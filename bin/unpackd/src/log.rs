@@ -8,18 +8,18 @@ use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::Subscribe
 
 use crate::journal::Journal;
 
-/// Where what happens is told.
+/// Destination of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// The journal if it reads standard error, else text
+    /// The journal if standard error is connected to it, else text
     Auto,
-    /// Entries with fields, in the journal
+    /// Entries with fields in systemd's journal
     Journal,
-    /// Lines on standard error
+    /// Lines of text on standard error
     Text,
 }
 
-/// Starts the log: what is worth knowing, with `--verbose` more. `RUST_LOG` has the last word.
+/// Starts logging at level info, debug or trace by `verbose`. `RUST_LOG` overrides the level.
 pub fn start(format: LogFormat, verbose: u8) {
     let level = match verbose {
         0 => "info",
@@ -36,7 +36,7 @@ pub fn start(format: LogFormat, verbose: u8) {
         Ok(journal) => (journal, None),
         Err(error) => (None, Some(error)),
     };
-    // The journal has times of its own, and standard error may be read by it.
+    // The journal adds times of its own, also to lines that it reads from standard error.
     let text = journal.is_none().then(|| {
         let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false);
         let lines = lines.with_target(verbose > 1).log_internal_errors(false);
@@ -44,12 +44,12 @@ pub fn start(format: LogFormat, verbose: u8) {
     });
     tracing_subscriber::registry().with(filter).with(journal).with(text).init();
     if let Some(error) = failed {
-        tracing::warn!(%error, "the journal cannot be reached: the log is on standard error");
+        tracing::warn!(%error, "cannot reach the journal; logging to standard error");
     }
 }
 
-/// Whether systemd has connected standard error with the journal: `$JOURNAL_STREAM` names the device
-/// and the inode of the connection (systemd.exec(5)).
+/// Returns whether systemd has connected standard error to the journal: `$JOURNAL_STREAM` holds the
+/// device and inode numbers of the connection (systemd.exec(5)).
 fn is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     fstat(io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))

@@ -23,13 +23,14 @@ use unsnap_service::{
 
 use crate::cli::Cli;
 
-/// `EX_CONFIG` of sysexits.h: systemd can be told not to restart after it.
+/// Exit code of an invalid configuration: `EX_CONFIG` of sysexits.h. The unit does not restart
+/// after it.
 const EXIT_CONFIG: u8 = 78;
 
-/// The machine cannot do it.
+/// Exit code of an error of the environment.
 const EXIT_ENVIRONMENT: u8 = 3;
 
-/// Whoever can reach the socket may connect; who may ask for what is decided by credentials.
+/// Mode of the socket. Every user may connect; the server checks rights by the peer's credentials.
 const SOCKET_MODE: u32 = 0o666;
 
 fn main() -> ExitCode {
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     match serve(config, sources) {
         Ok(Stopped::Clean) => ExitCode::SUCCESS,
         Ok(Stopped::Unfinished) => {
-            tracing::warn!("a job did not end in time; what it has done is gone on with next time");
+            tracing::warn!("a job did not end within stop-within; the next start resumes it");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -63,7 +64,7 @@ fn main() -> ExitCode {
 
 fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let signals = signals::catch().context("cannot watch for signals")?;
-    // First of all: whoever does not get it must not touch the other one's socket.
+    // Taken first: a process without the lock must not touch the other one's socket.
     let directory = &config.settings.service.state_directory;
     let directory = StateDirectory::take(directory)
         .with_context(|| format!("cannot use the state directory {}", directory.display()))?;
@@ -74,7 +75,7 @@ fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let notify = Box::new(notify::Systemd::from_environment());
     let supervisor =
         Supervisor::new(config, sources, directory, listener, notify).context("cannot start")?;
-    signals::tell(signals, supervisor.handle()).context("cannot watch for signals")?;
+    signals::forward(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
 }
 

@@ -1,28 +1,28 @@
-//! What systemd is told of the service, where it wants to know: sd_notify(3).
+//! Notifications to systemd: sd_notify(3).
 
 use std::{cell::RefCell, time::Duration};
 
 use sd_notify::NotifyState;
 use unsnap_service::Notify;
 
-/// Bytes of a status, at most: systemd refuses no length, but `systemctl status` shows one line.
+/// Most bytes of a status. systemd accepts any length, but `systemctl status` shows one line.
 const STATUS_BYTES_MAX: usize = 500;
 
-/// Tells systemd. Without `NOTIFY_SOCKET` nothing of this does anything. Nothing of it fails either: a
-/// service that cannot tell how it is goes on with what it is for, and the watchdog draws the
-/// conclusions.
+/// The connection to systemd. Without `NOTIFY_SOCKET` all notifications do nothing. Errors are not
+/// returned: the service keeps working without notifications, and if the watchdog's are lost,
+/// systemd restarts it.
 #[derive(Debug, Default)]
 pub struct Systemd {
-    /// Whether somebody listens.
+    /// Whether `NOTIFY_SOCKET` is set.
     listens: bool,
-    /// Twice in the watchdog's time, as sd_watchdog_enabled(3) recommends.
+    /// Half of the watchdog's timeout, as sd_watchdog_enabled(3) recommends.
     watchdog_every: Option<Duration>,
-    /// The status that was told last, not to say the same twice.
+    /// The last status sent, which is not repeated.
     status: RefCell<String>,
 }
 
 impl Systemd {
-    /// Whoever has started this process.
+    /// Reads the connection's parameters from the environment.
     pub fn from_environment() -> Self {
         Self {
             listens: std::env::var_os("NOTIFY_SOCKET").is_some(),
@@ -36,8 +36,8 @@ impl Systemd {
             return;
         }
         if let Err(error) = sd_notify::notify(states) {
-            // Below the level that is logged by default: it would be said again and again.
-            tracing::debug!(%error, "systemd cannot be told");
+            // Below the default log level, since it would repeat.
+            tracing::debug!(%error, "cannot notify systemd");
         }
     }
 }
@@ -56,10 +56,10 @@ impl Notify for Systemd {
     }
 
     fn reloading(&self) {
-        // systemd takes the reload that it has asked for to be this one only if the time is later.
+        // systemd matches this to the reload that it requested only if the time is later.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
-            Err(error) => tracing::warn!(%error, "systemd is not told of the reload"),
+            Err(error) => tracing::warn!(%error, "cannot notify systemd of the reload"),
         }
     }
 
@@ -81,7 +81,7 @@ impl Notify for Systemd {
     }
 }
 
-/// The first line of a text, or as much of it as is shown.
+/// Returns the first line of a text, at most [`STATUS_BYTES_MAX`] bytes of it.
 fn cut(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     &line[..line.floor_char_boundary(STATUS_BYTES_MAX)]

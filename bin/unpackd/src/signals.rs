@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT end the service in good order, SIGHUP has it read its configuration again.
+//! Signals: SIGTERM and SIGINT stop the service cleanly, SIGHUP reloads its configuration.
 
 use std::{io, thread};
 
@@ -8,14 +8,14 @@ use signal_hook::{
 };
 use unsnap_service::Handle;
 
-/// From here on none of them ends the process.
+/// Catches the signals. From then on none of them kills the process.
 pub fn catch() -> io::Result<Signals> {
     Signals::new([SIGHUP, SIGINT, SIGTERM])
 }
 
-/// Has a thread tell the supervisor, which sleeps unless a signal comes.
-pub fn tell(mut signals: Signals, handle: Handle) -> io::Result<()> {
-    let tell = move || {
+/// Starts a thread that forwards signals to the supervisor and sleeps in between.
+pub fn forward(mut signals: Signals, handle: Handle) -> io::Result<()> {
+    let forward = move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
                 handle.reload();
@@ -24,5 +24,5 @@ pub fn tell(mut signals: Signals, handle: Handle) -> io::Result<()> {
             }
         }
     };
-    thread::Builder::new().name("unpackd-signals".to_owned()).spawn(tell).map(drop)
+    thread::Builder::new().name("unpackd-signals".to_owned()).spawn(forward).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Access rights of clients.
 
 use std::{collections::BTreeSet, io, os::fd::AsFd};
 
@@ -9,31 +9,32 @@ use nix::{
 
 use crate::protocol::Level;
 
-/// Who may observe, and who may operate. Root and the service's own user may do everything.
+/// The users that may observe and those that may operate. Root and the service's own user may do
+/// everything.
 ///
-/// Users and groups are looked up once, when this is made: the event loop must not wait for a name
-/// service. So a new member of a group has its rights after the next reload.
+/// Users and groups are looked up once, at creation: the event loop must not wait for a name
+/// service. A new member of a group therefore gets its rights with the next reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    observe: People,
-    operate: People,
+    observe: Principals,
+    operate: Principals,
 }
 
-/// Users and groups by their numbers.
+/// A set of users and groups, by their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct People {
-    everybody: bool,
-    /// Those named, and the members of the groups.
+struct Principals {
+    everyone: bool,
+    /// Listed users, and members of the listed groups.
     users: BTreeSet<u32>,
-    /// For those whose own group it is: the kernel tells no more of a peer's groups than that one.
-    /// (It does by `SO_PEERGROUPS`, for which no safe interface is at hand.)
+    /// Listed groups, for users whose primary group it is: `SO_PEERCRED` reports no other group of
+    /// a peer. (`SO_PEERGROUPS` would, but no safe interface to it is at hand.)
     groups: BTreeSet<u32>,
 }
 
-/// Why a list of people cannot be had.
+/// Error of a list of users and groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// Nobody has that name.
+    /// No user or group has that name.
     #[error("there is no {what} \"{name}\"")]
     Unknown {
         /// `user` or `group`.
@@ -41,67 +42,69 @@ pub enum AccessError {
         /// As it was given.
         name: String,
     },
-    /// The name could not be looked up.
+    /// The lookup of the name failed.
     #[error("cannot look up {what} \"{name}\": {source}")]
     LookUp {
         /// `user` or `group`.
         what: &'static str,
         /// As it was given.
         name: String,
-        /// What the system says.
+        /// The system's error.
         source: nix::Error,
     },
 }
 
-/// Who is at the other end of a connection: as of when it was made.
+/// Credentials of the other end of a connection, as of when it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub uid: u32,
     pub gid: u32,
+    /// Process id, for the log only; 0 if the peer is in a PID namespace outside ours.
+    pub pid: i32,
 }
 
 impl Peer {
-    /// As the kernel tells it.
+    /// Reads the credentials from the kernel (`SO_PEERCRED`).
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        // Not by rustix: to it the process id of a peer, which is 0 when the peer is in a PID
-        // namespace outside ours, is a number other than 0.
+        // Not by rustix: it takes the peer's process id to be nonzero, but the kernel reports 0 for
+        // a peer in a PID namespace outside ours.
         let peer = getsockopt(&socket, PeerCredentials)?;
-        Ok(Self { uid: peer.uid(), gid: peer.gid() })
+        Ok(Self { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() })
     }
 }
 
 impl Access {
-    /// Has these users and groups, given by name or number, observe besides those who may operate.
-    /// The user `*` is everybody who can connect.
+    /// Lets these users and groups, given by name or id, observe. The user `*` stands for everyone
+    /// who can connect.
     pub fn observing(mut self, users: &[String], groups: &[String]) -> Result<Self, AccessError> {
         self.observe.add(users, groups)?;
         Ok(self)
     }
 
-    /// Has these users and groups, given by name or number, operate. The user `*` is everybody who can
-    /// connect.
+    /// Lets these users and groups, given by name or id, operate. The user `*` stands for everyone
+    /// who can connect.
     pub fn operating(mut self, users: &[String], groups: &[String]) -> Result<Self, AccessError> {
         self.operate.add(users, groups)?;
         Ok(self)
     }
 
-    /// What it may ask for, if anything.
-    pub(crate) fn of(&self, peer: Peer) -> Option<Level> {
+    /// Returns the rights of a peer; `None` if it has none.
+    pub(crate) fn level_of(&self, peer: Peer) -> Option<Level> {
         let own = peer.uid == 0 || peer.uid == geteuid().as_raw();
-        if own || self.operate.have(peer) {
+        if own || self.operate.contains(peer) {
             Some(Level::Operate)
         } else {
-            self.observe.have(peer).then_some(Level::Observe)
+            self.observe.contains(peer).then_some(Level::Observe)
         }
     }
 }
 
-impl People {
+impl Principals {
     fn add(&mut self, users: &[String], groups: &[String]) -> Result<(), AccessError> {
         for name in users {
             match name.parse() {
                 Ok(id) => _ = self.users.insert(id),
-                Err(_) if name == "*" => self.everybody = true,
+                Err(_) if name == "*" => self.everyone = true,
                 Err(_) => {
                     let user = found("user", name, User::from_name(name))?;
                     self.users.insert(user.uid.as_raw());
@@ -110,7 +113,7 @@ impl People {
         }
         for name in groups {
             let group = match name.parse() {
-                // A number need not have a name.
+                // An id need not have a name.
                 Ok(id) => {
                     self.groups.insert(id);
                     Group::from_gid(Gid::from_raw(id)).ok().flatten()
@@ -119,15 +122,15 @@ impl People {
             };
             let Some(group) = group else { continue };
             self.groups.insert(group.gid.as_raw());
-            // Members that no longer exist are nobody.
+            // Members that no longer exist are skipped.
             let members = group.mem.iter().filter_map(|name| User::from_name(name).ok().flatten());
             self.users.extend(members.map(|user| user.uid.as_raw()));
         }
         Ok(())
     }
 
-    fn have(&self, peer: Peer) -> bool {
-        self.everybody || self.users.contains(&peer.uid) || self.groups.contains(&peer.gid)
+    fn contains(&self, peer: Peer) -> bool {
+        self.everyone || self.users.contains(&peer.uid) || self.groups.contains(&peer.gid)
     }
 }
 
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
 
     /// A user that neither runs tests nor is in any list.
-    const STRANGER: Peer = Peer { uid: 4_000_000_001, gid: 4_000_000_002 };
+    const STRANGER: Peer = Peer { uid: 4_000_000_001, gid: 4_000_000_002, pid: 1 };
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
@@ -158,25 +161,25 @@ mod tests {
     #[test]
     fn a_stranger_may_nothing_and_root_everything() {
         let access = Access::default();
-        assert_eq!(access.of(STRANGER), None);
-        assert_eq!(access.of(Peer { uid: 0, ..STRANGER }), Some(Level::Operate));
+        assert_eq!(access.level_of(STRANGER), None);
+        assert_eq!(access.level_of(Peer { uid: 0, ..STRANGER }), Some(Level::Operate));
         let own = Peer { uid: geteuid().as_raw(), ..STRANGER };
-        assert_eq!(access.of(own), Some(Level::Operate));
+        assert_eq!(access.level_of(own), Some(Level::Operate));
     }
 
     #[test]
     fn users_and_groups_have_the_rights_of_their_lists() {
         let number = names(&["4000000001"]);
         let observing = Access::default().observing(&number, &[]).unwrap();
-        assert_eq!(observing.of(STRANGER), Some(Level::Observe));
+        assert_eq!(observing.level_of(STRANGER), Some(Level::Observe));
         let operating = observing.operating(&number, &[]).unwrap();
-        assert_eq!(operating.of(STRANGER), Some(Level::Operate));
+        assert_eq!(operating.level_of(STRANGER), Some(Level::Operate));
         let by_group = Access::default().operating(&[], &names(&["4000000002"])).unwrap();
-        assert_eq!(by_group.of(STRANGER), Some(Level::Operate));
+        assert_eq!(by_group.level_of(STRANGER), Some(Level::Operate));
         let other = Peer { gid: 4_000_000_003, ..STRANGER };
-        assert_eq!(by_group.of(other), None);
-        let everybody = Access::default().observing(&names(&["*"]), &[]).unwrap();
-        assert_eq!(everybody.of(other), Some(Level::Observe));
+        assert_eq!(by_group.level_of(other), None);
+        let everyone = Access::default().observing(&names(&["*"]), &[]).unwrap();
+        assert_eq!(everyone.level_of(other), Some(Level::Observe));
     }
 
     #[test]
@@ -205,6 +208,6 @@ mod tests {
             return;
         };
         let access = Access::default().observing(&[], &[group]).unwrap();
-        assert!(access.of(Peer { uid, ..STRANGER }).is_some());
+        assert!(access.level_of(Peer { uid, ..STRANGER }).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The client's side.
+//! Client of the control socket.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -13,53 +13,54 @@ use crate::protocol::{
     Request, Status,
 };
 
-/// How long to wait for a reply. The service answers within milliseconds, a reload included, unless the
-/// machine is at its limits.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout for a reply. The service answers within milliseconds, a reload included, unless the
+/// machine is overloaded.
+const REPLY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Why nothing came of a call.
+/// Error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers at the socket.
+    /// The connection failed.
     #[error("cannot reach unpackd at {}: {source}", path.display())]
     Unreachable {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The service does not do it.
+    /// The service refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The service has closed the connection, or does not answer.
-    #[error("unpackd has gone: {0}")]
+    /// The service closed the connection or did not answer in time.
+    #[error("lost the connection to unpackd: {0}")]
     Gone(#[source] io::Error),
-    /// What came is no reply to what was asked.
-    #[error("this is not how unpackd answers: {0}")]
+    /// The reply does not follow the protocol.
+    #[error("unexpected reply from unpackd: {0}")]
     Nonsense(String),
-    /// The request cannot be said: a path is not valid UTF-8, or too long.
+    /// The request cannot be encoded: a path is not valid UTF-8, or too long.
     #[error("the request cannot be sent: {0}")]
     Unspeakable(String),
 }
 
 impl ClientError {
-    /// What can be done about it.
+    /// Returns a suggested remedy.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused(refusal) => refusal.hint.as_deref(),
             Self::Unreachable { source, .. } => match source.kind() {
                 io::ErrorKind::NotFound => Some(
-                    "is unpackd running (systemctl status unpackd), and is this its socket (--socket)?",
+                    "check that unpackd is running (systemctl status unpackd) and that --socket \
+                     names its socket",
                 ),
                 io::ErrorKind::ConnectionRefused => {
-                    Some("unpackd is not running: systemctl start unpackd")
+                    Some("unpackd is not running; start it with: systemctl start unpackd")
                 }
                 io::ErrorKind::PermissionDenied => {
-                    Some("only root and members of the socket's group can connect to it")
+                    Some("only root and members of the socket's group can connect")
                 }
                 _ => None,
             },
-            Self::Gone(_) => Some("see what it has to say: journalctl --unit unpackd"),
+            Self::Gone(_) => Some("its log may say why: journalctl --unit unpackd"),
             Self::Nonsense(_) | Self::Unspeakable(_) => None,
         }
     }
@@ -73,12 +74,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects. Waits no longer than a minute for each reply.
+    /// Connects to the service. Each call then times out after a minute.
     pub fn connect(path: &Path) -> Result<Self, ClientError> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+            stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
             Ok(stream)
         };
         let stream =
@@ -86,7 +87,7 @@ impl Client {
         Ok(Self { reader: BufReader::new(stream), calls: 0 })
     }
 
-    /// Asks, and waits for the reply.
+    /// Sends a request and waits for the reply.
     pub fn call(&mut self, request: Request) -> Result<Answered, ClientError> {
         self.calls += 1;
         let call = Call { id: Some(self.calls), request };
@@ -94,7 +95,7 @@ impl Client {
         if line.len() > REQUEST_BYTES_MAX {
             return Err(ClientError::Unspeakable("its paths are too long".to_owned()));
         }
-        // Who is refused a connection is told so, and cannot be written to any more.
+        // A refused client finds the reason in the socket although writing to it fails.
         let written = self.reader.get_mut().write_all(&line);
         let line = match self.line() {
             Ok(Some(line)) => line,
@@ -108,25 +109,25 @@ impl Client {
         match result {
             ReplyResult::Error(refusal) => Err(refusal.into()),
             ReplyResult::Ok(_) if id != call.id => {
-                Err(ClientError::Nonsense("a reply to another call".to_owned()))
+                Err(ClientError::Nonsense("the id is that of another call".to_owned()))
             }
             ReplyResult::Ok(answered) => Ok(answered),
         }
     }
 
-    /// How everything stands, and from then on what happens.
+    /// Returns the status, and the events that follow it.
     pub fn watch(mut self) -> Result<(Status, Watching), ClientError> {
         match self.call(Request::Watch {})? {
             Answered::Status(status) => {
-                // Nothing may happen for days.
+                // Days may pass without an event.
                 self.reader.get_ref().set_read_timeout(None).map_err(ClientError::Gone)?;
                 Ok((*status, Watching { client: self }))
             }
-            _ => Err(ClientError::Nonsense("no status to begin with".to_owned())),
+            _ => Err(ClientError::Nonsense("a watch must begin with a status".to_owned())),
         }
     }
 
-    /// The next line; `None` at the end. Lines are at most [`REPLY_BYTES_MAX`] long.
+    /// Reads the next line of at most [`REPLY_BYTES_MAX`] bytes; `None` at the end.
     fn line(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let mut line = Vec::new();
         let most = REPLY_BYTES_MAX as u64;
@@ -138,19 +139,20 @@ impl Client {
             Some(_) if line.len() < REPLY_BYTES_MAX => {
                 Err(ClientError::Gone(io::ErrorKind::UnexpectedEof.into()))
             }
-            Some(_) => Err(ClientError::Nonsense("a line without end".to_owned())),
+            Some(_) => Err(ClientError::Nonsense("the line is too long".to_owned())),
         }
     }
 }
 
-/// What happens, as it happens.
+/// The events of a watching connection.
 #[derive(Debug)]
 pub struct Watching {
     client: Client,
 }
 
 impl Watching {
-    /// Waits for the next event; `None` when the service stops, or [`WatchEnd`] ends it.
+    /// Waits for the next event. Returns `None` when the service stops or [`WatchEnd`] ends the
+    /// watch.
     pub fn next_event(&mut self) -> Result<Option<EventLine>, ClientError> {
         match self.client.line()? {
             None => Ok(None),
@@ -158,7 +160,7 @@ impl Watching {
         }
     }
 
-    /// Ends the waiting from another thread.
+    /// Returns a handle that ends the watch from another thread.
     pub fn end(&self) -> io::Result<WatchEnd> {
         self.client.reader.get_ref().try_clone().map(WatchEnd)
     }
@@ -169,7 +171,8 @@ impl Watching {
 pub struct WatchEnd(UnixStream);
 
 impl WatchEnd {
-    /// Has [`Watching::next_event`] give `None` once it has given what has come.
+    /// Makes [`Watching::next_event`] return `None` once it has returned the events received so
+    /// far.
     pub fn end(&self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }

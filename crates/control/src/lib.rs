@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
-//! How the service (`unpackd`) is spoken to, from both sides.
+//! The control interface of the service (`unpackd`): protocol, server, client and metrics.
 //!
-//! * [`protocol`]: what is said on its Unix socket: requests, replies, events, a JSON object a line.
-//! * [`Server`]: one thread and one event loop for all connections, which may be hostile. What it
-//!   does not know itself it asks an [`Answer`]; who may ask for what is in [`Access`]; what happens
-//!   goes out to watchers through [`Events`].
-//! * [`Listener`]: the socket, inherited from systemd or made here.
-//! * [`metrics`]: its numbers, as Prometheus reads them.
-//! * [`Client`]: the other side.
+//! * [`protocol`]: requests, replies and events on the Unix socket, one JSON object per line.
+//! * [`Server`]: one thread and one event loop for all connections, which may be hostile. It passes
+//!   requests to an [`Answer`], checks rights against [`Access`], and sends the events published
+//!   through [`Events`] to watching clients.
+//! * [`Listener`]: the socket, inherited from systemd or created here.
+//! * [`metrics`]: the service's metrics in the formats that Prometheus reads.
+//! * [`Client`]: a connection to the server.
 
 mod access;
 mod client;

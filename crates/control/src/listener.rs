@@ -1,4 +1,4 @@
-//! The socket that clients connect to.
+//! The listening sockets of the service.
 
 use std::{
     fs, io,
@@ -18,26 +18,26 @@ use rustix::{
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
 };
 
-/// Connections that the kernel keeps until they are accepted. What std uses for listeners of its own.
+/// Most connections that the kernel queues until they are accepted: the value that std uses.
 const BACKLOG: i32 = 128;
 
-/// A listening Unix socket. One that was made here is removed when this is dropped.
+/// A listening Unix socket. If [`bind`](Self::bind) created it, dropping removes its file.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
-    /// Where it is, if it is ours to remove.
+    /// Path of the socket, if it is ours to remove.
     path: Option<PathBuf>,
 }
 
 impl Listener {
-    /// Makes a socket. Whoever may write to it by `mode` can connect; what it may ask for is another
-    /// matter ([`Access`](crate::Access)).
+    /// Creates a socket and listens on it. `mode` decides who can connect;
+    /// [`Access`](crate::Access) decides who may ask for what.
     ///
-    /// A socket that is there already is removed if nobody answers on it. If somebody does, or if it
-    /// is no socket, that is an error.
+    /// Replaces an existing socket if no process listens on it. Returns an error if one does, or if
+    /// the path is not a socket.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Self> {
         remove_stale(path)?;
-        // The mode is set before anybody can connect, whatever the umask.
+        // The mode is set before any client can connect, whatever the umask.
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -47,8 +47,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Takes the socket that systemd has made, if the process was started with one: the first of
-    /// `LISTEN_FDS`. To be called once, before there are other threads.
+    /// Takes the socket passed by systemd, if there is one: the first of `LISTEN_FDS`. Must be
+    /// called once, before any other thread starts.
     pub fn from_environment() -> io::Result<Option<Self>> {
         match listenfd::ListenFd::from_env().take_unix_listener(0)? {
             None => Ok(None),
@@ -56,7 +56,7 @@ impl Listener {
         }
     }
 
-    /// Takes a socket that somebody else has made, and will remove.
+    /// Takes a socket whose creator will remove it.
     pub fn given(socket: UnixListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket, path: None })
@@ -77,31 +77,33 @@ impl Drop for Listener {
     }
 }
 
-/// A listening TCP socket for scrapes of metrics, on a loopback address: who asks there is not known,
-/// and nothing is encrypted.
+/// A listening TCP socket for scrapes of metrics. It accepts only loopback addresses, since clients
+/// are not authenticated and nothing is encrypted.
 #[derive(Debug)]
 pub struct ScrapeListener {
     socket: TcpListener,
 }
 
 impl ScrapeListener {
-    /// Reads an address as a configuration has it: `127.0.0.1:9110` or `[::1]:9110`. Any other than a
-    /// loopback address is refused, with the reason.
+    /// Parses an address from the configuration, such as `127.0.0.1:9110` or `[::1]:9110`. Returns
+    /// the reason if it is not a loopback address with a port.
     pub fn address(text: &str) -> Result<SocketAddr, String> {
         match text.parse::<SocketAddr>() {
             Ok(address) if address.ip().is_loopback() => Ok(address),
             Ok(address) => Err(format!(
-                "{} is no loopback address, and metrics are served on no other",
+                "{} is not a loopback address; metrics are served on loopback addresses only",
                 address.ip()
             )),
-            Err(_) => Err(format!("\"{text}\" is no address with a port, such as 127.0.0.1:9110")),
+            Err(_) => {
+                Err(format!("\"{text}\" is not an IP address with a port, such as 127.0.0.1:9110"))
+            }
         }
     }
 
-    /// Listens. Port 0 is any that is free.
+    /// Listens on an address. Port 0 selects any free port.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         if !address.ip().is_loopback() {
-            let message = format!("{} is no loopback address", address.ip());
+            let message = format!("{} is not a loopback address", address.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let socket = TcpListener::bind(address)?;
@@ -109,7 +111,7 @@ impl ScrapeListener {
         Ok(Self { socket })
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -126,7 +128,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
         Ok(there) if !there.file_type().is_socket() => {
-            let message = format!("{} is there, and is no socket", path.display());
+            let message = format!("{} exists and is not a socket", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
         Ok(_) => {}
@@ -135,7 +137,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
         Ok(_) => {
-            let message = format!("somebody listens on {} already", path.display());
+            let message = format!("another process listens on {}", path.display());
             Err(io::Error::new(io::ErrorKind::AddrInUse, message))
         }
     }
@@ -149,7 +151,7 @@ mod tests {
     fn a_stale_socket_is_replaced_and_a_live_one_or_a_file_is_not() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("socket");
-        // One that nobody listens on any more: std does not remove it.
+        // A socket without a listener: std does not remove it.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let listener = Listener::bind(&path, 0o660).unwrap();

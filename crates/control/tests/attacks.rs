@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
-//! Clients that mean harm. All in one test, one after the other: descriptors are counted for the process
-//! as a whole, and its limit of them is changed.
+//! Hostile clients. All attacks run in one test, one after another: they count the descriptors of
+//! the whole process and change its limit.
 
 mod ground;
 
@@ -267,7 +267,7 @@ fn random_bytes(ground: &Ground) {
         let vanishes = random() % 2 == 0;
         for _ in 0..random() % 20 {
             match usize::try_from(random() % 12).unwrap() {
-                // Who watches would have to be waited for.
+                // A watching client would have to be waited for.
                 WATCH if !vanishes => {}
                 piece if piece < pieces.len() => client.say(pieces[piece]),
                 _ => client.say(random().to_ne_bytes()),

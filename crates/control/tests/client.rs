@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // helpers of tests are not seen to be tests
-//! The client, and services that are none.
+//! The client against services that do not follow the protocol.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -14,7 +14,7 @@ use unsnap_control::{
     protocol::{Answered, REPLY_BYTES_MAX, Request},
 };
 
-/// What a service makes of a connection upon which a line has come.
+/// Reaction of a fake service to the first line on a connection.
 type Service = fn(&mut UnixStream, &str);
 
 fn calling(service: Service) -> (TempDir, Client) {
@@ -66,7 +66,10 @@ fn what_a_later_version_says_is_put_up_with() {
     let (_scratch, mut client) = calling(|stream, line| {
         assert_eq!(line, "{\"id\":1,\"request\":\"pause\"}\n");
         stream
-            .write_all(b"{\"id\":1,\"ok\":{\"answer\":\"paused\",\"was_paused\":true,\"by\":\"x\"},\"more\":[]}\n")
+            .write_all(
+                b"{\"id\":1,\"ok\":{\"answer\":\"paused\",\"was_paused\":true,\"by\":\"x\"},\
+                \"more\":[]}\n",
+            )
             .unwrap();
     });
     let answered = client.call(Request::Pause {}).unwrap();

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // helpers of tests are not seen to be tests
-//! Metrics by HTTP, on a real socket.
+//! Metrics over HTTP, on a real socket.
 
 mod ground;
 
@@ -13,7 +13,7 @@ use std::{
 use ground::{Ground, wait_for};
 use unsnap_control::{Access, Limits, ScrapeListener};
 
-/// A server that also listens by TCP, and where.
+/// Starts a server that also listens on TCP. Returns it with its address.
 fn ground() -> (Ground, SocketAddr) {
     let ground = Ground::new(Access::default(), Limits::default());
     let listener = ScrapeListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn a_scrape_is_answered_and_ended() {
     }
     let response = ask(address, b"GET /favicon.ico HTTP/1.1\r\n\r\n");
     assert!(response.starts_with("HTTP/1.1 404 "), "{response}");
-    // A body that nobody reads does not cost the client its answer.
+    // An unread request body does not cost the client its answer.
     let mut request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n".to_vec();
     request.extend(vec![b'a'; 100_000]);
     assert!(ask(address, &request).starts_with("HTTP/1.1 405 "));
@@ -70,14 +70,14 @@ fn clients_that_do_nothing_are_cut_off_and_then_nothing_wakes_the_loop() {
     for stream in &mut idle {
         stream.write_all(b"GET /met").unwrap();
     }
-    // More than are served at a time are closed at once; those who say nothing harm nobody else.
+    // Connections above the limit are closed at once; idle ones do not affect other clients.
     let many: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(address).unwrap()).collect();
     ground.is_well();
     drop(many);
     for mut stream in idle {
         stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
         let mut response = Vec::new();
-        // Closed upon what was never looked at, or cleanly: either is an end.
+        // The connection ends with a reset, if bytes were unread, or cleanly.
         let _ = stream.read_to_end(&mut response);
         assert!(response.is_empty());
     }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // helpers of tests are not seen to be tests
-//! The metrics' text, the file for node_exporter, and what deploy/ makes of them.
+//! The text of the metrics, the file for node_exporter, and the dashboard and alerts in deploy/.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use unsnap_control::{
     protocol::TargetState,
 };
 
-/// A service of which everything is known.
+/// Returns metrics with every optional value set.
 fn stats() -> Stats {
     let mut target = TargetStats::new("validator");
     target.state = TargetState::Failing;
@@ -44,7 +44,7 @@ fn stats() -> Stats {
 /// Labels and value of each series, by name.
 type Series = BTreeMap<String, Vec<(BTreeMap<String, String>, f64)>>;
 
-/// Series by name: their labels, those of each, and the values.
+/// Parses the series of a text.
 fn series(text: &str) -> Series {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -90,7 +90,7 @@ fn numbers_come_out_under_their_names() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
-    // What is not known is not told, and nothing else is missing.
+    // Unknown values are left out, and no others.
     let unknown = "unsnap_job_progress_ratio{target=\"odd";
     assert!(!text.contains(unknown));
 }
@@ -157,7 +157,7 @@ fn deploy(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// That an expression names only series and labels that there are, and at least one.
+/// Checks that an expression names at least one series, and only existing series and labels.
 fn check(expression: &str, known: &Series) {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = 0;

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
-//! The server, as a client sees it.
+//! The server as a client sees it.
 
 mod ground;
 
@@ -29,7 +29,8 @@ fn requests_are_answered_in_order_with_their_ids() {
     let ground = ground();
     let mut client = ground.connect();
     client.say(
-        "{\"id\":9,\"request\":\"status\"}\n\n{\"request\":\"pause\"}\nx\n{\"id\":7,\"request\":\"cancel\",\"job\":3}\n{\"id\":8,\"request\":\"st",
+        "{\"id\":9,\"request\":\"status\"}\n\n{\"request\":\"pause\"}\nx\n\
+         {\"id\":7,\"request\":\"cancel\",\"job\":3}\n{\"id\":8,\"request\":\"st",
     );
     let first = client.hear().unwrap();
     assert_eq!((&first["id"], &first["ok"]["paused"]), (&9.into(), &false.into()));
@@ -131,7 +132,7 @@ fn the_loop_sleeps_while_there_is_nothing_to_do() {
     assert_ne!(heartbeat.beats(), beats);
 }
 
-/// What the test below has somebody else do: a process of its own, this program once more.
+/// The part of the test below that runs as another user: this program, started once more.
 #[test]
 fn as_a_stranger() {
     let Some(socket) = std::env::var_os("UNSNAP_TEST_SOCKET") else { return };
@@ -155,7 +156,7 @@ fn users_have_the_rights_of_the_lists_and_lose_them_at_once() {
         return;
     }
     let ground = ground();
-    // Where the stranger can get at it: what cargo builds may lie below a private directory.
+    // A copy that the stranger can execute: the build directory may be private.
     fs::set_permissions(ground.scratch(), Permissions::from_mode(0o755)).unwrap();
     let program = ground.scratch().join("stranger");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -173,7 +174,7 @@ fn users_have_the_rights_of_the_lists_and_lose_them_at_once() {
         text.lines().filter_map(|line| Some(line.split_once("said ")?.1.to_owned())).collect()
     };
     let number = |id: u32| [id.to_string()];
-    let denied = "denied: you may not ask anything here";
+    let denied = "denied: you have no access to this service";
     assert_eq!(ask(STRANGER)[0], denied);
     let access = Access::default().observing(&number(STRANGER), &[]).unwrap();
     ground.server.set_access(access);

@@ -1,4 +1,4 @@
-//! What archives there are, and which of them are complete.
+//! The archives in the watched directories, and which of them are complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,47 +8,48 @@ use std::{
 
 use unsnap_unpack::{Candidates, Error, FileIdentity, Pair, SearchDirs};
 
-/// Pairs that are looked at, at most, the best ones. A guess: hundreds of bad archives would have to
-/// come before a good one.
+/// Most pairs considered, the best first. A guess: hundreds of bad archives would have to come
+/// before a good one.
 const PAIRS_MAX: usize = 1000;
 
-/// Archives, as of the last look.
+/// The archives found by the last scan.
 #[derive(Debug, Default)]
 pub struct Archives {
     found: Option<Candidates>,
     seen: BTreeMap<PathBuf, Seen>,
-    /// Somebody said that these are complete; looked at next.
-    told: BTreeSet<PathBuf>,
+    /// Archives reported as complete since the last scan.
+    reported: BTreeSet<PathBuf>,
 }
 
-/// An archive, as it was at the last look.
+/// An archive as of the last scan.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     file: FileIdentity,
-    /// When it was first seen as it is.
+    /// Time at which it was first seen with this identity.
     since: Instant,
-    /// It was renamed into place, or closed by its writer, or had not been changed for long.
+    /// Whether it was renamed into place, closed by its writer, or unchanged for long enough.
     complete: bool,
 }
 
-/// Times of one look. The clock for intervals does not jump; files only know the other one.
+/// The current time on both clocks: the monotonic one for intervals, the wall clock to compare with
+/// file times.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Of this process.
+    /// Monotonic time.
     pub instant: Instant,
-    /// Nanoseconds since 1970.
+    /// Wall clock: nanoseconds since 1970.
     pub unix_ns: i128,
 }
 
 impl Now {
-    /// Now.
+    /// Reads both clocks.
     pub fn get() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let unix_ns = since.map_or(0, |since| i128::try_from(since.as_nanos()).unwrap_or(0));
         Self { instant: Instant::now(), unix_ns }
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the wall clock in milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         u64::try_from(self.unix_ns / 1_000_000).unwrap_or(0)
     }
@@ -57,29 +58,30 @@ impl Now {
 /// The archives that may be unpacked now.
 #[derive(Debug, Default)]
 pub struct Usable {
-    /// The best first.
+    /// Pairs, the best first.
     pub pairs: Vec<Pair>,
-    /// When the next archive counts that does not yet.
+    /// Time at which the next archive becomes usable if it does not change.
     pub next: Option<Instant>,
 }
 
 impl Archives {
-    /// Somebody said that the file is complete: it was renamed into place, or closed by its writer.
+    /// Records that inotify reported a file as complete: it was renamed into place or closed by its
+    /// writer.
     pub fn complete(&mut self, path: PathBuf) {
-        self.told.insert(path);
+        self.reported.insert(path);
     }
 
-    /// Looks at the directories. On an error what was known stays.
-    pub fn look(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), Error> {
+    /// Scans the directories. After an error the result of the last scan stays.
+    pub fn scan(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), Error> {
         let found = Candidates::find(dirs)?;
         let files = FileIdentity::of_all(found.archives().map(|archive| &*archive.path));
         self.note(&files, settle, now);
         self.found = Some(found);
-        self.told.clear();
+        self.reported.clear();
         Ok(())
     }
 
-    /// Whether they have been looked at.
+    /// Returns whether a scan has succeeded.
     pub fn known(&self) -> bool {
         self.found.is_some()
     }
@@ -90,20 +92,20 @@ impl Archives {
             let before = self.seen.get(path).filter(|before| before.file == *file).copied();
             let mut seen =
                 before.unwrap_or(Seen { file: *file, since: now.instant, complete: false });
-            // A time of change in the future says nothing: then only our own clock counts.
-            seen.complete |= self.told.contains(path)
+            // A modification time in the future proves nothing: then only our own clock counts.
+            seen.complete |= self.reported.contains(path)
                 || file.modified_ns.saturating_add(settle_ns) <= now.unix_ns;
             (path.clone(), seen)
         };
         self.seen = files.iter().map(note).collect();
     }
 
-    /// The file that was there at the last look.
+    /// Returns the identity of a file as of the last scan.
     pub fn file(&self, path: &Path) -> Option<FileIdentity> {
         self.seen.get(path).map(|seen| seen.file)
     }
 
-    /// What may be unpacked: what is complete, and not bad.
+    /// Returns the archives that are complete and not bad.
     pub fn usable(
         &self,
         settle: Duration,
@@ -116,7 +118,7 @@ impl Archives {
         for archive in found.archives() {
             let path = &archive.path;
             let Some(seen) = self.seen.get(path) else {
-                // Gone between the two looks at it.
+                // Removed between listing and stat.
                 good.set_aside(path);
                 continue;
             };
@@ -152,7 +154,7 @@ mod tests {
         fs::write(&path, "some").unwrap();
         let mut archives = Archives::default();
         let now = Now::get();
-        archives.look(&dirs, SETTLE, now).unwrap();
+        archives.scan(&dirs, SETTLE, now).unwrap();
         let slots = |archives: &Archives, at| {
             let usable = archives.usable(SETTLE, at, |_, _| false);
             (usable.pairs.iter().map(Pair::slot).collect::<Vec<_>>(), usable.next)
@@ -160,19 +162,19 @@ mod tests {
         assert_eq!(slots(&archives, now.instant), (vec![], Some(now.instant + SETTLE)));
         assert_eq!(slots(&archives, now.instant + SETTLE), (vec![5], None));
 
-        // It goes on: the time begins anew.
+        // The file grows: its time starts again.
         fs::write(&path, "some more").unwrap();
         let later = Now { instant: now.instant + SETTLE, ..now };
-        archives.look(&dirs, SETTLE, later).unwrap();
+        archives.scan(&dirs, SETTLE, later).unwrap();
         assert_eq!(slots(&archives, later.instant).0, [] as [u64; 0]);
         archives.complete(path.clone());
-        archives.look(&dirs, SETTLE, later).unwrap();
+        archives.scan(&dirs, SETTLE, later).unwrap();
         assert_eq!(slots(&archives, later.instant), (vec![5], None));
 
         // An old file is complete.
         let mut fresh = Archives::default();
         let much_later = Now { unix_ns: now.unix_ns + 20_000_000_000, ..now };
-        fresh.look(&dirs, SETTLE, much_later).unwrap();
+        fresh.scan(&dirs, SETTLE, much_later).unwrap();
         assert_eq!(slots(&fresh, now.instant), (vec![5], None));
     }
 
@@ -185,7 +187,7 @@ mod tests {
         fs::write(&path, "bad").unwrap();
         let mut archives = Archives::default();
         let now = Now { unix_ns: i128::MAX, ..Now::get() };
-        archives.look(&dirs, SETTLE, now).unwrap();
+        archives.scan(&dirs, SETTLE, now).unwrap();
         let bad = archives.file(&path).unwrap();
         let best = |archives: &Archives| {
             let is_bad = |at: &Path, file| at == path && file == bad;
@@ -193,10 +195,10 @@ mod tests {
         };
         assert_eq!(best(&archives), 5);
         fs::write(&path, "grown").unwrap();
-        archives.look(&dirs, SETTLE, now).unwrap();
+        archives.scan(&dirs, SETTLE, now).unwrap();
         assert_eq!(best(&archives), 6);
         fs::remove_dir_all(scratch.path()).unwrap();
-        assert!(archives.look(&dirs, SETTLE, now).is_err());
+        assert!(archives.scan(&dirs, SETTLE, now).is_err());
         assert!(archives.known());
     }
 }

@@ -1,4 +1,4 @@
-//! Whether every stage moves, or is provably idle: what the watchdog is fed by.
+//! Health check for the watchdog: every thread makes progress or is provably idle.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::{
     watch::Watch,
 };
 
-/// A number that is watched for standing still.
+/// A counter and the time of its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Still {
+struct StallTimer {
     number: u64,
     since: Instant,
 }
 
-impl Still {
+impl StallTimer {
     fn new(now: Instant) -> Self {
         Self { number: 0, since: now }
     }
 
-    /// For how long it has been the same.
-    fn at(&mut self, number: u64, now: Instant) -> Duration {
+    /// Records the counter's value. Returns the time since its last change.
+    fn record(&mut self, number: u64, now: Instant) -> Duration {
         if number != self.number {
             *self = Self { number, since: now };
         }
@@ -31,32 +31,32 @@ impl Still {
     }
 }
 
-/// Remembers what stood where at the last look.
+/// Counters at the last check.
 #[derive(Debug)]
 pub struct Health {
-    control: Still,
-    removed: Still,
+    control: StallTimer,
+    removed: StallTimer,
 }
 
-/// The stages that have threads of their own.
+/// The parts of the service with threads of their own, besides the workers.
 pub struct Stages<'a> {
-    /// Watches directories.
+    /// Watcher of directories.
     pub watch: &'a Watch,
-    /// Talks to clients, if anybody listens.
+    /// Heartbeat of the control server, if it runs.
     pub control: Option<&'a Heartbeat>,
-    /// Removes old results.
+    /// Remover of old results.
     pub remover: &'a Remover,
 }
 
 impl Health {
-    /// From now on.
+    /// Starts all timers.
     pub fn new(now: Instant) -> Self {
-        Self { control: Still::new(now), removed: Still::new(now) }
+        Self { control: StallTimer::new(now), removed: StallTimer::new(now) }
     }
 
-    /// Looks at everything. `Err` says which stage is stuck: it has been at one thing for longer than
+    /// Checks all threads. Returns the name of a stuck one in `Err`: it has made no progress for
     /// `stuck_after`.
-    pub fn look(
+    pub fn check(
         &mut self,
         state: &mut State,
         stages: &Stages<'_>,
@@ -67,40 +67,42 @@ impl Health {
             if for_long < most {
                 return Ok(());
             }
-            Err(format!("{what} has not moved for {} s", for_long.as_secs()))
+            Err(format!("{what} has made no progress for {} s", for_long.as_secs()))
         };
         let watching = stages.watch.busy_since().map(|since| now.saturating_duration_since(since));
-        stuck("watching", watching.unwrap_or_default())?;
+        stuck("the watcher of directories", watching.unwrap_or_default())?;
         if let Some(control) = stages.control {
             let beats = control.beats();
-            let still = self.control.at(beats, now);
-            stuck("control", if Heartbeat::idle_at(beats) { Duration::ZERO } else { still })?;
+            let stalled = self.control.record(beats, now);
+            stuck(
+                "the control server",
+                if Heartbeat::idle_at(beats) { Duration::ZERO } else { stalled },
+            )?;
         }
         let (removing, removed) = stages.remover.progress();
-        let still = self.removed.at(removed, now);
+        let stalled = self.removed.record(removed, now);
         if removing {
-            stuck("removing", still)?;
+            stuck("the remover of old results", stalled)?;
         } else {
             self.removed.since = now;
         }
         for target in &mut state.targets {
             let Some(running) = &mut target.running else { continue };
-            let still = stands_still(running, now);
-            stuck(&format!("job {} of {}", running.job.id, target.target.name), still)?;
+            let stalled = stalled_for(running, now);
+            stuck(&format!("job {} of {}", running.job.id, target.target.name), stalled)?;
         }
         Ok(())
     }
 }
 
-/// For how long a job's counters and phase have been the same. The time for which it was paused, or
-/// held back by the rate limit, is one of the counters: one that rests because somebody wants it to is
-/// not stuck.
-fn stands_still(running: &mut Running, now: Instant) -> Duration {
+/// Returns the time since a job's counters or phase last changed. The time spent paused or delayed
+/// by the rate limit is one of the counters, so such a job is not stuck.
+fn stalled_for(running: &mut Running, now: Instant) -> Duration {
     let snapshot = running.progress.snapshot();
-    if snapshot != running.stands.0 {
-        running.stands = (snapshot, now);
+    if snapshot != running.last_change.0 {
+        running.last_change = (snapshot, now);
     }
-    now.saturating_duration_since(running.stands.1)
+    now.saturating_duration_since(running.last_change.1)
 }
 
 #[cfg(test)]
@@ -109,14 +111,14 @@ mod tests {
     use crate::{archives::Now, testing};
 
     #[test]
-    fn what_moves_is_not_still() {
+    fn a_counter_that_changes_is_not_stalled() {
         let now = Instant::now();
         let second = Duration::from_secs(1);
-        let mut still = Still::new(now);
-        assert_eq!(still.at(0, now + second), second);
-        assert_eq!(still.at(5, now + 2 * second), Duration::ZERO);
-        assert_eq!(still.at(5, now + 9 * second), 7 * second);
-        assert_eq!(still.at(6, now + 9 * second), Duration::ZERO);
+        let mut stalled = StallTimer::new(now);
+        assert_eq!(stalled.record(0, now + second), second);
+        assert_eq!(stalled.record(5, now + 2 * second), Duration::ZERO);
+        assert_eq!(stalled.record(5, now + 9 * second), 7 * second);
+        assert_eq!(stalled.record(6, now + 9 * second), Duration::ZERO);
     }
 
     #[test]
@@ -127,16 +129,16 @@ mod tests {
         let (watch, remover) = (Watch::start(|_| {}).unwrap(), Remover::start(0).unwrap());
         let stages = Stages { watch: &watch, control: None, remover: &remover };
         let mut health = Health::new(now.instant);
-        let mut look = |state: &mut State, after| health.look(state, &stages, now.instant + after);
+        let mut look = |state: &mut State, after| health.check(state, &stages, now.instant + after);
         look(&mut state, most / 2).unwrap();
         let stuck = look(&mut state, most).unwrap_err();
-        assert_eq!(stuck, format!("job 7 of t has not moved for {} s", most.as_secs()));
-        // One byte more than at the last look.
+        assert_eq!(stuck, format!("job 7 of t has made no progress for {} s", most.as_secs()));
+        // One byte more than at the last check.
         let running = state.targets[0].running.as_mut().unwrap();
-        running.stands.0.bytes_written += 1;
+        running.last_change.0.bytes_written += 1;
         look(&mut state, 2 * most).unwrap();
         look(&mut state, 3 * most).unwrap_err();
-        // Nothing that runs, nothing that is stuck: the others are idle.
+        // No job runs, and the other threads are idle.
         state.targets[0].running = None;
         look(&mut state, 9 * most).unwrap();
     }

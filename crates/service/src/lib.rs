@@ -1,33 +1,35 @@
 #![forbid(unsafe_code)]
-//! The service that keeps the newest snapshot unpacked, without what makes it a process.
+//! The service that keeps the newest snapshot unpacked. Signals, logging and the connection to
+//! systemd belong to the program `unpackd`.
 //!
 //! ```text
-//!   inotify ──watch──▶ ┐                            ┌──▶ worker of a target ──▶ results on the disk
+//!   inotify ──watch──▶ ┐                            ┌──▶ worker of a target ──▶ results on disk
 //!   rescan ──archives──┤ supervisor ──plan::decide──┤          │
-//!   clients ──desk──── ┘      ▲                     └──▶ remover of old results
+//!   clients ──requests─┘      ▲                     └──▶ remover of old results
 //!                             └── ended, swept ─────────────── ┘
 //! ```
 //!
-//! * [`config`]: what is configured.
-//! * [`Supervisor`]: the loop that everything comes together in. It sleeps unless something happens or
-//!   a clock runs out.
-//! * `plan`: jobs, clocks and the decision what to do next, as values.
-//! * `archives`, `watch`: which archives there are, and which of them are complete.
-//! * `target`, `worker`: what is made of them, and what is removed.
-//! * `state`, `memory`: how everything stands; what of it survives the process.
-//! * `desk`, `status`, `metrics`: what clients ask, and are told.
-//! * `health`: whether every stage moves, or is provably idle. [`Notify`]: who is told.
+//! * [`config`]: the configuration.
+//! * [`Supervisor`]: the main loop. It sleeps until a message arrives or a timer expires.
+//! * `plan`: jobs, retry timers and the decision about the next action, without I/O.
+//! * `archives`, `watch`: the archives in the watched directories, and which of them are complete.
+//! * `target`, `worker`: making results from archives and removing old ones.
+//! * `completion`: consequences of the end of a job.
+//! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
+//! * `requests`, `status`, `metrics`: requests of clients and their answers.
+//! * `health`: the check that every thread makes progress or is idle. [`Notify`]: the service
+//!   manager that is notified of it.
 
 mod archives;
+mod completion;
 pub mod config;
-mod desk;
 mod health;
-mod memory;
 mod metrics;
 mod notify;
-mod outcome;
+mod persistent;
 mod plan;
 mod reload;
+mod requests;
 mod state;
 mod status;
 mod supervisor;
@@ -37,7 +39,7 @@ mod testing;
 mod watch;
 mod worker;
 
-pub use memory::StateDirectory;
 pub use notify::Notify;
+pub use persistent::StateDirectory;
 pub use reload::load;
 pub use supervisor::{Handle, Stopped, Supervisor};

@@ -1,4 +1,4 @@
-//! What is counted, and how it is told to Prometheus.
+//! Counting events of targets and exporting metrics.
 
 use unsnap_control::{
     metrics::{ProcessStats, Stats, TargetStats, render},
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl TargetState {
-    /// Counts what was made.
+    /// Adds the numbers of a published result.
     pub fn count_made(&mut self, report: &Report) {
         let counts = &mut self.counts;
         counts.bytes_read += report.bytes_read;
@@ -34,7 +34,7 @@ impl TargetState {
         } += 1;
     }
 
-    /// Counts an error. A defect of ours counts as one of the environment.
+    /// Counts an error. The caller counts a panic as an error of the environment.
     pub fn count_error(&mut self, family: Family) {
         let errors = &mut self.counts.errors;
         *match family {
@@ -63,14 +63,14 @@ impl TargetState {
 }
 
 impl State {
-    /// The text that Prometheus reads.
+    /// Returns all metrics as OpenMetrics text.
     pub fn metrics(&self, now: Now) -> String {
         let status = self.status(now.instant);
         let targets = self.targets.iter().zip(&status.targets);
-        let targets = targets.map(|(target, told)| {
+        let targets = targets.map(|(target, status)| {
             let mut stats = target.stats();
-            stats.state = told.state;
-            for job in told.job.iter().chain(&told.queued) {
+            stats.state = status.state;
+            for job in status.job.iter().chain(&status.queued) {
                 *match job.state {
                     JobState::Queued => &mut stats.jobs.queued,
                     JobState::Running => &mut stats.jobs.running,
@@ -83,9 +83,9 @@ impl State {
         render(&Stats {
             version: status.version.clone(),
             started_unix_ms: self.started_unix_ms,
-            paused: self.memory.paused,
+            paused: self.persistent.paused,
             newest_archive_slot: self.pairs.first().map(unsnap_unpack::Pair::slot),
-            bad_archives: self.memory.bad.len() as u64,
+            bad_archives: self.persistent.bad.len() as u64,
             targets: targets.collect(),
             process: ProcessStats::now(),
         })

@@ -1,21 +1,23 @@
-//! Who is told how the process stands.
+//! Interface to the service manager.
 
 use std::time::Duration;
 
-/// The service manager, as the supervisor sees it. Called on one thread; must not block for long.
+/// Notifications to the service manager. The supervisor calls them on one thread; they must not
+/// block for long.
 pub trait Notify: Send {
-    /// Everything is set up.
+    /// Reports that the service is ready.
     fn ready(&self);
-    /// How it stands, in words, for people.
+    /// Reports the status in one line of text, for people.
     fn status(&self, text: &str);
-    /// A new configuration is being read; [`ready`](Self::ready) follows.
+    /// Reports the start of a reload; [`ready`](Self::ready) follows.
     fn reloading(&self);
-    /// It ends.
+    /// Reports that the service is stopping.
     fn stopping(&self);
-    /// Ending takes so much longer.
+    /// Requests more time for stopping.
     fn extend(&self, time: Duration);
-    /// Every stage moves, or is provably idle.
+    /// Feeds the watchdog: every thread makes progress or is provably idle.
     fn watchdog(&self);
-    /// How often [`watchdog`](Self::watchdog) is to be called; `None` if nobody waits for it.
+    /// Returns the interval at which [`watchdog`](Self::watchdog) must be called; `None` if there
+    /// is no watchdog.
     fn watchdog_every(&self) -> Option<Duration>;
 }

@@ -1,10 +1,10 @@
-//! A new configuration while everything goes on.
+//! Loading a configuration, also while the service runs.
 
 use unsnap_control::Access;
 
 use crate::config::{Config, ConfigError, Sources};
 
-/// Who may ask for what.
+/// Returns the access rights that the configuration grants.
 pub fn access(config: &Config) -> Result<Access, ConfigError> {
     let control = &config.settings.control;
     Access::default()
@@ -13,14 +13,14 @@ pub fn access(config: &Config) -> Result<Access, ConfigError> {
         .map_err(|unknown| ConfigError(format!("[control]: {unknown}")))
 }
 
-/// Reads the configuration, and checks also what depends on the machine.
+/// Reads and checks the configuration, including the users and groups of this machine.
 pub fn load(sources: &Sources) -> Result<Config, ConfigError> {
     let config = sources.load()?;
     access(&config)?;
     Ok(config)
 }
 
-/// Keys that have another value, which takes effect only when the service is started again.
+/// Returns the changed keys that take effect only after a restart of the service.
 pub fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     let (old, new) = (&old.settings, &new.settings);
     [

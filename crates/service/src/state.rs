@@ -1,4 +1,5 @@
-//! How everything stands. Held under a lock, for moments only: nothing here waits for anything.
+//! State of the service, its targets and their jobs. It is shared under a lock that is held for
+//! moments only: no function here blocks.
 
 use std::{
     collections::BTreeMap,
@@ -16,111 +17,112 @@ use unsnap_unpack::{CancelToken, FileIdentity, Pace, Pair, Progress, Snapshot};
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
-    memory::Memory,
-    plan::{Backoff, Clock, Job, View},
+    persistent::PersistentState,
+    plan::{Backoff, Job, RetryTimer, View},
     target::Found,
 };
 
-/// The whole.
+/// State of the service as a whole.
 #[derive(Debug)]
 pub struct State {
-    /// What is in force.
+    /// Configuration in force.
     pub config: Arc<Config>,
-    /// A configuration that comes into force when the supervisor gets to it.
+    /// New configuration that the supervisor has yet to apply.
     pub next_config: Option<Config>,
-    /// What survives restarts.
-    pub memory: Memory,
-    /// Whether it is to be saved.
+    /// State that survives restarts.
+    pub persistent: PersistentState,
+    /// Whether the persistent state has unsaved changes.
     pub unsaved: bool,
-    /// In the order of the configuration.
+    /// Targets, in the order of the configuration.
     pub targets: Vec<TargetState>,
     /// Archives that may be unpacked, the best first.
     pub pairs: Vec<Pair>,
-    /// Why the directories could not be looked at.
+    /// Error of the last scan of the directories of archives.
     pub search_error: Option<String>,
-    /// Limits and pauses all jobs.
+    /// Rate limit and pause of all jobs.
     pub pace: Pace,
-    /// When the process began: milliseconds since 1970.
+    /// Start time of the process: milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Whether it is ending.
+    /// Whether the service is stopping.
     pub stopping: bool,
-    /// What watchers are to be told.
+    /// Events that are not yet published.
     pub events: Vec<Event>,
 }
 
-/// A target.
+/// State of a target.
 #[derive(Debug)]
 pub struct TargetState {
-    /// As it is configured.
+    /// Configuration of the target.
     pub target: Target,
-    /// Who works for it.
+    /// Id of its worker.
     pub worker: u64,
-    /// What is being done.
+    /// The running job.
     pub running: Option<Running>,
-    /// Whether it is being swept.
+    /// Whether a sweep is running.
     pub sweeping: bool,
-    /// Whether there may be something to sweep.
+    /// Whether a sweep is needed.
     pub sweep_due: bool,
-    /// What waits.
+    /// Queued jobs.
     pub queue: Vec<Job>,
-    /// After failures that are nobody's but the machine's.
-    pub clock: Clock,
-    /// Archives that cannot be read.
-    pub unreadable: BTreeMap<PathBuf, Clock>,
-    /// What there is, the newest first.
+    /// Retry timer of failures of the machine rather than of an archive.
+    pub retry_timer: RetryTimer,
+    /// Archives that could not be read, and their retry timers.
+    pub unreadable: BTreeMap<PathBuf, RetryTimer>,
+    /// Results on disk, the newest first.
     pub results: Vec<Found>,
-    /// Whether what there is has been proved whole since the start, where that takes a job.
+    /// Whether the results are known to be complete. For a fastboot target only a job can prove
+    /// that, once after each start.
     pub checked: bool,
-    /// Nothing up to this slot is wanted: somebody has cancelled the job.
+    /// Highest slot whose job a client cancelled: no archive up to it is unpacked unasked.
     pub declined: Option<u64>,
-    /// What it waits for that is no failure.
+    /// Reason for waiting that is not a failure.
     pub waits_for: Option<String>,
-    /// What it has failed of last.
+    /// Last error.
     pub last_error: Option<String>,
-    /// For metrics.
+    /// Counters for metrics.
     pub counts: TargetCounts,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug)]
 pub struct Running {
-    /// Which.
+    /// The job.
     pub job: Job,
-    /// Since when.
+    /// Start of the attempt.
     pub since: Instant,
-    /// The same as milliseconds since 1970.
+    /// Start of the attempt in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// How far it is.
+    /// Progress of the attempt.
     pub progress: Progress,
-    /// To stop it by.
+    /// Token that cancels the attempt.
     pub cancel: CancelToken,
-    /// Why it has been told to end.
-    pub ending: Option<Ending>,
-    /// What was counted last, and since when it is the same.
-    pub stands: (Snapshot, Instant),
+    /// Reason for the cancellation, if it was cancelled.
+    pub cancel_reason: Option<CancelReason>,
+    /// Last snapshot that differed from the one before, and its time.
+    pub last_change: (Snapshot, Instant),
 }
 
-/// Why a job has been told to end.
+/// Reason why a running job was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// There is something newer.
+pub enum CancelReason {
+    /// Newer archives were found.
     Superseded,
-    /// Somebody asked for it, or its target is gone.
+    /// A client asked for it, or the target was removed.
     Cancelled,
-    /// The service ends.
+    /// The service is stopping.
     Stopping,
 }
 
 impl Running {
-    /// Tells it to end. The first reason counts.
-    pub fn end(&mut self, why: Ending) {
-        self.ending.get_or_insert(why);
+    /// Cancels the job. The first reason counts.
+    pub fn end(&mut self, why: CancelReason) {
+        self.cancel_reason.get_or_insert(why);
         self.cancel.cancel();
     }
 }
 
 impl TargetState {
-    /// A target that nothing is known of yet.
+    /// Creates the state of a target that has not been scanned yet.
     pub fn new(target: Target, worker: u64) -> Self {
         let checked = matches!(target.kind, TargetKind::Tree { .. });
         Self {
@@ -130,7 +132,7 @@ impl TargetState {
             sweeping: false,
             sweep_due: true,
             queue: Vec::new(),
-            clock: Clock::default(),
+            retry_timer: RetryTimer::default(),
             unreadable: BTreeMap::new(),
             results: Vec::new(),
             checked,
@@ -141,13 +143,13 @@ impl TargetState {
         }
     }
 
-    /// Nothing is wanted that is not newer.
+    /// Returns the slot that archives must exceed to be unpacked unasked.
     pub fn done(&self) -> Option<u64> {
         let newest = self.results.first().map(|result| result.slot).filter(|_| self.checked);
         newest.max(self.declined)
     }
 
-    /// What is to be decided on. `held`: nothing may be started.
+    /// Returns the view on which [`decide`](crate::plan::decide) decides. `held`: no job may start.
     pub fn view<'a>(
         &'a self,
         pairs: &'a [Pair],
@@ -159,7 +161,10 @@ impl TargetState {
             pairs,
             unreadable: &self.unreadable,
             done: self.done(),
-            running: self.running.as_ref().map(|running| (&running.job, running.ending.is_some())),
+            running: self
+                .running
+                .as_ref()
+                .map(|running| (&running.job, running.cancel_reason.is_some())),
             queue: &self.queue,
             supersede,
             paused: held,
@@ -175,17 +180,17 @@ impl TargetState {
 }
 
 impl State {
-    /// As configured and remembered, with no targets yet.
-    pub fn new(config: Arc<Config>, memory: Memory, now: Now) -> Self {
+    /// Creates the state from configuration and persistent state, without targets.
+    pub fn new(config: Arc<Config>, persistent: PersistentState, now: Now) -> Self {
         let pace = Pace::new();
         pace.set_rate(config.rate_limit());
-        if memory.paused {
+        if persistent.paused {
             pace.pause();
         }
         Self {
             config,
             next_config: None,
-            memory,
+            persistent,
             unsaved: false,
             targets: Vec::new(),
             pairs: Vec::new(),
@@ -197,13 +202,13 @@ impl State {
         }
     }
 
-    /// How waits grow.
+    /// Returns the configured backoff.
     pub fn backoff(&self) -> Backoff {
         let retry = &self.config.settings.retry;
         Backoff { first: retry.first.0, most: retry.most.0 }
     }
 
-    /// Puts a job into a target's queue, and gives its number.
+    /// Adds a job to a target's queue and returns its number.
     pub fn queue(
         &mut self,
         target: usize,
@@ -212,22 +217,23 @@ impl State {
         origin: Origin,
         now: Now,
     ) -> u64 {
-        let id = self.memory.next_job;
-        self.memory.next_job += 1;
+        let id = self.persistent.next_job;
+        self.persistent.next_job += 1;
         self.unsaved = true;
         let target = &mut self.targets[target];
-        // What fails of the machine fails for the next archive as well; but somebody may know better.
-        let not_before = target.clock.until.filter(|_| origin == Origin::Found);
+        // A failure of the machine would hit the next archive as well, so found archives wait for
+        // the retry timer. A client that submits a job may know better.
+        let not_before = target.retry_timer.until.filter(|_| origin == Origin::Found);
         let job = Job { id, pair, files, origin, attempt: 1, not_before, last_error: None };
-        tracing::info!(job = id, target = target.target.name, slot = job.slot(), "queued");
+        tracing::info!(job = id, target = target.target.name, slot = job.slot(), "job queued");
         let job_status = target.queued_status(&job, now.instant);
         target.queue.push(job);
         self.events.push(Event::JobQueued { job: job_status });
         id
     }
 
-    /// Tells that a job, which ran or waited, is over.
-    pub fn tell_ended(
+    /// Counts the end of a running or queued job and publishes the event.
+    pub fn record_end(
         &mut self,
         target: usize,
         job: &Job,

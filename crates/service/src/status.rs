@@ -1,4 +1,4 @@
-//! How everything stands, as it is told.
+//! Status of the service, as clients and the service manager see it.
 
 use std::{num::NonZeroU64, time::Instant};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl State {
-    /// For `status`.
+    /// Returns the answer to `status`.
     pub fn status(&self, now: Instant) -> Status {
         let archives = &self.config.archives;
         let mut directories = vec![archives.full.clone()];
@@ -28,7 +28,7 @@ impl State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started_unix_ms: self.started_unix_ms,
-            paused: self.memory.paused,
+            paused: self.persistent.paused,
             rate_limit: self.pace.rate().map(NonZeroU64::get),
             archives: ArchivesStatus {
                 directories,
@@ -37,7 +37,7 @@ impl State {
             },
             targets: self.targets.iter().map(|target| self.target_status(target, now)).collect(),
             bad: self
-                .memory
+                .persistent
                 .bad
                 .iter()
                 .map(|bad| BadArchive {
@@ -60,9 +60,13 @@ impl State {
         } else if let Some(error) = &self.search_error {
             (Stands::Failing, Some(error.clone()))
         } else if target.sweeping || target.sweep_due {
-            (Stands::Working, Some("tidying up".to_owned()))
+            (Stands::Working, Some("removing old results".to_owned()))
         } else if !target.queue.is_empty() {
-            let reason = if self.memory.paused { "paused" } else { "its turn" };
+            let reason = if self.persistent.paused {
+                "the service is paused"
+            } else {
+                "the job is about to start"
+            };
             (Stands::Waiting, Some(reason.to_owned()))
         } else {
             (Stands::Idle, target.last_error.clone())
@@ -82,7 +86,7 @@ impl State {
     }
 
     fn result_status(&self, found: &Found) -> ResultStatus {
-        let made = self.memory.made(&found.path);
+        let made = self.persistent.made(&found.path);
         ResultStatus {
             slot: found.slot,
             base_slot: found.base_slot,
@@ -95,7 +99,7 @@ impl State {
 }
 
 impl TargetState {
-    /// Of a job that waits, or has ended.
+    /// Returns the status of a job that is queued or has ended.
     pub fn queued_status(&self, job: &Job, now: Instant) -> JobStatus {
         let wait = job.not_before.and_then(|until| until.checked_duration_since(now));
         JobStatus {
@@ -115,7 +119,7 @@ impl TargetState {
         }
     }
 
-    /// Of the job that runs.
+    /// Returns the status of the running job.
     pub fn running_status(&self, running: &Running, now: Instant) -> JobStatus {
         let snapshot = running.progress.snapshot();
         JobStatus {
@@ -129,7 +133,7 @@ impl TargetState {
     }
 }
 
-/// What a phase is, in words.
+/// Returns the name of a phase.
 pub fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Preparing => "preparing",
@@ -140,14 +144,14 @@ pub fn phase(phase: Phase) -> &'static str {
         Phase::Publishing => "publishing",
         Phase::CleaningUp => "cleaning up",
         Phase::Writing => "writing",
-        Phase::LookingAtFiles => "looking at files",
+        Phase::LookingAtFiles => "checking files",
         Phase::Linking => "linking files",
-        Phase::Removing => "removing what is old",
+        Phase::Removing => "removing old files",
         Phase::Done => "done",
     }
 }
 
-/// How far a job is. Rate and time are those of the whole attempt.
+/// Returns the progress of a job. Rate and remaining time are averages over the whole attempt.
 pub fn progress(snapshot: &Snapshot, since: Instant, now: Instant) -> JobProgress {
     let elapsed = now.saturating_duration_since(since).as_millis();
     let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
@@ -172,14 +176,14 @@ fn name(pair: &Pair) -> PairName {
     }
 }
 
-/// How it stands, in words, for the service manager.
-pub fn words(state: &State) -> String {
-    let mut words: Vec<String> = Vec::new();
+/// Returns the status line for the service manager.
+pub fn status_line(state: &State) -> String {
+    let mut parts: Vec<String> = Vec::new();
     for target in &state.targets {
         let name = &target.target.name;
         let newest = target.results.first().map(|result| format!("slot {}", result.slot));
-        let newest = newest.unwrap_or_else(|| "nothing yet".to_owned());
-        words.push(match &target.running {
+        let newest = newest.unwrap_or_else(|| "no result yet".to_owned());
+        parts.push(match &target.running {
             Some(running) => {
                 let snapshot = running.progress.snapshot();
                 let percent = snapshot.bytes_total.map_or_else(String::new, |total| {
@@ -195,12 +199,12 @@ pub fn words(state: &State) -> String {
             None => format!("{name}: {newest}"),
         });
     }
-    let paused = if state.memory.paused { "paused; " } else { "" };
-    format!("{paused}{}", words.join("; "))
+    let paused = if state.persistent.paused { "paused; " } else { "" };
+    format!("{paused}{}", parts.join("; "))
 }
 
 impl State {
-    /// How far all jobs are.
+    /// Returns a progress event for each running job.
     pub fn progress_events(&self, now: Instant) -> Vec<Event> {
         let running =
             self.targets.iter().filter_map(|target| Some((target, target.running.as_ref()?)));

@@ -1,4 +1,4 @@
-//! States, jobs and work for tests of this crate.
+//! Test values of this crate: configurations, states, jobs and work.
 
 use std::{num::NonZeroU32, sync::Arc, time::Instant};
 
@@ -9,13 +9,13 @@ use unsnap_unpack::{CancelToken, Candidate, Pair, Progress};
 use crate::{
     archives::Now,
     config::{Config, Sources, Target},
-    memory::Memory,
+    persistent::PersistentState,
     plan::Job,
     state::{Running, State, TargetState},
     target::Work,
 };
 
-/// With one target, `t`. Nothing of it need be there.
+/// Returns a configuration with one target, `t`. Its directories need not exist.
 pub fn config() -> Config {
     let text = "[archives]\ndirectory = \"/a\"\n[[target]]\nname = \"t\"\ndirectory = \"/t\"\n";
     Sources::default().load_text(text).unwrap()
@@ -25,7 +25,7 @@ pub fn target() -> Target {
     config().targets.remove(0)
 }
 
-/// An archive that is not there.
+/// Returns an archive whose file does not exist.
 pub fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
     let (hash, compression) = (ArchiveHash::new([7; 32]), Compression::Zstd);
     let name = match base_slot {
@@ -35,7 +35,7 @@ pub fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
     Candidate { path: format!("/a/{name}").into(), name, bytes: 1, remote: false }
 }
 
-/// A full archive alone.
+/// Returns a full archive without an incremental one.
 pub fn full(slot: u64) -> Pair {
     Pair { full: archive(slot, None), incremental: None }
 }
@@ -53,9 +53,9 @@ pub fn work(slot: u64) -> Work {
     }
 }
 
-/// One in which the target's job runs, since `now`.
+/// Returns a state in which the target's job has been running since `now`.
 pub fn at_work(now: Now) -> State {
-    let mut state = State::new(Arc::new(config()), Memory::default(), now);
+    let mut state = State::new(Arc::new(config()), PersistentState::default(), now);
     let progress = Progress::default();
     let job = Job {
         id: 7,
@@ -77,9 +77,9 @@ fn running(job: Job, progress: Progress, since: Instant) -> Running {
         job,
         since,
         started_unix_ms: 0,
-        stands: (progress.snapshot(), since),
+        last_change: (progress.snapshot(), since),
         progress,
         cancel: CancelToken::default(),
-        ending: None,
+        cancel_reason: None,
     }
 }

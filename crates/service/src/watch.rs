@@ -1,7 +1,7 @@
-//! Directories are watched by inotify, which says when an archive is complete.
+//! Watching directories with inotify, which reports when an archive is complete.
 //!
-//! What inotify misses (a queue that overflowed, a directory that was replaced, a file system that does
-//! not notify) is found by the supervisor's rescan, which also renews the watches.
+//! The supervisor's rescan finds the changes that inotify misses (after a queue overflow, in a
+//! replaced directory, on a file system without notifications). It also renews the watches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +22,14 @@ use rustix::{
 };
 use unsnap_layout::ArchiveName;
 
-/// What has been downloaded (as `Candidates` in the crate unpack has it).
+/// Subdirectory of downloaded archives (as in `Candidates` of the crate unpack).
 const REMOTE: &str = "remote";
 
-/// Room for events: at least one with the longest name (16 + 256 bytes), and many usual ones.
+/// Size of the event buffer: at least one event with the longest name (16 + 256 bytes), and many
+/// usual ones.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// What is of interest. Not writes: there would be an event for each.
+/// Events to watch for. IN_MODIFY is left out: it would report every write.
 const EVENTS: inotify::WatchFlags = inotify::WatchFlags::CLOSE_WRITE
     .union(inotify::WatchFlags::MOVED_TO)
     .union(inotify::WatchFlags::MOVED_FROM)
@@ -38,16 +39,16 @@ const EVENTS: inotify::WatchFlags = inotify::WatchFlags::CLOSE_WRITE
     .union(inotify::WatchFlags::MOVE_SELF)
     .union(inotify::WatchFlags::ONLYDIR);
 
-/// What was noticed.
+/// A change in a watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Noticed {
-    /// An archive was renamed into place, or closed by its writer.
+pub enum Change {
+    /// An archive was renamed into place or closed by its writer.
     Complete(PathBuf),
-    /// Something else has changed: look.
-    Changed,
+    /// Any other change: the directories must be scanned.
+    Other,
 }
 
-/// Watches until it is dropped.
+/// The watching thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -59,13 +60,13 @@ struct Shared {
     inotify: OwnedFd,
     stop: OwnedFd,
     directories: Mutex<BTreeMap<i32, PathBuf>>,
-    /// When the thread began with what it is doing; `None` while it sleeps in the kernel.
+    /// Time at which the thread last woke up; `None` while it sleeps in the kernel.
     busy_since: Mutex<Option<Instant>>,
 }
 
 impl Watch {
-    /// Starts the thread. `tell` is called on it, and must not block.
-    pub fn start(tell: impl Fn(Noticed) + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread. It calls `report` for each change, which must not block.
+    pub fn start(report: impl Fn(Change) + Send + 'static) -> io::Result<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let shared = Arc::new(Shared {
             inotify: inotify::init(flags)?,
@@ -76,15 +77,15 @@ impl Watch {
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new().name("unpackd-watch".to_owned());
         let thread = thread.spawn(move || {
-            if let Err(errno) = theirs.work(&tell) {
-                tracing::error!(%errno, "directories are no longer watched, only looked at");
+            if let Err(errno) = theirs.work(&report) {
+                tracing::error!(%errno, "inotify failed; only periodic scans find archives now");
             }
         })?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Watches these directories and their `remote`, and no others. What is watched already goes on;
-    /// what has been replaced is watched anew. One that is not there is left to the next call.
+    /// Watches exactly these directories and their subdirectories `remote`. Existing watches stay,
+    /// replaced directories get a new watch, and missing directories are left to the next call.
     pub fn renew<'p>(&self, directories: impl IntoIterator<Item = &'p Path>) {
         let paths: BTreeSet<PathBuf> = directories
             .into_iter()
@@ -99,18 +100,22 @@ impl Watch {
                 }
                 Err(Errno::NOENT) => {}
                 Err(errno) => {
-                    tracing::warn!(path = %path.display(), %errno, "cannot be watched, only looked at");
+                    tracing::warn!(
+                        path = %path.display(), %errno,
+                        "cannot watch a directory; only periodic scans find its archives"
+                    );
                 }
             }
         }
         for number in watched.keys().filter(|number| !renewed.contains_key(number)) {
-            // Gone with its directory, or no longer wanted.
+            // Fails if the watch went with its directory.
             let _ = inotify::remove_watch(&self.shared.inotify, *number);
         }
         *watched = renewed;
     }
 
-    /// Since when the thread has been at one thing; `None` if it sleeps, or has ended, which was told.
+    /// Returns the time at which the thread last woke up; `None` if it sleeps or has ended, which
+    /// was logged.
     pub fn busy_since(&self) -> Option<Instant> {
         *self.shared.busy_since()
     }
@@ -134,7 +139,7 @@ impl Shared {
         self.busy_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, tell: &impl Fn(Noticed)) -> Result<(), Errno> {
+    fn work(&self, report: &impl Fn(Change)) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {
@@ -152,7 +157,7 @@ impl Shared {
             }
             loop {
                 match reader.next() {
-                    Ok(event) => self.notice(&event, tell),
+                    Ok(event) => self.notice(&event, report),
                     Err(Errno::AGAIN) => break,
                     Err(Errno::INTR) => {}
                     Err(errno) => return Err(errno),
@@ -161,7 +166,7 @@ impl Shared {
         }
     }
 
-    fn notice(&self, event: &inotify::Event<'_>, tell: &impl Fn(Noticed)) {
+    fn notice(&self, event: &inotify::Event<'_>, report: &impl Fn(Change)) {
         use inotify::ReadFlags as Flags;
         let flags = event.events();
         let lost = Flags::QUEUE_OVERFLOW
@@ -170,24 +175,24 @@ impl Shared {
             | Flags::UNMOUNT
             | Flags::IGNORED;
         if flags.intersects(lost) {
-            return tell(Noticed::Changed);
+            return report(Change::Other);
         }
         let name = event.file_name().map_or(&[][..], |name| name.to_bytes());
         if name == REMOTE.as_bytes() {
-            return tell(Noticed::Changed);
+            return report(Change::Other);
         }
         let is_archive =
             std::str::from_utf8(name).is_ok_and(|name| ArchiveName::parse(name).is_ok());
-        // Creating is not completing, and a close follows.
+        // A created file is not complete yet; its close follows.
         if !is_archive || flags.contains(Flags::CREATE) {
             return;
         }
         let directory = self.directories().get(&event.wd()).cloned();
         match directory {
             Some(directory) if flags.intersects(Flags::CLOSE_WRITE | Flags::MOVED_TO) => {
-                tell(Noticed::Complete(directory.join(OsStr::from_bytes(name))));
+                report(Change::Complete(directory.join(OsStr::from_bytes(name))));
             }
-            _ => tell(Noticed::Changed),
+            _ => report(Change::Other),
         }
     }
 }
@@ -206,33 +211,33 @@ mod tests {
         let directory = scratch.path().join("archives");
         fs::create_dir(&directory).unwrap();
         let (sender, told) = mpsc::channel();
-        let watch = Watch::start(move |noticed| sender.send(noticed).unwrap()).unwrap();
+        let watch = Watch::start(move |change| sender.send(change).unwrap()).unwrap();
         watch.renew([&*directory]);
         let next = || told.recv_timeout(HANG).unwrap();
 
         fs::write(directory.join("tmp-other"), "x").unwrap();
         fs::write(directory.join(NAME), "x").unwrap();
-        assert_eq!(next(), Noticed::Complete(directory.join(NAME)));
+        assert_eq!(next(), Change::Complete(directory.join(NAME)));
         fs::rename(directory.join(NAME), scratch.path().join("away")).unwrap();
-        assert_eq!(next(), Noticed::Changed);
+        assert_eq!(next(), Change::Other);
         fs::rename(scratch.path().join("away"), directory.join(NAME)).unwrap();
-        assert_eq!(next(), Noticed::Complete(directory.join(NAME)));
+        assert_eq!(next(), Change::Complete(directory.join(NAME)));
         fs::remove_file(directory.join(NAME)).unwrap();
-        assert_eq!(next(), Noticed::Changed);
+        assert_eq!(next(), Change::Other);
 
         fs::create_dir(directory.join(REMOTE)).unwrap();
-        assert_eq!(next(), Noticed::Changed);
+        assert_eq!(next(), Change::Other);
         watch.renew([&*directory]);
         fs::write(directory.join(REMOTE).join(NAME), "x").unwrap();
-        assert_eq!(next(), Noticed::Complete(directory.join(REMOTE).join(NAME)));
+        assert_eq!(next(), Change::Complete(directory.join(REMOTE).join(NAME)));
 
-        // Replaced by another directory of that name: noticed, and watched again when asked for.
+        // A replaced directory is reported, and watched again by the next call.
         fs::rename(&directory, scratch.path().join("old")).unwrap();
-        assert_eq!(next(), Noticed::Changed);
+        assert_eq!(next(), Change::Other);
         fs::create_dir(&directory).unwrap();
         watch.renew([&*directory]);
         fs::write(directory.join(NAME), "x").unwrap();
-        while next() != Noticed::Complete(directory.join(NAME)) {}
+        while next() != Change::Complete(directory.join(NAME)) {}
         drop(watch);
     }
 }

@@ -1,4 +1,4 @@
-//! A thread for each target, which does one job at a time and sleeps between them.
+//! Workers: one thread per target, which runs one job at a time.
 
 use std::{
     io,
@@ -13,16 +13,16 @@ use unsnap_unpack::Error;
 
 use crate::target::{Product, Sweep, Work, carry_out};
 
-/// What a worker has done.
+/// A worker's report about a finished order.
 #[derive(Debug)]
-pub enum Said {
-    /// A job is over.
+pub enum WorkerReport {
+    /// A job ended.
     Ended(Ended),
     /// A target was swept.
     Swept {
-        /// The worker.
+        /// Id of the worker.
         worker: u64,
-        /// What is to be removed.
+        /// Directories to remove.
         moved: Result<Vec<PathBuf>, Error>,
     },
 }
@@ -33,29 +33,29 @@ enum Order {
     Sweep(Sweep),
 }
 
-/// What became of a job.
+/// End of an attempt at a job.
 #[derive(Debug)]
 pub struct Ended {
-    /// The number that the worker was started with.
+    /// Id of the worker.
     pub worker: u64,
-    /// What is there now of what it was to make, whatever became of the rest.
+    /// Results on disk, complete even if the attempt failed later.
     pub products: Vec<Product>,
-    /// Whether all of it is.
-    pub result: Result<(), Trouble>,
-    /// How long it took.
+    /// Whether all results are on disk.
+    pub result: Result<(), Failure>,
+    /// Duration of the attempt.
     pub elapsed: Duration,
 }
 
-/// Why a job has failed.
+/// Failure of an attempt.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum Failure {
     /// An error of the library.
     Error(Error),
-    /// A defect: it panicked.
+    /// A panic, which is a defect, with its message.
     Panic(String),
 }
 
-/// A worker. Dropped, its thread ends after the job at hand, for which is waited.
+/// A worker. Dropping it waits for the running job and then ends the thread.
 #[derive(Debug)]
 pub struct Worker {
     orders: Option<Sender<Order>>,
@@ -63,39 +63,46 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread. `say` is called on it after each order; `id` tells workers apart.
-    pub fn start(id: u64, name: &str, say: impl Fn(Said) + Send + 'static) -> io::Result<Self> {
-        Self::doing(id, name, carry_out, say)
+    /// Starts the thread. It calls `report` after each order. `id` identifies the worker in its
+    /// reports.
+    pub fn start(
+        id: u64,
+        name: &str,
+        report: impl Fn(WorkerReport) + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::doing(id, name, carry_out, report)
     }
 
-    /// The same for jobs that are done by `carry_out`.
+    /// Starts the thread with another function that carries out jobs.
     fn doing(
         id: u64,
         name: &str,
         carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), Error> + Send + 'static,
-        say: impl Fn(Said) + Send + 'static,
+        report: impl Fn(WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
-        // One at a time: nothing is sent before the one before has ended.
+        // Holds one order at a time: the supervisor sends none before the last one has ended.
         let (orders, received) = channel();
         let work = move || {
             for order in received {
-                say(match order {
-                    Order::Job(work) => Said::Ended(attempt(id, &work, &carry_out)),
-                    Order::Sweep(sweep) => Said::Swept { worker: id, moved: sweep.carry_out() },
+                report(match order {
+                    Order::Job(work) => WorkerReport::Ended(attempt(id, &work, &carry_out)),
+                    Order::Sweep(sweep) => {
+                        WorkerReport::Swept { worker: id, moved: sweep.carry_out() }
+                    }
                 });
             }
         };
-        // The kernel keeps 15 bytes of it.
+        // The kernel keeps 15 bytes of the name.
         let thread = thread::Builder::new().name(format!("unpackd-{name}")).spawn(work)?;
         Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 
-    /// Begins with a job. Whether there is a thread to do it.
+    /// Starts a job. Returns false if the thread has ended.
     pub fn begin(&self, work: Work) -> bool {
         self.order(Order::Job(Box::new(work)))
     }
 
-    /// Sweeps its target. Whether there is a thread to do it.
+    /// Starts a sweep of the target. Returns false if the thread has ended.
     pub fn sweep(&self, sweep: Sweep) -> bool {
         self.order(Order::Sweep(sweep))
     }
@@ -104,12 +111,12 @@ impl Worker {
         self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
     }
 
-    /// Lets it end after the job at hand, without waiting for that.
+    /// Lets the thread end after the running job, without waiting for it.
     pub fn retire(&mut self) {
         self.orders = None;
     }
 
-    /// Whether its thread has ended, which it does only if something is wrong.
+    /// Returns whether the thread has ended. Unless the worker was retired, that is a defect.
     pub fn is_dead(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -132,11 +139,11 @@ fn attempt(
     let (mut products, since) = (Vec::new(), Instant::now());
     let result = catch_unwind(AssertUnwindSafe(|| carry_out(work, &mut products)));
     let result = match result {
-        Ok(result) => result.map_err(Trouble::Error),
+        Ok(result) => result.map_err(Failure::Error),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(Trouble::Panic(text.unwrap_or("no message").to_owned()))
+            Err(Failure::Panic(text.unwrap_or("no message").to_owned()))
         }
     };
     Ended { worker, products, result, elapsed: since.elapsed() }
@@ -160,21 +167,22 @@ mod tests {
                 Ok(())
             }
         };
-        let (sender, said) = channel();
+        let (sender, reports) = channel();
         let worker =
-            Worker::doing(9, "test", carry_out, move |said| sender.send(said).unwrap()).unwrap();
+            Worker::doing(9, "test", carry_out, move |report| sender.send(report).unwrap())
+                .unwrap();
         for (slot, text) in [(1, "with a text"), (2, "with a word"), (3, "no message")] {
             assert!(worker.begin(testing::work(slot)));
-            let Said::Ended(ended) = said.recv_timeout(HANG).unwrap() else { panic!() };
+            let WorkerReport::Ended(ended) = reports.recv_timeout(HANG).unwrap() else { panic!() };
             assert!(ended.products.is_empty());
             match ended.result {
-                Err(Trouble::Panic(told)) => assert_eq!(told, text),
+                Err(Failure::Panic(message)) => assert_eq!(message, text),
                 other => panic!("{other:?}"),
             }
         }
         assert!(!worker.is_dead());
         assert!(worker.begin(testing::work(4)));
-        let Said::Ended(ended) = said.recv_timeout(HANG).unwrap() else { panic!() };
+        let WorkerReport::Ended(ended) = reports.recv_timeout(HANG).unwrap() else { panic!() };
         assert!(ended.result.is_ok() && ended.worker == 9 && ended.products.len() == 1);
     }
 }

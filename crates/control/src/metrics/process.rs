@@ -1,4 +1,4 @@
-//! Of the process, what Prometheus' client libraries tell under these names.
+//! Process metrics, under the names that Prometheus' client libraries use.
 
 use std::fs;
 
@@ -7,34 +7,34 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// Of the process. What cannot be found out is 0.
+/// Resources used by the process. A value that cannot be read is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessStats {
     /// Processor time of all threads, in seconds.
     pub cpu_seconds: f64,
-    /// Memory that it holds.
+    /// Resident memory.
     pub resident_bytes: u64,
-    /// Addresses that it has reserved.
+    /// Virtual memory.
     pub virtual_bytes: u64,
-    /// Descriptors that are open.
+    /// Open descriptors.
     pub open_fds: u64,
-    /// Descriptors that may be open; `None` for any number.
+    /// Limit of open descriptors; `None` if unlimited.
     pub max_fds: Option<u64>,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
 }
 
 impl ProcessStats {
-    /// Of this process, now.
+    /// Reads the current values of this process.
     pub fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Behind the name, which may hold anything, the first field is the third of proc_pid_stat(5).
+        // The name may hold anything. The first field after it is the third of proc_pid_stat(5).
         let fields: Vec<&str> =
             stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
         let field = |number: usize| -> u64 {
             fields.get(number - 3).and_then(|field| field.parse().ok()).unwrap_or(0)
         };
-        // This one is the descriptor of the directory itself.
+        // One of them is the descriptor of the directory itself.
         let open_fds = fs::read_dir("/proc/self/fd").map_or(0, |fds| fds.count().saturating_sub(1));
         #[allow(clippy::cast_precision_loss)] // exact for 2^53 ticks: millions of years
         let cpu_seconds = (field(14) + field(15)) as f64 / clock_ticks_per_second() as f64;

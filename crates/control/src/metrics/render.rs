@@ -1,4 +1,4 @@
-//! The text.
+//! Formatting metrics as OpenMetrics text.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use prometheus_client::{
 use super::{ErrorCounts, JobCounts, OutcomeCounts, Stats, TargetStats};
 use crate::protocol::TargetState;
 
-/// All metrics in the text format of OpenMetrics 1.0.
+/// Formats all metrics as OpenMetrics 1.0 text.
 pub fn render(stats: &Stats) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(stats.clone()));
     let mut text = String::new();
-    // Writing to a string does not fail, and nothing else can.
+    // Writing to a string does not fail, and no other step can.
     let _ = text::encode(&mut text, &registry);
     text
 }
@@ -25,43 +25,43 @@ pub fn render(stats: &Stats) -> String {
 impl Collector for Stats {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let to = &mut encoder;
-        of_the_service(self, to)?;
-        of_jobs(&self.targets, to)?;
-        of_results(&self.targets, to)?;
-        of_the_process(self, to)
+        service_metrics(self, to)?;
+        job_metrics(&self.targets, to)?;
+        result_metrics(&self.targets, to)?;
+        process_metrics(self, to)
     }
 }
 
-fn of_the_service(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Version of the service; always 1";
+fn service_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "Version of the service, as a label; the value is always 1";
     let metric = ConstGauge::new(1_u64);
     let mut family = to.encode_descriptor("unsnap_build_info", help, None, metric.metric_type())?;
     metric.encode(family.encode_family(&[("version", stats.version.as_str())])?)?;
     gauge(
         to,
         "unsnap_paused",
-        "Whether somebody has paused the service",
+        "Whether the service is paused (1) or not (0)",
         None,
         stats.paused.into(),
     )?;
     if let Some(slot) = stats.newest_archive_slot {
-        let help = "Slot of the newest archives that are there";
+        let help = "Slot of the newest usable archives";
         gauge(to, "unsnap_newest_archive_slot", help, None, slot)?;
     }
-    let help = "Archives that are passed over until they change, since they are bad";
+    let help = "Bad archives, skipped until their files change";
     gauge(to, "unsnap_bad_archives", help, None, stats.bad_archives)
 }
 
-fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let help = "Which state a target is in: 1 for that one, 0 for the others";
+fn job_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "State of the target: 1 for the current state, 0 for the others";
     gauges(to, "unsnap_target_state", help, "state", targets, |target| {
         TARGET_STATES.map(|(state, name)| (name, u64::from(target.state == state)))
     })?;
-    gauges(to, "unsnap_jobs", "Jobs by their state", "state", targets, |target| {
+    gauges(to, "unsnap_jobs", "Jobs by state", "state", targets, |target| {
         let JobCounts { queued, running, paused, retrying } = target.jobs;
         [("queued", queued), ("running", running), ("paused", paused), ("retrying", retrying)]
     })?;
-    let help = "Attempts at jobs that are over, by how they ended";
+    let help = "Finished attempts at jobs, by outcome";
     counters(to, "unsnap_jobs_ended", help, "outcome", targets, |target| {
         let OutcomeCounts { done, failed, cancelled, superseded, bad_archive } =
             target.counts.ended;
@@ -73,7 +73,7 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
             ("bad-archive", bad_archive),
         ]
     })?;
-    let help = "Errors of jobs, by their family";
+    let help = "Errors of jobs, by family";
     counters(to, "unsnap_errors", help, "family", targets, |target| {
         let ErrorCounts { bad_archive, request, environment, not_clean } = target.counts.errors;
         [
@@ -84,61 +84,61 @@ fn of_jobs(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Resu
         ]
     })?;
     let bytes = Some(&Unit::Bytes);
-    let help = "Compressed bytes of archives that have been decoded";
+    let help = "Compressed bytes of archives decoded";
     counter(to, "unsnap_read", help, bytes, targets, |target| target.counts.bytes_read)?;
-    let help = "Bytes that came out of decoding";
+    let help = "Bytes produced by decoding";
     counter(to, "unsnap_decoded", help, bytes, targets, |target| target.counts.bytes_decoded)?;
     let help = "Bytes written to files";
     counter(to, "unsnap_written", help, bytes, targets, |target| target.counts.bytes_written)?;
-    let help = "Files that have been completed";
+    let help = "Files completed";
     counter(to, "unsnap_files_created", help, None, targets, |target| target.counts.files)?;
-    let help = "Time for which jobs were held back by the rate limit";
+    let help = "Time that the rate limit delayed jobs";
     let held_back = |target: &TargetStats| seconds(target.counts.held_back_ms);
     counter(to, "unsnap_held_back", help, Some(&Unit::Seconds), targets, held_back)?;
-    let help = "Times that a job went another way than the best, such as without direct I/O";
+    let help = "Fallbacks of jobs to a slower method, such as buffered instead of direct I/O";
     counter(to, "unsnap_fallbacks", help, None, targets, |target| target.counts.fallbacks)?;
-    let help = "How far the running job is, from 0 to 1; missing while none runs";
-    maybe(to, "unsnap_job_progress_ratio", help, None, targets, |target| target.progress)
+    let help = "Progress of the running job, from 0 to 1; absent while no job runs";
+    optional_gauge(to, "unsnap_job_progress_ratio", help, None, targets, |target| target.progress)
 }
 
-fn of_results(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let unit = Some(&Unit::Seconds);
-    let help = "When a job was done last, since 1970, UTC; missing if none ever was";
-    maybe(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
+    let help = "Time of the last successful job, since 1970, UTC; absent before the first success";
+    optional_gauge(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
         target.counts.last_success_unix_ms.map(seconds)
     })?;
-    let help = "How long the last job that was done took";
-    maybe(to, "unsnap_last_duration", help, unit, targets, |target| {
+    let help = "Duration of the last successful job";
+    optional_gauge(to, "unsnap_last_duration", help, unit, targets, |target| {
         target.counts.last_duration_ms.map(seconds)
     })?;
     let help = "Slot of the newest result";
-    maybe(to, "unsnap_newest_result_slot", help, None, targets, |target| {
+    optional_gauge(to, "unsnap_newest_result_slot", help, None, targets, |target| {
         target.newest_result_slot
     })?;
-    let help = "Results that are there";
-    maybe(to, "unsnap_results", help, None, targets, |target| Some(target.results))?;
-    let help = "Results that have been removed";
+    let help = "Results on disk";
+    optional_gauge(to, "unsnap_results", help, None, targets, |target| Some(target.results))?;
+    let help = "Results removed";
     counter(to, "unsnap_results_removed", help, None, targets, |target| {
         target.counts.results_removed
     })
 }
 
-fn of_the_process(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
+fn process_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let (process, bytes) = (stats.process, Some(&Unit::Bytes));
     let name = "process_cpu";
     let metric = ConstCounter::new(process.cpu_seconds);
     let help = "Processor time of all threads";
     let encoder = to.encode_descriptor(name, help, Some(&Unit::Seconds), metric.metric_type())?;
     metric.encode(encoder)?;
-    gauge(to, "process_resident_memory", "Memory that is held", bytes, process.resident_bytes)?;
-    gauge(to, "process_virtual_memory", "Addresses reserved", bytes, process.virtual_bytes)?;
-    gauge(to, "process_open_fds", "Descriptors that are open", None, process.open_fds)?;
+    gauge(to, "process_resident_memory", "Resident memory", bytes, process.resident_bytes)?;
+    gauge(to, "process_virtual_memory", "Virtual memory", bytes, process.virtual_bytes)?;
+    gauge(to, "process_open_fds", "Open descriptors", None, process.open_fds)?;
     if let Some(most) = process.max_fds {
-        gauge(to, "process_max_fds", "Descriptors that may be open", None, most)?;
+        gauge(to, "process_max_fds", "Limit of open descriptors", None, most)?;
     }
-    gauge(to, "process_threads", "Threads", None, process.threads)?;
+    gauge(to, "process_threads", "Number of threads", None, process.threads)?;
     let metric = ConstGauge::new(seconds(stats.started_unix_ms));
-    let help = "When the service was started, since 1970, UTC";
+    let help = "Start time of the service, since 1970, UTC";
     let unit = Some(&Unit::Seconds);
     let encoder = to.encode_descriptor("process_start_time", help, unit, metric.metric_type())?;
     metric.encode(encoder)
@@ -151,7 +151,7 @@ const TARGET_STATES: [(TargetState, &str); 4] = [
     (TargetState::Failing, "failing"),
 ];
 
-/// A number that goes up and down, of the service as a whole.
+/// Encodes a gauge of the service as a whole.
 fn gauge(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -163,8 +163,8 @@ fn gauge(
     metric.encode(to.encode_descriptor(name, help, unit, metric.metric_type())?)
 }
 
-/// A number that goes up and down, for each target that has it.
-fn maybe<N>(
+/// Encodes a gauge with one series per target that has a value.
+fn optional_gauge<N>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -175,7 +175,7 @@ fn maybe<N>(
 where
     ConstGauge<N>: EncodeMetric,
 {
-    // A family's head is written even if no target has the number: then the name is known, at least.
+    // The family's header is written even if no target has a value, so that the name is known.
     let kind = ConstGauge::new(0_u64).metric_type();
     let mut family = to.encode_descriptor(name, help, unit, kind)?;
     for target in targets {
@@ -187,7 +187,7 @@ where
     Ok(())
 }
 
-/// A number that only grows, for each target.
+/// Encodes a counter with one series per target.
 fn counter<N>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -208,7 +208,7 @@ where
     Ok(())
 }
 
-/// Numbers that go up and down, for each target and each value of another label.
+/// Encodes a gauge with one series per target and value of another label.
 fn gauges<const N: usize>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -228,7 +228,7 @@ fn gauges<const N: usize>(
     Ok(())
 }
 
-/// Numbers that only grow, for each target and each value of another label.
+/// Encodes a counter with one series per target and value of another label.
 fn counters<const N: usize>(
     to: &mut DescriptorEncoder<'_>,
     name: &str,

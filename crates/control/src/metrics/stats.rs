@@ -1,20 +1,20 @@
-//! The numbers.
+//! Values of the metrics.
 
 use super::ProcessStats;
 use crate::protocol::TargetState;
 
-/// The service at one moment.
+/// Metrics of the service at one moment.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// Version of the service.
     pub version: String,
-    /// When it was started: milliseconds since 1970, UTC.
+    /// Start time: milliseconds since 1970, UTC.
     pub started_unix_ms: u64,
-    /// Whether somebody has paused it.
+    /// Whether the service is paused.
     pub paused: bool,
-    /// Slot of the newest archives that are there.
+    /// Slot of the newest usable archives.
     pub newest_archive_slot: Option<u64>,
-    /// Archives that are passed over since they are bad.
+    /// Number of bad archives, which are skipped.
     pub bad_archives: u64,
     /// All targets.
     pub targets: Vec<TargetStats>,
@@ -22,54 +22,55 @@ pub struct Stats {
     pub process: ProcessStats,
 }
 
-/// A target.
+/// Metrics of a target.
 #[derive(Clone, Debug)]
 pub struct TargetStats {
     /// Its name in the configuration.
     pub name: String,
-    /// How it stands.
+    /// State.
     pub state: TargetState,
-    /// Its jobs by now.
+    /// Jobs that run or wait, by state.
     pub jobs: JobCounts,
-    /// What has been counted.
+    /// Counters.
     pub counts: TargetCounts,
-    /// How far the running job is, from 0 to 1.
+    /// Progress of the running job, from 0 to 1.
     pub progress: Option<f64>,
     /// Slot of the newest result.
     pub newest_result_slot: Option<u64>,
-    /// Results that are there.
+    /// Number of results on disk.
     pub results: u64,
 }
 
-/// What is counted of a target since the start of the service. Bytes and files are those of attempts
-/// that have made something.
+/// Counters of a target since the start of the service. Bytes and files are those of attempts that
+/// published a result.
 #[derive(Clone, Debug, Default)]
 pub struct TargetCounts {
-    /// Attempts at jobs that are over.
+    /// Finished attempts at jobs.
     pub ended: OutcomeCounts,
-    /// Errors.
+    /// Errors of jobs.
     pub errors: ErrorCounts,
-    /// Compressed bytes that have been decoded.
+    /// Compressed bytes decoded.
     pub bytes_read: u64,
     /// Decoded bytes.
     pub bytes_decoded: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Files that are complete.
+    /// Files completed.
     pub files: u64,
-    /// Milliseconds for which jobs were held back by the rate limit.
+    /// Milliseconds that the rate limit delayed jobs.
     pub held_back_ms: u64,
-    /// Times that a job went another way than the best (no direct I/O, no io_uring).
+    /// Fallbacks of jobs to a slower method (no direct I/O, no io_uring).
     pub fallbacks: u64,
-    /// When a job was done last: milliseconds since 1970, UTC. Of an earlier process, if need be.
+    /// Time of the last successful job, perhaps of an earlier process: milliseconds since 1970,
+    /// UTC.
     pub last_success_unix_ms: Option<u64>,
-    /// How long that job took.
+    /// Duration of that job in milliseconds.
     pub last_duration_ms: Option<u64>,
-    /// Results that have been removed.
+    /// Results removed.
     pub results_removed: u64,
 }
 
-/// Jobs by their state: [`JobState`](crate::protocol::JobState).
+/// Number of jobs by state: [`JobState`](crate::protocol::JobState).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the states themselves
 pub struct JobCounts {
@@ -79,7 +80,7 @@ pub struct JobCounts {
     pub retrying: u64,
 }
 
-/// Attempts at jobs by how they ended: [`Outcome`](crate::protocol::Outcome).
+/// Number of finished attempts by outcome: [`Outcome`](crate::protocol::Outcome).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the outcomes themselves
 pub struct OutcomeCounts {
@@ -90,7 +91,7 @@ pub struct OutcomeCounts {
     pub bad_archive: u64,
 }
 
-/// Errors by their family, as of `unsnap_unpack::Family`.
+/// Number of errors by family, as in `unsnap_unpack::Family`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the families themselves
 pub struct ErrorCounts {
@@ -101,7 +102,7 @@ pub struct ErrorCounts {
 }
 
 impl TargetStats {
-    /// A target of which nothing is known yet.
+    /// Creates the metrics of a target that has done nothing yet.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

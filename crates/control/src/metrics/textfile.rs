@@ -10,10 +10,10 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::classic::classic;
+use super::prometheus::prometheus_text;
 
-/// Keeps a file with the metrics. Whoever has a timer already asks [`next`](Self::next) when to
-/// [`write`](Self::write); sooner does no harm, where something has changed that should be seen.
+/// A file that holds the metrics. It has no timer: the caller calls [`write`](Self::write) at the
+/// time that [`next`](Self::next) returns, or earlier if a change should be visible at once.
 #[derive(Debug)]
 pub struct Textfile {
     path: PathBuf,
@@ -22,8 +22,9 @@ pub struct Textfile {
 }
 
 impl Textfile {
-    /// `path` must end in `.prom`: node_exporter passes over everything else. `every` is how old the
-    /// file may become; node_exporter tells its age as `node_textfile_mtime_seconds`.
+    /// Creates the writer, but not yet the file. `path` must end in `.prom`, since node_exporter
+    /// ignores all other files. `every` is the maximum age of the file; node_exporter exports its
+    /// time as `node_textfile_mtime_seconds`.
     pub fn new(path: &Path, every: Duration) -> Result<Self, String> {
         let named = path.file_name().is_some_and(|name| name.len() > ".prom".len());
         if !named || path.extension().is_none_or(|extension| extension != "prom") {
@@ -32,15 +33,16 @@ impl Textfile {
         Ok(Self { path: path.to_owned(), every, written: None })
     }
 
-    /// When to write at the latest; `None` for at once.
+    /// Returns the time of the next write; `None` if it is due at once.
     pub fn next(&self) -> Option<Instant> {
         Some(self.written? + self.every)
     }
 
-    /// Writes the file anew, with the text of [`render`](super::render). Readers see the old file or the
-    /// new one. It is not synced: after a power cut the old numbers are of no use either.
+    /// Replaces the file by the text of [`render`](super::render). Readers see either the old file
+    /// or the new one. The file is not fsynced: after a power cut the old numbers are useless
+    /// anyway.
     ///
-    /// After an error the next attempt is due as if it had been written.
+    /// After an error the next write is due as after a success.
     pub fn write(&mut self, text: &str) -> io::Result<()> {
         self.written = Some(Instant::now());
         let scratch = self.path.with_extension("prom.tmp");
@@ -50,15 +52,15 @@ impl Textfile {
             .truncate(true)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&scratch)?;
-        // Whatever the umask: node_exporter is another user.
+        // Set whatever the umask: node_exporter runs as another user.
         file.set_permissions(Permissions::from_mode(0o644))?;
-        file.write_all(classic(text).as_bytes())?;
+        file.write_all(prometheus_text(text).as_bytes())?;
         fs::rename(&scratch, &self.path)
     }
 }
 
 impl Drop for Textfile {
-    /// Numbers of a service that no longer runs would be taken for those of one that does.
+    /// Removes the file: numbers of a stopped service would be taken for current ones.
     fn drop(&mut self) {
         if self.written.is_some() {
             let _ = fs::remove_file(&self.path);

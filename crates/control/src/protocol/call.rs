@@ -1,4 +1,4 @@
-//! Requests.
+//! Requests of clients.
 
 use std::path::PathBuf;
 
@@ -7,47 +7,48 @@ use serde_json::{Map, Value};
 
 use super::{Refusal, RefusalKind};
 
-/// What a client may ask for. Rights: [`level`](Self::level).
+/// A request of a client. [`level`](Self::level) gives the right it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
 // Variants without fields have braces because serde overlooks unknown fields of those without.
 pub enum Request {
-    /// How everything stands.
+    /// Returns the status of the service.
     Status {},
-    /// Unpack these archives, whatever the service would choose by itself.
+    /// Queues a job for these archives, whatever the service would choose by itself.
     Submit {
-        /// For this target; without one, for every target.
+        /// Name of the target; every target if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target: Option<String>,
-        /// The full archive. An absolute path: the service does not know the client's directory.
+        /// Absolute path of the full archive: the service does not know the client's directory.
         archive: PathBuf,
-        /// The incremental archive upon it. An absolute path.
+        /// Absolute path of the incremental archive that builds on it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         incremental: Option<PathBuf>,
     },
-    /// Take a job out of the queue, or stop it.
+    /// Removes a job from the queue, or stops it.
     Cancel {
-        /// Its number.
+        /// Number of the job.
         job: u64,
     },
-    /// Start nothing, and let running jobs rest.
+    /// Starts no more jobs and suspends the running ones.
     Pause {},
-    /// Go on.
+    /// Ends a pause.
     Resume {},
-    /// Read the configuration again. A bad one is refused, and the old one stays.
+    /// Reads the configuration again. If it is invalid, the request is refused and the old one
+    /// stays in force.
     Reload {},
-    /// How everything stands, and then what happens.
+    /// Returns the status, followed by events as they happen.
     Watch {},
-    /// All metrics, as the text that Prometheus reads.
+    /// Returns all metrics as OpenMetrics text.
     Metrics {},
 }
 
-/// What somebody may ask for. `Operate` includes `Observe`.
+/// Right of a client. `Operate` includes `Observe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What changes nothing.
+    /// Requests that change nothing.
     Observe,
-    /// Everything.
+    /// All requests.
     Operate,
 }
 
@@ -56,7 +57,7 @@ const REQUESTS: [&str; 8] =
     ["status", "submit", "cancel", "pause", "resume", "reload", "watch", "metrics"];
 
 impl Request {
-    /// The right that it takes.
+    /// Returns the right that the request needs.
     pub fn level(&self) -> Level {
         match self {
             Self::Status {} | Self::Watch {} | Self::Metrics {} => Level::Observe,
@@ -69,48 +70,48 @@ impl Request {
     }
 }
 
-/// A request's line.
+/// A request with its id, as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Comes back with the reply, for the client's own use.
+    /// Number chosen by the client, repeated in the reply.
     pub id: Option<u64>,
-    /// What is asked for.
+    /// The request.
     pub request: Request,
 }
 
-/// A line that is no request.
+/// The error for a line that is not a valid request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Its `id`, if that much could be read.
+    /// The line's `id`, if it could be read.
     pub id: Option<u64>,
-    /// What is wrong with it.
+    /// The reason.
     pub refusal: Refusal,
 }
 
 impl Call {
-    /// Reads a line, with or without its end.
+    /// Parses a line, with or without its newline.
     pub fn parse(line: &[u8]) -> Result<Self, Malformed> {
         let malformed = |id, kind, message| Malformed { id, refusal: Refusal::new(kind, message) };
         let bad = |id, message| malformed(id, RefusalKind::BadRequest, message);
         let mut object: Map<String, Value> = serde_json::from_slice(line)
-            .map_err(|error| bad(None, format!("this is no JSON object: {error}")))?;
+            .map_err(|error| bad(None, format!("the request is not a JSON object: {error}")))?;
         let id = match object.remove("id") {
             None | Some(Value::Null) => None,
             Some(id) => Some(id.as_u64().ok_or_else(|| {
-                bad(None, "\"id\" is no whole number from 0 to 2^64 - 1".to_owned())
+                bad(None, "\"id\" is not a whole number from 0 to 2^64 - 1".to_owned())
             })?),
         };
         match object.get("request").map(Value::as_str) {
             Some(Some(name)) if REQUESTS.contains(&name) => {}
             Some(Some(name)) => {
-                // As JSON quotes it, and not at length: it may be anything.
+                // Quoted as JSON and cut short, since the name may be anything.
                 let name: String = name.chars().take(40).collect();
-                let message = format!("there is no request {}", Value::String(name));
+                let message = format!("unknown request {}", Value::String(name));
                 return Err(malformed(id, RefusalKind::UnknownRequest, message)
-                    .with_hint(format!("requests are {}", REQUESTS.join(", "))));
+                    .with_hint(format!("known requests: {}", REQUESTS.join(", "))));
             }
             Some(None) | None => {
-                return Err(bad(id, "\"request\" is missing, or no text".to_owned()));
+                return Err(bad(id, "\"request\" is missing or not a string".to_owned()));
             }
         }
         let request = Request::deserialize(Value::Object(object))
@@ -118,7 +119,8 @@ impl Call {
         Ok(Self { id, request })
     }
 
-    /// The line that says it, with its end. Fails only for a path that is not valid UTF-8.
+    /// Formats the request as a line, with its newline. Fails only for a path that is not valid
+    /// UTF-8.
     pub fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
         #[derive(Serialize)]
         struct Line<'a> {
@@ -182,14 +184,14 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused_with_its_id_and_a_reason() {
         let cases: [(&str, Option<u64>, RefusalKind, &str); 13] = [
-            ("", None, RefusalKind::BadRequest, "no JSON object"),
-            ("[]", None, RefusalKind::BadRequest, "no JSON object"),
-            ("{\"request\":\"status\"", None, RefusalKind::BadRequest, "no JSON object"),
+            ("", None, RefusalKind::BadRequest, "not a JSON object"),
+            ("[]", None, RefusalKind::BadRequest, "not a JSON object"),
+            ("{\"request\":\"status\"", None, RefusalKind::BadRequest, "not a JSON object"),
             ("{\"request\":\"status\"} {}", None, RefusalKind::BadRequest, "trailing"),
-            ("\u{0}", None, RefusalKind::BadRequest, "no JSON object"),
+            ("\u{0}", None, RefusalKind::BadRequest, "not a JSON object"),
             (r#"{"id":1}"#, Some(1), RefusalKind::BadRequest, "missing"),
             (r#"{"id":-1,"request":"status"}"#, None, RefusalKind::BadRequest, "whole number"),
-            (r#"{"id":2,"request":7}"#, Some(2), RefusalKind::BadRequest, "no text"),
+            (r#"{"id":2,"request":7}"#, Some(2), RefusalKind::BadRequest, "not a string"),
             (r#"{"id":3,"request":"stauts"}"#, Some(3), RefusalKind::UnknownRequest, "stauts"),
             (r#"{"id":4,"request":"status","a":1}"#, Some(4), RefusalKind::BadRequest, "`a`"),
             (r#"{"id":5,"request":"cancel"}"#, Some(5), RefusalKind::BadRequest, "`job`"),

@@ -1,4 +1,4 @@
-//! What watchers are told.
+//! Events sent to watching clients.
 
 use std::{
     path::PathBuf,
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobProgress, JobStatus};
 
-/// An event's line: `{"unix_ms":…,"event":"paused"}`.
+/// An event with its time, as one line: `{"unix_ms":…,"event":"paused"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventLine {
-    /// When it was told: milliseconds since 1970, UTC.
+    /// Time at which the event was sent: milliseconds since 1970, UTC.
     pub unix_ms: u64,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
 impl EventLine {
-    /// As of now.
+    /// Gives an event the current time.
     pub fn now(event: Event) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX), event }
     }
 
-    /// The line, with its end.
+    /// Formats the event as a line, with its newline.
     pub fn to_line(&self) -> Result<Vec<u8>, serde_json::Error> {
         let mut line = serde_json::to_vec(self)?;
         line.push(b'\n');
@@ -34,77 +34,77 @@ impl EventLine {
     }
 }
 
-/// What happens.
+/// An event of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A job waits for its turn.
+    /// A job was added to a queue.
     JobQueued {
-        /// Which.
+        /// The job.
         job: JobStatus,
     },
-    /// An attempt at a job begins.
+    /// An attempt at a job began.
     JobStarted {
-        /// Which.
+        /// The job.
         job: JobStatus,
     },
-    /// A job has got further. At most four times a second for each job.
+    /// A job made progress. Sent at most four times a second for each job.
     Progress {
-        /// Its number.
+        /// Number of the job.
         job: u64,
-        /// What it is for.
+        /// Name of its target.
         target: String,
-        /// What it is doing, in words.
+        /// Name of its current phase.
         phase: Option<String>,
-        /// How far it is.
+        /// Its progress.
         progress: JobProgress,
     },
-    /// A job is over, or an attempt at it: then `job.state` is `retrying`.
+    /// A job ended, or only an attempt at it: then `job.state` is `retrying`.
     JobEnded {
-        /// Which.
+        /// The job.
         job: JobStatus,
-        /// How.
+        /// Its outcome.
         outcome: Outcome,
-        /// Why, if it is not done.
+        /// The reason, unless it is done.
         message: Option<String>,
-        /// How long the attempt took.
+        /// Duration of the attempt in milliseconds.
         elapsed_ms: u64,
     },
-    /// Somebody has paused the service.
+    /// A client paused the service.
     Paused,
-    /// It goes on.
+    /// A client resumed the service.
     Resumed,
-    /// It has a new configuration.
+    /// A new configuration is in force.
     Reloaded,
-    /// Old results have been removed.
+    /// Old results were removed.
     ResultsRemoved {
-        /// Of this target.
+        /// Name of their target.
         target: String,
-        /// Where they were.
+        /// Their paths.
         #[serde(with = "super::path::list")]
         paths: Vec<PathBuf>,
     },
-    /// The watcher has read too slowly, and some events did not reach it.
+    /// The client read too slowly, and events were dropped.
     Missed {
-        /// How many.
+        /// Number of dropped events.
         events: u64,
     },
-    /// Something that a later version tells.
+    /// An event of a later version.
     #[serde(other)]
     Unknown,
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Its result is there, durably.
+    /// The result is published and durable.
     Done,
-    /// The machine could not do it.
+    /// An error that is not the archive's fault.
     Failed,
-    /// Somebody asked it to stop.
+    /// Stopped on request.
     Cancelled,
-    /// There is something newer to do.
+    /// Stopped in favour of newer archives.
     Superseded,
     /// An archive is bad.
     BadArchive,

@@ -1,13 +1,14 @@
-//! What is said on the socket: a JSON object a line, both ways.
+//! The protocol of the control socket: one JSON object per line, in both directions.
 //!
-//! A client writes a [`Call`], `{"id":7,"request":"cancel","job":3}`, and reads a [`Reply`] for each, in the
-//! order of its calls: `{"id":7,"ok":{"answer":"cancelled","job":3}}` or
-//! `{"id":7,"error":{"kind":"no-such-job","message":"…"}}`. After a `watch` come lines of events as well
-//! ([`EventLine`]), until the client goes.
+//! A client writes calls ([`Call`]), such as `{"id":7,"request":"cancel","job":3}`, and reads one
+//! reply ([`Reply`]) for each, in the order of its calls:
+//! `{"id":7,"ok":{"answer":"cancelled","job":3}}` or
+//! `{"id":7,"error":{"kind":"no-such-job","message":"…"}}`. After a `watch`, events ([`EventLine`])
+//! follow as well until the client disconnects.
 //!
-//! Who sends requests must know exactly what it asks for: unknown requests and unknown fields of a request
-//! are refused. Who reads must put up with what a later version says: unknown fields are passed over,
-//! and unknown events and kinds of refusal have a place.
+//! The service is strict with requests: it refuses unknown requests and unknown fields. Clients
+//! must tolerate later versions of the service: unknown fields are ignored, and unknown events and
+//! kinds of refusal map to a variant of their own.
 
 mod call;
 mod event;
@@ -23,13 +24,13 @@ pub use status::{
     Status, TargetKind, TargetState, TargetStatus,
 };
 
-/// Where the service listens unless it is configured otherwise.
+/// Default path of the service's socket.
 pub const SOCKET: &str = "/run/unpackd/control.sock";
 
-/// Bytes of a request's line, without its end. The longest sensible request names two paths of 4096
-/// bytes (`PATH_MAX`), of which JSON makes at most six times as much.
+/// Most bytes of a request's line, without its newline. The longest sensible request names two
+/// paths of 4096 bytes (`PATH_MAX`), which JSON escapes make at most six times as long.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of a line that the service sends. A status with all 1000 bad archives and 64 targets stays
-/// below 1 MiB; a guess beyond that.
+/// Most bytes of a line that the service sends. A status with all 1000 bad archives and 64 targets
+/// stays below 1 MiB; the margin is a guess.
 pub const REPLY_BYTES_MAX: usize = 4 << 20;

@@ -1,7 +1,7 @@
 //! Paths in JSON, for `#[serde(with)]`.
 //!
-//! JSON has only text. A name that is not valid UTF-8 is shown with replacement characters: a status
-//! that could not be told at all because of one odd name would be worse.
+//! JSON strings are Unicode. A name that is not valid UTF-8 is shown with replacement characters:
+//! it would be worse if one odd name made the whole status unavailable.
 
 use std::path::{Path, PathBuf};
 

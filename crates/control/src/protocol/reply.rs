@@ -1,4 +1,4 @@
-//! Replies.
+//! Replies of the service.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobState, REPLY_BYTES_MAX, Status};
 
-/// A reply's line.
+/// The reply to a call, as one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// That of the call, if it had one.
+    /// The call's `id`, if it had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// `ok` or `error`.
@@ -18,7 +18,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// What became of the call with this `id`.
+    /// Creates the reply to the call with this `id`.
     pub fn new(id: Option<u64>, result: Result<Answered, Refusal>) -> Self {
         let result = match result {
             Ok(answered) => ReplyResult::Ok(answered),
@@ -27,99 +27,102 @@ impl Reply {
         Self { id, result }
     }
 
-    /// The line, with its end: at most [`REPLY_BYTES_MAX`]. An answer that is longer becomes a refusal.
+    /// Formats the reply as a line of at most [`REPLY_BYTES_MAX`] bytes, newline included. An
+    /// answer that is longer becomes a refusal.
     pub fn to_line(&self) -> Vec<u8> {
         let why = match serde_json::to_vec(self) {
             Ok(mut line) if line.len() < REPLY_BYTES_MAX => {
                 line.push(b'\n');
                 return line;
             }
-            Ok(line) => format!("the answer is {} bytes long, more than may be sent", line.len()),
-            Err(error) => format!("the answer cannot be said: {error}"),
+            Ok(line) => {
+                format!("the answer has {} bytes, the limit is {REPLY_BYTES_MAX}", line.len())
+            }
+            Err(error) => format!("the answer cannot be encoded: {error}"),
         };
         Self::new(self.id, Err(Refusal::new(RefusalKind::Internal, why))).to_line()
     }
 }
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplyResult {
-    /// It was done.
+    /// The request was carried out.
     Ok(Answered),
-    /// It was not.
+    /// The request was refused.
     Error(Refusal),
 }
 
-/// What was asked for.
+/// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answered {
-    /// To `status`, and first to `watch`.
+    /// Answer to `status`, and first answer to `watch`.
     Status(Box<Status>),
-    /// To `submit`: the jobs that came of it, one for each target.
+    /// Answer to `submit`.
     Submitted {
-        /// Their numbers.
+        /// The queued jobs, one for each target.
         jobs: Vec<SubmittedJob>,
     },
-    /// To `cancel`.
+    /// Answer to `cancel`.
     Cancelled {
-        /// Its number.
+        /// Number of the job.
         job: u64,
-        /// How it stood. A running one takes a moment to take back what it has done.
+        /// State of the job before. A running job takes a moment to clean up.
         was: JobState,
     },
-    /// To `pause`.
+    /// Answer to `pause`.
     Paused {
-        /// Whether it was paused before.
+        /// Whether the service was paused before.
         was_paused: bool,
     },
-    /// To `resume`.
+    /// Answer to `resume`.
     Resumed {
-        /// Whether it was paused before.
+        /// Whether the service was paused before.
         was_paused: bool,
     },
-    /// To `reload`.
+    /// Answer to `reload`.
     Reloaded {
-        /// Keys whose change takes effect only when the service is started again.
+        /// Changed keys that take effect only after a restart of the service.
         needs_restart: Vec<String>,
     },
-    /// To `metrics`.
+    /// Answer to `metrics`.
     Metrics {
-        /// In the text format of OpenMetrics.
+        /// OpenMetrics text.
         text: String,
     },
 }
 
-/// A job that a client has submitted.
+/// A job submitted by a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmittedJob {
-    /// Its number.
+    /// Number of the job.
     pub id: u64,
-    /// What it is for.
+    /// Name of its target.
     pub target: String,
 }
 
-/// Why something was not done.
+/// Reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// For programs.
+    /// Kind, for programs.
     pub kind: RefusalKind,
-    /// For people.
+    /// Message, for people.
     pub message: String,
-    /// What can be done about it.
+    /// Suggested remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl Refusal {
-    /// Without a hint.
+    /// Creates a refusal without a hint.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// With a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -127,37 +130,37 @@ impl Refusal {
     }
 }
 
-/// Why something was not done, for programs.
+/// Kind of refusal, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
-    /// There is no such request.
+    /// The request does not exist.
     UnknownRequest,
-    /// The line is no request, or lacks something.
+    /// The line is not a valid request, or a field is missing.
     BadRequest,
     /// The line is longer than [`REQUEST_BYTES_MAX`](super::REQUEST_BYTES_MAX).
     TooLarge,
-    /// There are as many connections as there may be.
+    /// The limit of connections is reached.
     TooManyConnections,
-    /// The client's user may not do that.
+    /// The client's user lacks the right.
     Denied,
-    /// No job has that number, or it is over.
+    /// No job has that number, or the job has ended.
     NoSuchJob,
     /// No target has that name.
     NoSuchTarget,
-    /// The archive is not there, its name is not that of an archive, or it is known to be bad.
+    /// The archive does not exist, its name is not an archive's, or it is known to be bad.
     BadArchive,
-    /// The target has as many jobs as it may.
+    /// The target's queue is full.
     QueueFull,
-    /// The new configuration is bad, and the old one stays.
+    /// The new configuration is invalid; the old one stays in force.
     BadConfig,
-    /// Not now.
+    /// The request cannot be carried out now.
     Busy,
     /// The service is stopping.
     Stopping,
-    /// A fault of the service.
+    /// A defect of the service.
     Internal,
-    /// Something that a later version says.
+    /// A kind of a later version.
     #[serde(other)]
     Other,
 }
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
     use crate::protocol::{Event, EventLine, Outcome, Status};
 
-    /// A status with something everywhere, as it goes over the socket.
+    /// Returns a status with every field set, as it goes over the socket.
     fn status() -> serde_json::Value {
         let job = json!({
             "id": 12, "target": "validator", "slot": 47, "base_slot": 39,

@@ -1,200 +1,200 @@
-//! How everything stands.
+//! Status of the service, its targets, jobs and archives.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The service as a whole. Times are milliseconds since 1970, UTC.
+/// Status of the service. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the service.
     pub version: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// When it was started.
+    /// Start time.
     pub started_unix_ms: u64,
-    /// Whether somebody has paused it.
+    /// Whether the service is paused.
     pub paused: bool,
-    /// Bytes that jobs may write to each device in a second, if there is a limit.
+    /// Limit on the bytes written to each device per second, if there is one.
     #[serde(default)]
     pub rate_limit: Option<u64>,
-    /// Where it looks for archives, and what it has found.
+    /// Directories of archives and the newest archives found.
     pub archives: ArchivesStatus,
     /// All targets, in the order of the configuration.
     pub targets: Vec<TargetStatus>,
-    /// Archives that are passed over until they change.
+    /// Bad archives, skipped until their files change.
     pub bad: Vec<BadArchive>,
 }
 
-/// What the service knows of archives.
+/// Status of the archives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchivesStatus {
-    /// Where it looks.
+    /// Directories searched for archives.
     #[serde(with = "super::path::list")]
     pub directories: Vec<PathBuf>,
-    /// The best that is there.
+    /// Newest usable archives.
     pub newest: Option<PairName>,
-    /// How often it looks without having been told that something has changed.
+    /// Interval of scans while inotify reports no change, in milliseconds.
     pub rescan_ms: u64,
 }
 
-/// A full archive, and perhaps an incremental one upon it.
+/// A full archive and, optionally, an incremental archive that builds on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairName {
-    /// The slot that comes of it.
+    /// Slot of the resulting state.
     pub slot: u64,
-    /// The full archive's slot, if there is an incremental one.
+    /// Slot of the full archive, if there is an incremental one.
     pub base_slot: Option<u64>,
-    /// The full archive.
+    /// Path of the full archive.
     #[serde(with = "super::path")]
     pub full: PathBuf,
-    /// The incremental one.
+    /// Path of the incremental archive.
     #[serde(default, with = "super::path::option")]
     pub incremental: Option<PathBuf>,
 }
 
-/// A target: what archives are made into.
+/// Status of a target: a place that archives are unpacked to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Its name in the configuration.
+    /// Name in the configuration.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: TargetKind,
-    /// How it stands.
+    /// State.
     pub state: TargetState,
-    /// What it waits for or fails of, in words.
+    /// Reason for waiting or failing, in words.
     pub detail: Option<String>,
-    /// What is there, the newest first.
+    /// Results on disk, the newest first.
     pub results: Vec<ResultStatus>,
-    /// What is being done.
+    /// The running job.
     pub job: Option<JobStatus>,
-    /// What is to be done after that, in order.
+    /// Queued jobs, in order.
     pub queued: Vec<JobStatus>,
 }
 
-/// What a target is.
+/// Kind of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetKind {
-    /// A state that a validator starts from.
+    /// Local state that a validator starts from.
     Fastboot,
     /// A plain tree for each slot.
     Tree,
 }
 
-/// How a target stands.
+/// State of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TargetState {
-    /// Nothing is to be done.
+    /// No job is needed.
     Idle,
     /// A job is running.
     Working,
-    /// A job cannot run yet: it is paused, or a validator is in its way.
+    /// A job cannot start yet: the service is paused, or a validator is using the target.
     Waiting,
-    /// The last attempt has failed; another follows.
+    /// The last attempt failed; another follows.
     Failing,
 }
 
-/// Something that has been unpacked.
+/// A result: an unpacked snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultStatus {
-    /// Its slot.
+    /// Slot.
     pub slot: u64,
-    /// The full archive's slot, if it was made of two.
+    /// Slot of the full archive, if the result was made from two archives.
     pub base_slot: Option<u64>,
-    /// Where it is.
+    /// Directory of the result.
     #[serde(with = "super::path")]
     pub path: PathBuf,
-    /// When it was complete and durable.
+    /// Time at which it was complete and durable.
     pub finished_unix_ms: u64,
-    /// Bytes of its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// Its files.
+    /// Number of its files.
     pub files: u64,
 }
 
 /// A job: one pair of archives for one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// Its number, which no other job has had.
+    /// Number, never reused.
     pub id: u64,
-    /// What it is for.
+    /// Name of its target.
     pub target: String,
-    /// The slot that comes of it.
+    /// Slot of the resulting state.
     pub slot: u64,
-    /// The full archive's slot, if there is an incremental one.
+    /// Slot of the full archive, if there is an incremental one.
     pub base_slot: Option<u64>,
-    /// The full archive, and the incremental one if there is one.
+    /// Path of the full archive, followed by that of the incremental one, if there is one.
     #[serde(with = "super::path::list")]
     pub archives: Vec<PathBuf>,
-    /// Who wanted it.
+    /// Origin.
     pub origin: Origin,
-    /// How it stands.
+    /// State.
     pub state: JobState,
-    /// What it is doing, in words.
+    /// Name of the current phase.
     pub phase: Option<String>,
-    /// The how manieth attempt it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Time until the next attempt.
+    /// Time until the next attempt, in milliseconds.
     pub retry_in_ms: Option<u64>,
-    /// When this attempt began.
+    /// Start time of this attempt.
     pub started_unix_ms: Option<u64>,
-    /// Why the attempt before failed.
+    /// Error of the previous attempt.
     pub last_error: Option<String>,
-    /// How far it is, while it runs.
+    /// Progress, while the job runs.
     pub progress: Option<JobProgress>,
 }
 
-/// Who wanted a job.
+/// Origin of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
-    /// The service has found the archives itself.
+    /// The service found the archives itself.
     Found,
-    /// A client has submitted them.
+    /// A client submitted the archives.
     Submitted,
 }
 
-/// How a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// Others come before it.
+    /// Waiting in the queue.
     Queued,
-    /// It runs.
+    /// Running.
     Running,
-    /// It runs, but rests.
+    /// Started, but suspended by a pause.
     Paused,
-    /// It has failed, and waits for its next attempt.
+    /// Failed, and waiting for the next attempt.
     Retrying,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobProgress {
-    /// Size of its archives.
+    /// Total size of its archives.
     pub bytes_total: Option<u64>,
-    /// Compressed bytes of them that have been decoded.
+    /// Compressed bytes decoded.
     pub bytes_read: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Files that are complete.
+    /// Files completed.
     pub files: u64,
-    /// Bytes written a second, of late.
+    /// Bytes written per second, averaged over the attempt.
     pub rate_bytes_per_s: Option<u64>,
-    /// How long it will go on like this.
+    /// Estimated remaining time at this rate, in milliseconds.
     pub eta_ms: Option<u64>,
 }
 
-/// An archive that is passed over.
+/// A bad archive, which is skipped until its file changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BadArchive {
-    /// Where it is.
+    /// Path of the archive.
     #[serde(with = "super::path")]
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
-    /// When that was found.
+    /// Time at which the defect was found.
     pub seen_unix_ms: u64,
 }

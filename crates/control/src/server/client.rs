@@ -19,18 +19,18 @@ use crate::{
     },
 };
 
-/// Bytes that wait for a client before it gets no more events, and no more of its requests are read:
-/// more than a second of what the service says at its busiest.
+/// Bytes queued for a client above which it gets no more events and no more of its requests are
+/// read: more than a second of the output of the service at its busiest.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// Bytes read of a client in a turn of the loop, so that each has its turn.
+/// Most bytes read from a client per iteration of the loop, so that no client starves the others.
 const READ_BYTES: usize = 16 << 10;
 
-/// What becomes of a connection.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    Stays,
-    Ends,
+pub enum Disposition {
+    Keep,
+    Close,
 }
 
 /// A client.
@@ -41,17 +41,17 @@ pub struct Client {
     level: Level,
     lines: Lines,
     outbox: Outbox,
-    /// It will say nothing more.
+    /// The client has shut down its sending side.
     ended: bool,
-    /// Nothing more is heard of it, and it goes when it has been told why.
+    /// The client was refused: nothing more is read, and the connection closes after the reason.
     refused: bool,
     watches: bool,
-    /// Events that did not reach it, and of which it has not been told.
+    /// Events that were dropped for this client and are not yet reported to it.
     missed: u64,
 }
 
-/// What a client's requests are answered by.
-pub struct Asked<'a> {
+/// The parts of the server that answering a request needs.
+pub struct Context<'a> {
     pub answer: &'a dyn Answer,
     pub inbox: &'a Inbox,
 }
@@ -75,7 +75,7 @@ impl Client {
         &self.socket
     }
 
-    /// What to wait for on its socket. That it is gone is always told.
+    /// Returns the events to wait for on the socket. epoll always reports errors and hang-ups.
     pub fn interest(&self) -> EventFlags {
         let mut interest = EventFlags::empty();
         if !self.ended && !self.refused && self.outbox.len() < OUTPUT_BYTES_MAX {
@@ -87,32 +87,32 @@ impl Client {
         interest
     }
 
-    /// Does what its socket is ready for.
-    pub fn turn(&mut self, ready: EventFlags, asked: &Asked<'_>) -> Fate {
+    /// Reads, answers and sends, as far as the socket is ready.
+    pub fn on_ready(&mut self, ready: EventFlags, context: &Context<'_>) -> Disposition {
         if ready.contains(EventFlags::ERR) {
-            return Fate::Ends;
+            return Disposition::Close;
         }
         if ready.contains(EventFlags::IN) && !self.read() {
-            return Fate::Ends;
+            return Disposition::Close;
         }
         let gone = ready.contains(EventFlags::HUP) && !ready.contains(EventFlags::IN);
         loop {
-            let more = self.work(asked);
-            if gone || self.flush() == Fate::Ends {
-                return Fate::Ends;
+            let more = self.answer_requests(context);
+            if gone || self.flush() == Disposition::Close {
+                return Disposition::Close;
             }
             if !more || self.outbox.len() >= OUTPUT_BYTES_MAX {
-                return Fate::Stays;
+                return Disposition::Keep;
             }
         }
     }
 
-    /// Takes an event's line, if it wants it and has room for it.
-    pub fn tell(&mut self, line: &[u8]) {
+    /// Queues an event's line if the client watches. Counts it as missed if the queue is full.
+    pub fn push_event(&mut self, line: &[u8]) {
         if !self.watches {
             return;
         }
-        // First what it has missed, so that it stands where it was missed.
+        // The report of missed events comes first, so that it stands where they are missing.
         let room = |outbox: &Outbox, bytes| outbox.len() + bytes <= OUTPUT_BYTES_MAX;
         if self.missed == 0 && room(&self.outbox, line.len()) {
             self.outbox.push(line);
@@ -121,18 +121,18 @@ impl Client {
         }
     }
 
-    /// Counts events that were lost before they came here.
-    pub fn miss(&mut self, events: u64) {
+    /// Counts events that were dropped before they reached this client.
+    pub fn count_missed(&mut self, events: u64) {
         if self.watches {
             self.missed += events;
         }
     }
 
-    /// Sends what can be sent.
-    pub fn flush(&mut self) -> Fate {
+    /// Sends as much of the queue as the socket takes.
+    pub fn flush(&mut self) -> Disposition {
         loop {
             if self.outbox.flush(&self.socket).is_err() {
-                return Fate::Ends;
+                return Disposition::Close;
             }
             if self.missed == 0 || !self.outbox.is_empty() {
                 break;
@@ -142,27 +142,27 @@ impl Client {
                 self.outbox.push(&line);
             }
         }
-        // Who does not even read why it is refused is not waited for.
+        // A refused client gets one attempt to send it the reason; nothing waits for it to read.
         let done = self.ended && !self.watches && self.outbox.is_empty();
-        if self.refused || done { Fate::Ends } else { Fate::Stays }
+        if self.refused || done { Disposition::Close } else { Disposition::Keep }
     }
 
-    /// Has other rights from now on.
-    pub fn judge(&mut self, access: &Access) {
-        match access.of(self.peer) {
+    /// Replaces the client's rights. Refuses it if it has none left.
+    pub fn set_access(&mut self, access: &Access) {
+        match access.level_of(self.peer) {
             Some(level) => self.level = level,
-            None => self.refuse(denied("may not ask anything here any more")),
+            None => self.refuse(denied("no longer have access to this service")),
         }
     }
 
-    /// Says goodbye to `inbox`.
-    pub fn leave(self, inbox: &Inbox) {
+    /// Closes the connection and unregisters the client as a watcher.
+    pub fn close(self, inbox: &Inbox) {
         if self.watches {
             inbox.watchers.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// False if the connection is broken.
+    /// Reads what has arrived. Returns false if the connection is broken.
     fn read(&mut self) -> bool {
         let mut bytes = [0; READ_BYTES];
         match rustix::io::read(&self.socket, &mut bytes) {
@@ -174,8 +174,9 @@ impl Client {
         true
     }
 
-    /// Answers what has been read, as far as there is room for answers. True if there is more.
-    fn work(&mut self, asked: &Asked<'_>) -> bool {
+    /// Answers the requests read so far while there is room for replies. Returns true if more
+    /// remain.
+    fn answer_requests(&mut self, context: &Context<'_>) -> bool {
         while !self.refused && self.outbox.len() < OUTPUT_BYTES_MAX {
             let call = match self.lines.next() {
                 Next::Line(line) => Call::parse(line),
@@ -193,7 +194,7 @@ impl Client {
             match call {
                 Err(malformed) => self.reply(malformed.id, Err(malformed.refusal)),
                 Ok(Call { id, request }) => {
-                    let result = self.answer(request, asked);
+                    let result = self.answer(request, context);
                     self.reply(id, result);
                 }
             }
@@ -201,16 +202,20 @@ impl Client {
         !self.refused
     }
 
-    fn answer(&mut self, request: Request, asked: &Asked<'_>) -> Result<Answered, Refusal> {
+    fn answer(&mut self, request: Request, context: &Context<'_>) -> Result<Answered, Refusal> {
         if request.level() > self.level {
             return Err(denied("may observe, but not operate"));
         }
         if matches!(request, Request::Watch {}) && !self.watches {
-            // Before the status is made, so that nothing falls between it and the first event.
+            // Registered before the status is taken, so that no event is lost in between.
             self.watches = true;
-            asked.inbox.watchers.fetch_add(1, Ordering::Relaxed);
+            context.inbox.watchers.fetch_add(1, Ordering::Relaxed);
         }
-        asked.answer.answer(request)
+        let result = context.answer.answer(request);
+        if let Ok(answered) = &result {
+            log_operation(answered, self.peer);
+        }
+        result
     }
 
     fn refuse(&mut self, refusal: Refusal) {
@@ -223,8 +228,53 @@ impl Client {
     }
 }
 
-/// What its user is told who lacks a right.
+/// Returns the refusal for a user who lacks a right. `why` completes the sentence "you …".
 pub fn denied(why: &str) -> Refusal {
-    let who = "the section [control] of the service's configuration says who may";
-    Refusal::new(RefusalKind::Denied, format!("you {why}")).hint(who)
+    let hint = "the section [control] of unpackd's configuration grants access to users and groups";
+    Refusal::new(RefusalKind::Denied, format!("you {why}")).hint(hint)
+}
+
+/// Logs who changed what. Requests that only observe are not logged.
+fn log_operation(answered: &Answered, peer: Peer) {
+    let Peer { uid, pid, .. } = peer;
+    match answered {
+        Answered::Submitted { jobs } => {
+            for job in jobs {
+                tracing::info!(
+                    uid,
+                    pid,
+                    job = job.id,
+                    target = job.target,
+                    "a client submitted a job"
+                );
+            }
+        }
+        Answered::Cancelled { job, was } => {
+            tracing::info!(uid, pid, job, ?was, "a client cancelled a job");
+        }
+        Answered::Paused { was_paused: false } => {
+            tracing::info!(
+                uid,
+                pid,
+                "a client paused the service; running jobs rest until it resumes"
+            );
+        }
+        Answered::Resumed { was_paused: true } => {
+            tracing::info!(uid, pid, "a client resumed the service");
+        }
+        Answered::Paused { was_paused: true } => {
+            tracing::info!(uid, pid, "a client asked to pause the service; it was paused already");
+        }
+        Answered::Resumed { was_paused: false } => {
+            tracing::info!(uid, pid, "a client asked to resume the service; it was not paused");
+        }
+        Answered::Reloaded { .. } => {
+            tracing::info!(
+                uid,
+                pid,
+                "a client asked for a reload; the new configuration is accepted"
+            );
+        }
+        Answered::Status(_) | Answered::Metrics { .. } => {}
+    }
 }

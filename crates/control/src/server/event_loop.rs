@@ -1,4 +1,4 @@
-//! The loop: waits for all sockets at once, and gives each its turn.
+//! The event loop: waits on all sockets with epoll and serves each in turn.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use rustix::{
 
 use super::{
     Answer, Heartbeat, Limits,
-    accepting::Accepting,
-    client::{Asked, Client, Fate, denied},
+    acceptor::Acceptor,
+    client::{Client, Context, Disposition, denied},
     http::Exchange,
-    inbox::{Inbox, Mail, Scrapes},
+    inbox::{Inbox, Mail, ScrapeUpdate},
 };
 use crate::{
     Access, Listener, ScrapeListener,
@@ -28,20 +28,20 @@ use crate::{
     protocol::{Level, Refusal, RefusalKind, Reply},
 };
 
-/// Scrapes at a time. Prometheus makes one; anybody on this machine can connect, though. A guess.
+/// Most scrapes at a time. Prometheus makes one, but any user of the machine can connect. A guess.
 const SCRAPES_MAX: usize = 16;
 
-/// Sockets that are ready and looked at in a turn.
+/// Most ready sockets handled per call of `epoll_wait`.
 const READY_MAX: usize = 64;
 
-/// What epoll calls the sockets that are always there. Connections count from [`FIRST`] on, and no
-/// number comes twice.
+/// epoll keys of the permanent sockets. Connections are numbered from [`FIRST`] on, and no number
+/// is used twice.
 const WAKE: u64 = 0;
 const CLIENTS: u64 = 1;
 const SCRAPES: u64 = 2;
 const FIRST: u64 = 3;
 
-/// Everything that the thread has.
+/// State of the server's thread.
 pub struct EventLoop {
     epoll: OwnedFd,
     inbox: Arc<Inbox>,
@@ -49,14 +49,14 @@ pub struct EventLoop {
     access: Access,
     limits: Limits,
     answer: Arc<dyn Answer>,
-    clients: Accepting<Listener>,
-    scrapes: Option<Accepting<ScrapeListener>>,
-    connections: BTreeMap<u64, Held>,
+    clients: Acceptor<Listener>,
+    scrapes: Option<Acceptor<ScrapeListener>>,
+    connections: BTreeMap<u64, Registered>,
     next: u64,
 }
 
-/// A connection, and what epoll waits for on it.
-struct Held {
+/// A connection and the events that epoll waits for on it.
+struct Registered {
     connection: Connection,
     interest: EventFlags,
 }
@@ -78,7 +78,7 @@ impl EventLoop {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, inbox.wake(), EventData::new_u64(WAKE), EventFlags::IN)?;
         epoll::add(&epoll, &listener, EventData::new_u64(CLIENTS), EventFlags::IN)?;
-        let clients = Accepting::new(listener);
+        let clients = Acceptor::new(listener);
         let (scrapes, connections) = (None, BTreeMap::new());
         Ok(Self {
             epoll,
@@ -94,7 +94,7 @@ impl EventLoop {
         })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until the inbox says to stop.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::with_capacity(READY_MAX);
         loop {
@@ -118,65 +118,66 @@ impl EventLoop {
                     }
                     CLIENTS => self.accept_clients(now)?,
                     SCRAPES => self.accept_scrapes(now)?,
-                    key => self.turn(key, event.flags),
+                    key => self.on_ready(key, event.flags),
                 }
             }
-            self.end_what_is_over(now)?;
+            self.expire(now)?;
         }
     }
 
-    /// When to wake up even if nothing happens: `None` unless there is a scrape or a listener that is
-    /// left alone for a while.
+    /// Returns the time to wake up even if nothing happens: `None` unless a scrape is open or a
+    /// listener is paused.
     fn next_deadline(&self) -> Option<Instant> {
-        let scrapes = self.connections.values().filter_map(|held| match &held.connection {
-            Connection::Client(_) => None,
-            Connection::Scrape(scrape) => Some(scrape.deadline()),
-        });
+        let scrapes =
+            self.connections.values().filter_map(|registered| match &registered.connection {
+                Connection::Client(_) => None,
+                Connection::Scrape(scrape) => Some(scrape.deadline()),
+            });
         let paused = self.scrapes.as_ref().and_then(|scrapes| scrapes.paused_until);
         scrapes.chain(paused).chain(self.clients.paused_until).min()
     }
 
     fn read_mail(&mut self, mail: Mail) -> io::Result<()> {
-        // The old listener leaves epoll by being closed.
+        // Closing the old listener removes it from epoll.
         match mail.scrapes {
             None => {}
-            Some(Scrapes::Refused) => self.scrapes = None,
-            Some(Scrapes::Served(listener)) => {
+            Some(ScrapeUpdate::Stop) => self.scrapes = None,
+            Some(ScrapeUpdate::Listen(listener)) => {
                 epoll::add(&self.epoll, &listener, EventData::new_u64(SCRAPES), EventFlags::IN)?;
-                self.scrapes = Some(Accepting::new(listener));
+                self.scrapes = Some(Acceptor::new(listener));
             }
         }
         let access = mail.access.inspect(|access| self.access = access.clone());
         self.for_clients(|client| {
             if let Some(access) = &access {
-                client.judge(access);
+                client.set_access(access);
             }
-            mail.events.iter().for_each(|line| client.tell(line));
-            client.miss(mail.missed);
+            mail.events.iter().for_each(|line| client.push_event(line));
+            client.count_missed(mail.missed);
             client.flush()
         });
         Ok(())
     }
 
-    /// Gives a connection its turn.
-    fn turn(&mut self, key: u64, ready: EventFlags) {
-        let asked = Asked { answer: &*self.answer, inbox: &self.inbox };
-        // It may have ended in this turn of the loop.
-        let Some(held) = self.connections.get_mut(&key) else { return };
-        let fate = match &mut held.connection {
-            Connection::Client(client) => client.turn(ready, &asked),
-            Connection::Scrape(scrape) => scrape.turn(ready, asked.answer),
+    /// Serves a connection that is ready.
+    fn on_ready(&mut self, key: u64, ready: EventFlags) {
+        let context = Context { answer: &*self.answer, inbox: &self.inbox };
+        // The connection may have ended in this iteration of the loop.
+        let Some(registered) = self.connections.get_mut(&key) else { return };
+        let fate = match &mut registered.connection {
+            Connection::Client(client) => client.on_ready(ready, &context),
+            Connection::Scrape(scrape) => scrape.on_ready(ready, context.answer),
         };
-        if fate == Fate::Ends || held.wait(&self.epoll, key).is_err() {
+        if fate == Disposition::Close || registered.wait(&self.epoll, key).is_err() {
             self.end(key);
         }
     }
 
-    fn for_clients(&mut self, mut each: impl FnMut(&mut Client) -> Fate) {
+    fn for_clients(&mut self, mut each: impl FnMut(&mut Client) -> Disposition) {
         let mut over = Vec::new();
-        for (key, held) in &mut self.connections {
-            let Connection::Client(client) = &mut held.connection else { continue };
-            if each(client) == Fate::Ends || held.wait(&self.epoll, *key).is_err() {
+        for (key, registered) in &mut self.connections {
+            let Connection::Client(client) = &mut registered.connection else { continue };
+            if each(client) == Disposition::Close || registered.wait(&self.epoll, *key).is_err() {
                 over.push(*key);
             }
         }
@@ -186,11 +187,11 @@ impl EventLoop {
     }
 
     fn end(&mut self, key: u64) {
-        // Closing a socket takes it out of epoll: nobody else has a descriptor of it.
-        if let Some(Held { connection: Connection::Client(client), .. }) =
+        // Closing a socket removes it from epoll: no other descriptor refers to it.
+        if let Some(Registered { connection: Connection::Client(client), .. }) =
             self.connections.remove(&key)
         {
-            client.leave(&self.inbox);
+            client.close(&self.inbox);
         }
     }
 
@@ -200,10 +201,10 @@ impl EventLoop {
         for socket in sockets {
             let Ok(peer) = Peer::of(&socket) else { continue };
             match self.admit(peer) {
-                Ok(level) => self.hold(Connection::Client(Client::new(socket, peer, level))),
+                Ok(level) => self.register(Connection::Client(Client::new(socket, peer, level))),
                 Err(refusal) => {
                     let line = Reply::new(None, Err(refusal)).to_line();
-                    // A new socket has room for a line. If not, there is nobody to tell.
+                    // A new socket has room for a line. If sending fails, the client is gone.
                     let _ = send(&socket, &line, SendFlags::NOSIGNAL);
                 }
             }
@@ -211,9 +212,11 @@ impl EventLoop {
         wait_for_connections(&self.epoll, &self.clients, CLIENTS)
     }
 
-    /// The rights of somebody who connects, if there is room.
+    /// Returns the rights of a connecting client, or the refusal if it has none or there is no
+    /// room.
     fn admit(&self, peer: Peer) -> Result<Level, Refusal> {
-        let level = self.access.of(peer).ok_or_else(|| denied("may not ask anything here"))?;
+        let level =
+            self.access.level_of(peer).ok_or_else(|| denied("have no access to this service"))?;
         let kept = (self.limits.connections_max / 8).max(1);
         let most = match level {
             Level::Operate => self.limits.connections_max,
@@ -222,7 +225,7 @@ impl EventLoop {
         if self.count(|connection| matches!(connection, Connection::Client(_))) < most {
             return Ok(level);
         }
-        let message = format!("there are {most} connections, as many as there may be");
+        let message = format!("the limit of {most} connections is reached");
         Err(Refusal::new(RefusalKind::TooManyConnections, message))
     }
 
@@ -233,30 +236,30 @@ impl EventLoop {
         wait_for_connections(&self.epoll, scrapes, SCRAPES)?;
         for socket in sockets {
             if self.count(|connection| matches!(connection, Connection::Scrape(_))) < SCRAPES_MAX {
-                self.hold(Connection::Scrape(Exchange::new(socket, now)));
+                self.register(Connection::Scrape(Exchange::new(socket, now)));
             }
         }
         Ok(())
     }
 
     fn count(&self, which: impl Fn(&Connection) -> bool) -> usize {
-        self.connections.values().filter(|held| which(&held.connection)).count()
+        self.connections.values().filter(|registered| which(&registered.connection)).count()
     }
 
-    fn hold(&mut self, connection: Connection) {
+    fn register(&mut self, connection: Connection) {
         let key = self.next;
         self.next += 1;
-        let held = Held { interest: connection.interest(), connection };
+        let registered = Registered { interest: connection.interest(), connection };
         let data = EventData::new_u64(key);
-        match epoll::add(&self.epoll, held.connection.socket(), data, held.interest) {
-            Ok(()) => _ = self.connections.insert(key, held),
-            Err(error) => tracing::warn!(%error, "cannot watch a connection; it is closed"),
+        match epoll::add(&self.epoll, registered.connection.socket(), data, registered.interest) {
+            Ok(()) => _ = self.connections.insert(key, registered),
+            Err(error) => tracing::warn!(%error, "cannot add a connection to epoll; closing it"),
         }
     }
 
-    /// Ends scrapes whose time is up, and goes back to listeners that were left alone.
-    fn end_what_is_over(&mut self, now: Instant) -> io::Result<()> {
-        self.connections.retain(|_, held| match &held.connection {
+    /// Closes scrapes past their deadline and resumes listeners whose pause is over.
+    fn expire(&mut self, now: Instant) -> io::Result<()> {
+        self.connections.retain(|_, registered| match &registered.connection {
             Connection::Client(_) => true,
             Connection::Scrape(scrape) => scrape.deadline() > now,
         });
@@ -273,28 +276,28 @@ impl EventLoop {
     }
 }
 
-/// Waits for connections, unless the listener is to be left alone.
+/// Makes epoll wait for connections, unless the listener is paused.
 fn wait_for_connections<L: AsFd>(
     epoll: &OwnedFd,
-    accepting: &Accepting<L>,
+    acceptor: &Acceptor<L>,
     key: u64,
 ) -> io::Result<()> {
-    let interest = match accepting.paused_until {
+    let interest = match acceptor.paused_until {
         None => EventFlags::IN,
         Some(_) => EventFlags::empty(),
     };
-    epoll::modify(epoll, &accepting.listener, EventData::new_u64(key), interest)
+    epoll::modify(epoll, &acceptor.listener, EventData::new_u64(key), interest)
 }
 
 fn until(deadline: Instant) -> Timespec {
-    // A millisecond more, so that the deadline is over when the kernel, which may round, wakes us.
+    // One millisecond more, so that the deadline has passed even if the kernel rounds down.
     let left = deadline.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-    // Deadlines are seconds away, so this does not fail; if it did, they would be looked at at once.
+    // Deadlines are seconds away, so this does not fail. If it did, the loop would check at once.
     Timespec::try_from(left).unwrap_or_default()
 }
 
-impl Held {
-    /// Has epoll wait for what the connection wants by now.
+impl Registered {
+    /// Updates the events that epoll waits for on the connection.
     fn wait(&mut self, epoll: &OwnedFd, key: u64) -> io::Result<()> {
         let interest = self.connection.interest();
         if interest != self.interest {

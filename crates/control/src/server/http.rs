@@ -1,4 +1,4 @@
-//! A scrape: one HTTP/1.1 request for `/metrics`, its response, and the end of the connection.
+//! Scrapes of metrics: one HTTP/1.1 request for `/metrics` and its response per connection.
 
 use std::{
     os::fd::OwnedFd,
@@ -11,23 +11,23 @@ use rustix::{
     net::{Shutdown, shutdown},
 };
 
-use super::{Answer, client::Fate, outbox::Outbox};
+use super::{Answer, client::Disposition, outbox::Outbox};
 use crate::protocol::{Answered, Request};
 
-/// From a connection's beginning to its end, whatever the client does: Prometheus itself gives up
-/// after 10 seconds (`scrape_timeout`) unless told otherwise.
+/// Longest lifetime of a connection, whatever the client does: Prometheus itself gives up after 10
+/// seconds by default (`scrape_timeout`).
 const EXCHANGE: Duration = Duration::from_secs(10);
 
-/// Bytes of a request's line and headers. What nginx and Apache take by default.
+/// Most bytes of a request line and its headers: the default of nginx and Apache.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// Headers of a request. Prometheus sends six.
+/// Most headers of a request. Prometheus sends six.
 const HEADERS_MAX: usize = 64;
 
-/// What the text is (OpenMetrics 1.0).
+/// Media type of the metrics (OpenMetrics 1.0).
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A connection.
+/// A scrape's connection.
 #[derive(Debug)]
 pub struct Exchange {
     socket: OwnedFd,
@@ -40,9 +40,9 @@ pub struct Exchange {
 enum Stage {
     Reading(Vec<u8>),
     Writing,
-    /// Everything is sent. What the client still says is read away: a connection closed upon unread
-    /// bytes is reset, and the response perhaps lost.
-    Parting,
+    /// Everything is sent. Further input is read and discarded: closing a connection with unread
+    /// bytes resets it, and the response may be lost.
+    Draining,
 }
 
 impl Exchange {
@@ -55,59 +55,59 @@ impl Exchange {
         &self.socket
     }
 
-    /// When it is over at the latest.
+    /// Returns the time at which the connection is closed at the latest.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
     pub fn interest(&self) -> EventFlags {
         match self.stage {
-            Stage::Reading(_) | Stage::Parting => EventFlags::IN,
+            Stage::Reading(_) | Stage::Draining => EventFlags::IN,
             Stage::Writing => EventFlags::OUT,
         }
     }
 
-    pub fn turn(&mut self, ready: EventFlags, answer: &dyn Answer) -> Fate {
+    pub fn on_ready(&mut self, ready: EventFlags, answer: &dyn Answer) -> Disposition {
         if ready.intersects(EventFlags::ERR | EventFlags::HUP) {
-            return Fate::Ends;
+            return Disposition::Close;
         }
         let mut bytes = [0; HEAD_BYTES_MAX];
         match &mut self.stage {
             Stage::Reading(head) => {
                 match rustix::io::read(&self.socket, &mut bytes) {
-                    Ok(0) => return Fate::Ends,
+                    Ok(0) => return Disposition::Close,
                     Ok(length) => head.extend_from_slice(&bytes[..length]),
-                    Err(Errno::AGAIN | Errno::INTR) => return Fate::Stays,
-                    Err(_) => return Fate::Ends,
+                    Err(Errno::AGAIN | Errno::INTR) => return Disposition::Keep,
+                    Err(_) => return Disposition::Close,
                 }
-                let Some(response) = respond(head, answer) else { return Fate::Stays };
+                let Some(response) = respond(head, answer) else { return Disposition::Keep };
                 self.outbox.push(&response);
                 self.stage = Stage::Writing;
                 self.write()
             }
             Stage::Writing => self.write(),
-            Stage::Parting => match rustix::io::read(&self.socket, &mut bytes) {
-                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => Fate::Stays,
-                Ok(0) | Err(_) => Fate::Ends,
+            Stage::Draining => match rustix::io::read(&self.socket, &mut bytes) {
+                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => Disposition::Keep,
+                Ok(0) | Err(_) => Disposition::Close,
             },
         }
     }
 
-    fn write(&mut self) -> Fate {
+    fn write(&mut self) -> Disposition {
         if self.outbox.flush(&self.socket).is_err() {
-            return Fate::Ends;
+            return Disposition::Close;
         }
         if self.outbox.is_empty() {
             if shutdown(&self.socket, Shutdown::Write).is_err() {
-                return Fate::Ends;
+                return Disposition::Close;
             }
-            self.stage = Stage::Parting;
+            self.stage = Stage::Draining;
         }
-        Fate::Stays
+        Disposition::Keep
     }
 }
 
-/// The response to what has been read of a request; `None` if more must be read.
+/// Returns the response to the bytes read so far; `None` if the request is incomplete.
 fn respond(head: &[u8], answer: &dyn Answer) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -141,7 +141,8 @@ fn response(status: &str, kind: &str, headers: &str, text: &str, body: bool) -> 
     let length = text.len();
     let text = if body { text } else { "" };
     format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n{text}"
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+         {headers}Connection: close\r\n\r\n{text}"
     )
     .into_bytes()
 }

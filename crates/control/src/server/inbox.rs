@@ -1,4 +1,4 @@
-//! What other threads have for the event loop.
+//! The queue through which other threads reach the event loop.
 
 use std::{
     collections::VecDeque,
@@ -17,37 +17,37 @@ use crate::{
     protocol::{Event, EventLine},
 };
 
-/// Bytes of events that wait for the loop. It takes them in well under a millisecond unless it is
-/// stuck; then no more than this piles up.
+/// Most bytes of events queued for the loop. It takes them in well under a millisecond; this bounds
+/// the queue if it is stuck.
 const EVENT_BYTES_MAX: usize = 256 << 10;
 
-/// Filled by any thread, emptied by the loop, which an eventfd wakes.
+/// A queue that any thread fills and the loop empties. An eventfd wakes the loop.
 #[derive(Debug)]
 pub struct Inbox {
     wake: OwnedFd,
-    /// Connections that want events.
+    /// Number of connections that watch events.
     pub watchers: AtomicUsize,
     inner: Mutex<Mail>,
 }
 
-/// What has come since the loop looked last.
+/// Contents of the inbox since the loop last took them.
 #[derive(Debug, Default)]
 pub struct Mail {
-    /// Whole lines.
+    /// Complete lines.
     pub events: VecDeque<Arc<[u8]>>,
     event_bytes: usize,
-    /// Events for which there was no room.
+    /// Number of events dropped for lack of room.
     pub missed: u64,
     pub access: Option<Access>,
-    pub scrapes: Option<Scrapes>,
+    pub scrapes: Option<ScrapeUpdate>,
     pub stop: bool,
 }
 
-/// What is to be done about scrapes from now on.
+/// A change of the listener for scrapes.
 #[derive(Debug)]
-pub enum Scrapes {
-    Served(ScrapeListener),
-    Refused,
+pub enum ScrapeUpdate {
+    Listen(ScrapeListener),
+    Stop,
 }
 
 impl Inbox {
@@ -61,7 +61,7 @@ impl Inbox {
     }
 
     pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
-        let scrapes = listener.map_or(Scrapes::Refused, Scrapes::Served);
+        let scrapes = listener.map_or(ScrapeUpdate::Stop, ScrapeUpdate::Listen);
         self.post(|mail| mail.scrapes = Some(scrapes));
     }
 
@@ -69,21 +69,21 @@ impl Inbox {
         self.post(|mail| mail.stop = true);
     }
 
-    /// What the loop waits for.
+    /// Returns the eventfd that becomes readable when something arrives.
     pub fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// Everything that has come.
+    /// Takes everything that has arrived.
     pub fn take(&self) -> Mail {
-        // Before the mail is taken, so that none is overlooked.
+        // The eventfd is cleared before the mail is taken, so that no message is missed.
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
         std::mem::take(&mut *self.mail())
     }
 
     fn post(&self, put: impl FnOnce(&mut Mail)) {
         put(&mut self.mail());
-        // Fails only if it is full, and then the loop is awake.
+        // Fails only if the counter is full, and then the loop is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
@@ -92,7 +92,7 @@ impl Inbox {
     }
 }
 
-/// Where to tell what happens. Cheap to clone.
+/// Publisher of events to all watching clients. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Events {
     inbox: Arc<Inbox>,
@@ -103,13 +103,13 @@ impl Events {
         Self { inbox }
     }
 
-    /// Whether anybody wants to know. Progress need not be looked at while nobody does.
+    /// Returns whether any client watches. While none does, progress need not be sampled.
     pub fn watched(&self) -> bool {
         self.inbox.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells everybody who watches. Never blocks: where the loop or a client is too slow, events are
-    /// dropped, and the client is told how many.
+    /// Sends an event to every watching client. Never blocks: if the loop or a client is too slow,
+    /// events are dropped and the client receives their number.
     pub fn publish(&self, event: &Event) {
         if !self.watched() {
             return;

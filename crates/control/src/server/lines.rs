@@ -1,31 +1,31 @@
-//! Bytes from a client, cut into lines.
+//! Splitting a client's bytes into lines.
 
 use crate::protocol::REQUEST_BYTES_MAX;
 
-/// What has been read of a client and not yet been looked at: never more than a line that is too
-/// long and what was read along with it.
+/// Bytes read from a client and not yet parsed: never more than one oversized line plus the read
+/// that completed it.
 #[derive(Debug, Default)]
 pub struct Lines {
     bytes: Vec<u8>,
-    /// Where the next line begins.
+    /// Offset of the next line.
     begin: usize,
-    /// Up to here there is no end of a line.
+    /// Offset up to which there is no newline.
     searched: usize,
 }
 
-/// The next line, if there is one.
+/// Result of [`Lines::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// A whole line, without its end.
+    /// A complete line, without its newline.
     Line(&'a [u8]),
-    /// A line is longer than it may be. So is every answer after this one.
+    /// The line exceeds [`REQUEST_BYTES_MAX`]. Every later call returns this as well.
     TooLong,
-    /// More must be read.
+    /// No complete line yet.
     Incomplete,
 }
 
 impl Lines {
-    /// Takes what was read.
+    /// Appends bytes that were read.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.begin);
         self.searched -= self.begin;
@@ -33,7 +33,7 @@ impl Lines {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes the next line. Empty lines are passed over.
+    /// Takes the next line. Skips empty lines.
     pub fn next(&mut self) -> Next<'_> {
         loop {
             let end = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -43,13 +43,13 @@ impl Lines {
                     return Next::TooLong;
                 }
                 if self.begin == self.searched {
-                    // Nothing is kept for clients that have nothing to say.
+                    // An idle client holds no buffer.
                     *self = Self::default();
                 }
                 return Next::Incomplete;
             };
             if end - self.begin > REQUEST_BYTES_MAX {
-                // It stays the next one.
+                // The oversized line stays the next one.
                 self.searched = end;
                 return Next::TooLong;
             }
@@ -61,7 +61,7 @@ impl Lines {
         }
     }
 
-    /// Takes what is left when nothing more will come: a last line without an end.
+    /// Takes the last line, which has no newline, once the client has stopped sending.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         let rest = self.bytes.split_off(self.begin);
         *self = Self::default();
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// All lines of a text that is pushed in pieces, each taken as soon as it is there.
+    /// Returns all lines of a text pushed in pieces, each taken as soon as it is complete.
     fn cut(text: &[u8], pieces: &[usize]) -> (Vec<Vec<u8>>, bool, Option<Vec<u8>>) {
         let (mut lines, mut found, mut rest) = (Lines::default(), Vec::new(), text);
         let mut pieces = pieces.iter().copied().chain(std::iter::repeat(usize::MAX));
@@ -98,7 +98,10 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_the_same_however_they_arrive(
-            text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'a'), any::<u8>()], 0..60),
+            text in proptest::collection::vec(
+                prop_oneof![Just(b'\n'), Just(b'a'), any::<u8>()],
+                0..60,
+            ),
             pieces in proptest::collection::vec(1..9_usize, 0..20),
         ) {
             let (found, too_long, rest) = cut(&text, &pieces);

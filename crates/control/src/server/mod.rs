@@ -1,6 +1,6 @@
-//! The service's side: one thread, one event loop, for all connections.
+//! The server: one thread and one event loop for all connections.
 
-mod accepting;
+mod acceptor;
 mod client;
 mod event_loop;
 mod http;
@@ -26,18 +26,19 @@ use crate::{
     protocol::{Answered, Refusal, Request},
 };
 
-/// What knows the answers. Called on the event loop's thread, so it must not block: while it
-/// thinks, everybody waits. Rights have been checked.
+/// The service behind the server. Called on the event loop's thread, so it must not block: every
+/// client waits meanwhile. The server has checked the client's rights before it calls.
 pub trait Answer: Send + Sync {
-    /// Does what is asked for. `Watch` is answered like `Status`.
+    /// Carries out a request. `Watch` is answered like `Status`.
     fn answer(&self, request: Request) -> Result<Answered, Refusal>;
 }
 
-/// Bounds on what clients may take.
+/// Bounds on the resources of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections to the Unix socket at a time. An eighth of them, at least one, is kept for those
-    /// who may operate. Default: 64, a guess: many times what people and scripts on one machine take.
+    /// Most connections to the Unix socket at a time. An eighth of them, at least one, is reserved
+    /// for clients that may operate. Default: 64, a guess: many times what people and scripts on
+    /// one machine use.
     pub connections_max: usize,
 }
 
@@ -47,7 +48,7 @@ impl Default for Limits {
     }
 }
 
-/// The event loop. Dropped, it is stopped and every connection closed.
+/// A running event loop. Dropping it stops the loop and closes every connection.
 #[derive(Debug)]
 pub struct Server {
     inbox: Arc<Inbox>,
@@ -55,21 +56,21 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Whether the event loop moves, for a watchdog. Costs no wake-up.
+/// Progress of the event loop, for a watchdog. Reading it does not wake the loop.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat {
-    /// Even while the loop sleeps in the kernel, odd while it is at work. Never goes back.
+    /// Even while the loop sleeps in the kernel, odd while it is working. Only grows.
     beats: Arc<AtomicU64>,
 }
 
 impl Heartbeat {
-    /// A number that has changed at the next call if the loop has moved.
+    /// Returns a counter that changes whenever the loop goes to sleep or wakes up.
     pub fn beats(&self) -> u64 {
         self.beats.load(Ordering::Acquire)
     }
 
-    /// Whether the loop was provably idle when [`beats`](Self::beats) gave this number: asleep in
-    /// the kernel, which wakes it when there is something to do.
+    /// Returns whether the loop was provably idle when [`beats`](Self::beats) returned this number:
+    /// asleep in the kernel, which wakes it when there is something to do.
     pub fn idle_at(beats: u64) -> bool {
         beats.is_multiple_of(2)
     }
@@ -82,7 +83,7 @@ impl Heartbeat {
         self.step(1);
     }
 
-    /// To the next number that leaves `remainder` when it is halved. Only the loop calls this.
+    /// Advances to the next number with this remainder modulo 2. Only the loop calls this.
     fn step(&self, remainder: u64) {
         let beats = self.beats.load(Ordering::Relaxed);
         let step = if beats % 2 == remainder { 2 } else { 1 };
@@ -91,7 +92,8 @@ impl Heartbeat {
 }
 
 impl Server {
-    /// Starts to serve. `limits` stay as they are; access can be changed later.
+    /// Starts the event loop on a thread of its own. `limits` are fixed; `access` can be changed
+    /// later by [`set_access`](Self::set_access).
     pub fn start(
         listener: Listener,
         access: Access,
@@ -108,34 +110,35 @@ impl Server {
             limits,
             answer,
         )?;
-        // The loop fails only by a fault of its own. It leaves the heartbeat at work: a watchdog sees it.
+        // The loop fails only by a defect of its own. The heartbeat then stays at "working", which
+        // the watchdog notices.
         let run = || {
             if let Err(error) = event_loop.run() {
-                tracing::error!(%error, "the control socket is no longer served");
+                tracing::error!(%error, "the control server failed: clients are no longer served");
             }
         };
         let thread = thread::Builder::new().name("unpackd-control".to_owned()).spawn(run)?;
         Ok(Self { inbox, heartbeat, thread: Some(thread) })
     }
 
-    /// Where to tell what happens.
+    /// Returns the publisher of events.
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.inbox))
     }
 
-    /// For a watchdog.
+    /// Returns the loop's heartbeat, for a watchdog.
     pub fn heartbeat(&self) -> Heartbeat {
         self.heartbeat.clone()
     }
 
-    /// Has other people ask from now on, also on connections that are there. Who may not even observe
-    /// any more is disconnected.
+    /// Replaces the access rights, also for open connections. Clients that may no longer observe
+    /// are disconnected.
     pub fn set_access(&self, access: Access) {
         self.inbox.set_access(access);
     }
 
-    /// Serves metrics by HTTP on this address as well, or no longer. Connections that are there end
-    /// as they would.
+    /// Replaces the listener that serves metrics over HTTP; `None` ends it. Open connections are
+    /// not cut off.
     pub fn set_metrics_listener(&self, listener: Option<ScrapeListener>) {
         self.inbox.set_metrics_listener(listener);
     }

@@ -1,4 +1,4 @@
-//! Bytes for a client that it has not read yet.
+//! The send queue of a connection.
 
 use std::{io, os::fd::AsFd};
 
@@ -7,10 +7,10 @@ use rustix::{
     net::{SendFlags, send},
 };
 
-/// An emptied buffer larger than this is given back.
+/// Capacity in bytes that an emptied buffer keeps; the rest is freed.
 const KEPT_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes on their way to a client. Its bound is kept by those who fill it.
+/// Bytes queued for a client. The callers that fill it enforce its bound.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.sent
     }
@@ -31,7 +31,7 @@ impl Outbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Sends what the socket takes. An error means that the client is gone.
+    /// Sends as many bytes as the socket takes. An error means that the client is gone.
     pub fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
         while self.sent < self.bytes.len() {
             match send(&socket, &self.bytes[self.sent..], SendFlags::NOSIGNAL) {
@@ -46,7 +46,7 @@ impl Outbox {
             self.bytes.clear();
             self.bytes.shrink_to(KEPT_BYTES_MAX);
         } else if self.sent > self.bytes.len() / 2 {
-            // Moved only when more has gone than is left, so each byte once at most on average.
+            // Moved only when more was sent than is left: each byte moves at most once on average.
             self.bytes.drain(..std::mem::take(&mut self.sent));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A server with made-up answers, and raw connections to it.
+//! A server with fake answers, and raw connections to it.
 #![allow(dead_code)] // each test target uses its part
 
 use std::{
@@ -22,7 +22,7 @@ use unsnap_control::{
     },
 };
 
-/// Longer than anything takes on the slowest machine.
+/// Timeout that exceeds every step even on the slowest machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub struct Ground {
@@ -32,7 +32,7 @@ pub struct Ground {
     scratch: TempDir,
 }
 
-/// What is answered.
+/// The fake answers.
 #[derive(Default)]
 pub struct Answers {
     pub paused: AtomicBool,
@@ -95,7 +95,7 @@ impl Ground {
         self.scratch.path()
     }
 
-    /// That the server answers everybody as if nothing had happened.
+    /// Checks that the server still answers every client.
     pub fn is_well(&self) {
         let mut client = self.connect();
         client.say("{\"id\":1,\"request\":\"status\"}\n");
@@ -104,7 +104,7 @@ impl Ground {
     }
 }
 
-/// A connection without manners.
+/// A raw connection, which can send anything.
 pub struct Raw {
     pub stream: BufReader<UnixStream>,
 }
@@ -154,7 +154,7 @@ pub fn progress(job: u64) -> Event {
     Event::Progress { job, target: "validator".to_owned(), phase: None, progress }
 }
 
-/// Waits for something that must come, however slow the machine is.
+/// Waits for a condition that must become true, however slow the machine is.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !condition() {

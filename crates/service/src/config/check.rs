@@ -1,4 +1,4 @@
-//! From settings to what they mean.
+//! Checking settings and converting them to typed values.
 
 use std::{
     collections::HashSet,
@@ -18,64 +18,64 @@ use super::{
     settings::{Kind, Settings, Target as TargetSettings},
 };
 
-/// Targets at a time. A guess: each has a thread.
+/// Most targets. A guess: each has a thread.
 const TARGETS_MAX: usize = 16;
 
-/// Bytes of a target's name: it is a label of metrics and part of a thread's name.
+/// Most bytes of a target's name, which is a label of metrics and part of a thread's name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Results of a target that stay, at most. A guess.
+/// Most results kept per target. A guess.
 const KEEP_MAX: u32 = 1000;
 
-/// Jobs that wait for a target, at most.
+/// Most queued jobs per target.
 const QUEUE_MAX: u16 = 256;
 
-/// A configuration that has been checked.
+/// A checked configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// All keys, with the paths filled in that were left to the environment.
+    /// All keys. Paths left to the environment are filled in.
     pub settings: Settings,
-    /// Where archives are looked for.
+    /// Directories searched for archives.
     pub archives: SearchDirs,
-    /// What is made of them.
+    /// Targets.
     pub targets: Vec<Target>,
 }
 
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Letters, digits, dashes.
+    /// Name: letters, digits, dashes and underscores.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: TargetKind,
-    /// How many results stay; at least 1.
+    /// Number of results to keep; at least 1.
     pub keep: usize,
 }
 
-/// What a target is.
+/// Kind of target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// A tree for each archive.
+    /// A directory tree for each archive.
     Tree {
-        /// Where trees are made.
+        /// Directory that holds the trees.
         directory: PathBuf,
     },
-    /// The state that a validator starts from.
+    /// Local state that a validator starts from.
     Fastboot {
-        /// Where the validator keeps what.
+        /// The validator's directories.
         places: Places,
-        /// The form of the list of storages.
+        /// Format of the list of storages.
         format: FastbootFormat,
-        /// Whether storages have second names.
+        /// Whether to keep a second hard link to each storage.
         shadow: bool,
-        /// Whether to prepare beside a running validator.
+        /// Whether to prepare the state beside a running validator.
         beside: bool,
     },
 }
 
 impl Config {
-    /// Checks what stands in the settings. `directory` gives the directories that systemd has made,
-    /// by their variables.
+    /// Checks the settings. `directory` returns the directory that systemd created, given the name
+    /// of its environment variable.
     pub(super) fn check(
         mut settings: Settings,
         directory: impl Fn(&str) -> Option<PathBuf>,
@@ -116,7 +116,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How archives are unpacked; which and where to is filled in.
+    /// Returns the options for unpacking. The caller fills in archive and output.
     pub fn unpacking(&self) -> Result<unsnap_unpack::Config, ConfigError> {
         let unpack = &self.settings.unpack;
         let mut config = unsnap_unpack::Config::new(Archive::File(PathBuf::new()), PathBuf::new());
@@ -158,19 +158,19 @@ impl Config {
         Ok(config)
     }
 
-    /// Bytes written to each device in a second, at most.
+    /// Returns the limit on the bytes written to each device per second.
     pub fn rate_limit(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.settings.neighbour.rate_limit.0)
     }
 
-    /// All keys, as a file has them.
+    /// Formats all keys as a configuration file.
     pub fn print(&self) -> String {
         toml::to_string(&self.settings).unwrap_or_default()
     }
 }
 
 fn one_of<T>(key: &str, found: &str, wanted: &str) -> Result<T, ConfigError> {
-    Err(ConfigError(format!("{key} is {wanted}, not \"{found}\"")))
+    Err(ConfigError(format!("{key} must be {wanted}, not \"{found}\"")))
 }
 
 fn require(name: &str, path: &Path) -> Result<(), ConfigError> {
@@ -180,7 +180,7 @@ fn require(name: &str, path: &Path) -> Result<(), ConfigError> {
     if path.is_absolute() {
         return Ok(());
     }
-    // A service's working directory is nobody's business.
+    // A path relative to the service's working directory would be a trap.
     Err(ConfigError(format!("{name} must be an absolute path, not \"{}\"", path.display())))
 }
 
@@ -189,28 +189,28 @@ fn check_numbers(settings: &Settings) -> Result<(), ConfigError> {
     let second = super::Span::seconds(1).0;
     let neighbour = &settings.neighbour;
     if settings.archives.rescan.0 < second {
-        return refuse("rescan of [archives] is at least 1s");
+        return refuse("rescan of [archives] must be at least 1s");
     }
     if settings.retry.first.0.is_zero() || settings.retry.first.0 > settings.retry.most.0 {
-        return refuse("first of [retry] is more than 0, and not more than most");
+        return refuse("first of [retry] must be more than 0 and not more than most");
     }
     if settings.service.queue == 0 || settings.service.queue > QUEUE_MAX {
-        return refuse("queue of [service] is 1 to 256");
+        return refuse("queue of [service] must be 1 to 256");
     }
     if settings.service.stuck_after.0 < second {
-        return refuse("stuck-after of [service] is at least 1s");
+        return refuse("stuck-after of [service] must be at least 1s");
     }
     if settings.control.connections_max == 0 {
-        return refuse("connections-max of [control] is at least 1");
+        return refuse("connections-max of [control] must be at least 1");
     }
     if settings.metrics.textfile_every.0 < second {
-        return refuse("textfile-every of [metrics] is at least 1s");
+        return refuse("textfile-every of [metrics] must be at least 1s");
     }
     if settings.unpack.decode_threads > 256 {
-        return refuse("decode-threads of [unpack] is at most 256");
+        return refuse("decode-threads of [unpack] must be at most 256");
     }
     if neighbour.io_level > 7 || neighbour.nice > 19 {
-        return refuse("io-level of [neighbour] is 0 to 7, nice is 0 to 19");
+        return refuse("in [neighbour], io-level must be 0 to 7 and nice 0 to 19");
     }
     let listen = &settings.metrics.listen;
     if !listen.is_empty() {
@@ -227,29 +227,30 @@ fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
         return Err(ConfigError(format!(
-            "the name of a [[target]] has 1 to {NAME_BYTES_MAX} letters, digits, dashes, not \"{name}\""
+            "the name of a [[target]] must have 1 to {NAME_BYTES_MAX} letters, digits, dashes or \
+             underscores, not \"{name}\""
         )));
     }
     let refuse =
         |reason: &str| Err(ConfigError(format!("[[target]] {name}: {}", reason.trim_end())));
     if target.keep == 0 || target.keep > KEEP_MAX {
-        return refuse(&format!("keep is 1 to {KEEP_MAX}"));
+        return refuse(&format!("keep must be 1 to {KEEP_MAX}"));
     }
     let kind = match target.kind {
         Kind::Tree => {
             require(&format!("[[target]] {name}: directory"), &target.directory)?;
             if target.ledger != PathBuf::new() || !target.accounts.is_empty() {
-                return refuse("ledger and accounts are for kind = \"fastboot\"");
+                return refuse("ledger and accounts require kind = \"fastboot\"");
             }
             TargetKind::Tree { directory: target.directory.clone() }
         }
         Kind::Fastboot => {
             require(&format!("[[target]] {name}: ledger"), &target.ledger)?;
             if target.directory != PathBuf::new() {
-                return refuse("directory is for kind = \"tree\"");
+                return refuse("directory requires kind = \"tree\"");
             }
             if target.keep != 1 {
-                return refuse("there is one state for a validator: keep is 1");
+                return refuse("a validator has only one state, so keep must be 1");
             }
             let mut places = Places::new(&target.ledger);
             if target.snapshots != PathBuf::new() {
@@ -266,7 +267,7 @@ fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target
             let format = match &*target.format {
                 "auto" | "3" => FastbootFormat::V3,
                 "5" => FastbootFormat::V5,
-                _ => return refuse("format is auto, 3 or 5"),
+                _ => return refuse("format must be auto, 3 or 5"),
             };
             TargetKind::Fastboot { places, format, shadow: target.shadow, beside: target.beside }
         }
@@ -276,22 +277,25 @@ fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target
 
 fn check_targets(targets: &[Target]) -> Result<(), ConfigError> {
     if targets.is_empty() {
-        return Err(ConfigError("there is no [[target]]: nothing to do".to_owned()));
+        return Err(ConfigError("no [[target]] is configured".to_owned()));
     }
     if targets.len() > TARGETS_MAX {
-        return Err(ConfigError(format!("there are more than {TARGETS_MAX} targets")));
+        return Err(ConfigError(format!("more than {TARGETS_MAX} targets are configured")));
     }
     let (mut names, mut places) = (HashSet::new(), HashSet::new());
     for target in targets {
         if !names.insert(&target.name) {
-            return Err(ConfigError(format!("two targets are called {}", target.name)));
+            return Err(ConfigError(format!("two targets have the name {}", target.name)));
         }
         let place = match &target.kind {
             TargetKind::Tree { directory } => directory,
             TargetKind::Fastboot { places, .. } => &places.ledger,
         };
         if !places.insert(place) {
-            return Err(ConfigError(format!("two targets have {}", place.display())));
+            return Err(ConfigError(format!(
+                "two targets share the directory {}",
+                place.display()
+            )));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Defaults < file < environment < flags, merged as tables before anything is read from them.
+//! Merging the layers of the configuration (defaults < file < environment < flags) as TOML tables.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,25 @@ use unsnap_unpack::settings::LimitsTable;
 
 use super::{ConfigError, Settings, settings::Target};
 
-/// Variables of the environment that are settings begin so: `UNPACKD_<SECTION>_<KEY>`.
+/// Prefix of environment variables that are settings: `UNPACKD_<SECTION>_<KEY>`.
 pub const VARIABLE_PREFIX: &str = "UNPACKD_";
 
-/// A name that is this much like a known one is taken for a slip (0 to 1, Jaro-Winkler). A guess.
+/// Least similarity (0 to 1, Jaro-Winkler) at which a known name is suggested for an unknown one. A
+/// guess.
 const LIKENESS_MIN: f64 = 0.7;
 
 /// A setting from outside the file: `(section, key)` and the text of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// Such as "archives".
+    /// Section, such as "archives".
     pub section: &'static str,
-    /// Such as "directory".
+    /// Key, such as "directory".
     pub key: &'static str,
-    /// As it was typed; lists are separated by commas.
+    /// Text of the value; list items are separated by commas.
     pub value: String,
 }
 
-/// Every key there is, by section; `target` stands for each of its tables.
+/// Returns all keys by section; `target` stands for each of its tables.
 fn known() -> BTreeMap<String, Vec<String>> {
     let keys = |table: Table| table.keys().cloned().collect::<Vec<String>>();
     let mut known: BTreeMap<String, Vec<String>> = defaults()
@@ -44,7 +45,7 @@ fn defaults() -> Table {
     Table::try_from(Settings::default()).unwrap_or_default()
 }
 
-/// Reads a file's text.
+/// Parses a file's text and refuses unknown sections and keys.
 pub(super) fn parse(text: &str) -> Result<Table, ConfigError> {
     let table: Table = text.parse().map_err(|error| ConfigError(format!("{error}")))?;
     let known = known();
@@ -57,10 +58,10 @@ pub(super) fn parse(text: &str) -> Result<Table, ConfigError> {
                 targets.iter().filter_map(Value::as_table).collect()
             }
             ("target", _) => {
-                return Err(ConfigError("targets are written [[target]], each of them".to_owned()));
+                return Err(ConfigError("each target must be written as [[target]]".to_owned()));
             }
             (_, Value::Table(table)) => vec![table],
-            (_, _) => return Err(ConfigError(format!("{section} is a table: [{section}]"))),
+            (_, _) => return Err(ConfigError(format!("{section} must be a table: [{section}]"))),
         };
         for key in tables.into_iter().flat_map(Table::keys) {
             if !keys.contains(key) {
@@ -85,8 +86,8 @@ fn unknown<'k>(
     ConfigError(format!("unknown {what} {shown}{hint}"))
 }
 
-/// The settings among the environment's variables. One that begins like a setting and is none is
-/// refused: somebody relies on it.
+/// Returns the settings among the environment variables. Refuses an unknown variable with the
+/// prefix: its author relies on it.
 pub(super) fn of_environment(
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Vec<(String, String, String)>, ConfigError> {
@@ -109,7 +110,7 @@ pub(super) fn of_environment(
         .collect()
 }
 
-/// Puts one setting over what the table has.
+/// Overrides one setting in the table.
 pub(super) fn set(
     table: &mut Table,
     section: &str,
@@ -118,8 +119,9 @@ pub(super) fn set(
 ) -> Result<(), ConfigError> {
     let defaults = defaults();
     let default = defaults.get(section).and_then(|section| section.get(key));
-    let refuse =
-        |wanted: &str| ConfigError(format!("{key} of [{section}] is {wanted}, not \"{text}\""));
+    let refuse = |wanted: &str| {
+        ConfigError(format!("{key} of [{section}] must be {wanted}, not \"{text}\""))
+    };
     let value = match default {
         Some(Value::Boolean(_)) => {
             Value::Boolean(text.parse().map_err(|_| refuse("true or false"))?)

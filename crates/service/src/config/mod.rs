@@ -1,4 +1,4 @@
-//! What is configured: defaults < file < environment < flags, checked before anything is done.
+//! Configuration: defaults < file < environment < flags, checked as a whole before use.
 
 mod check;
 mod layers;
@@ -15,27 +15,28 @@ pub use settings::{
 };
 pub use values::Span;
 
-/// A configuration file is no longer than this. A guess; the one that explains everything has 10 KiB.
+/// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The configuration makes no sense, or cannot be read. Exit code 78 (`EX_CONFIG` of sysexits.h).
+/// Error of a configuration that is invalid or cannot be read. Exit code 78 (`EX_CONFIG` of
+/// sysexits.h).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// Where a configuration comes from. Kept, so that it can be read again.
+/// Sources of a configuration, kept for reloads.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Settings from the environment, see [`VARIABLE_PREFIX`], and what systemd says there.
+    /// Environment variables: settings (see [`VARIABLE_PREFIX`]) and directories set by systemd.
     pub environment: Vec<(String, String)>,
     /// Settings from flags.
     pub flags: Vec<Override>,
 }
 
 impl Sources {
-    /// Reads and checks everything.
+    /// Reads the file, merges all layers and checks the result.
     pub fn load(&self) -> Result<Config, ConfigError> {
         let text = read(&self.file)?;
         self.load_text(&text).map_err(|ConfigError(reason)| {
@@ -43,7 +44,7 @@ impl Sources {
         })
     }
 
-    /// The same where the file's text is at hand.
+    /// Merges and checks all layers, given the text of the file.
     pub fn load_text(&self, text: &str) -> Result<Config, ConfigError> {
         let mut table = layers::parse(text)?;
         for (section, key, value) in layers::of_environment(self.environment.iter().cloned())? {
@@ -56,7 +57,7 @@ impl Sources {
             table.try_into().map_err(|error| ConfigError(error.to_string()))?;
         Config::check(settings, |name| {
             let variable = self.environment.iter().find(|(variable, _)| variable == name);
-            // systemd gives a list if there are several; the first is the one the unit names first.
+            // systemd sets a colon-separated list; its first directory is the first in the unit.
             variable.and_then(|(_, value)| value.split(':').next()).map(PathBuf::from)
         })
     }
@@ -68,7 +69,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     };
     let length = std::fs::metadata(path).map_err(|error| refuse(&error))?.len();
     if length > FILE_BYTES_MAX {
-        return Err(refuse(&format_args!("it is longer than {FILE_BYTES_MAX} bytes")));
+        return Err(refuse(&format_args!("it has more than {FILE_BYTES_MAX} bytes")));
     }
     std::fs::read_to_string(path).map_err(|error| refuse(&error))
 }

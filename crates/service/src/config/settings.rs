@@ -1,7 +1,7 @@
-//! The keys of the configuration, with their defaults. Each is explained in `config/unpackd.toml`.
+//! Keys of the configuration and their defaults. `config/unpackd.toml` explains each of them.
 //!
-//! There is no key that can be absent: "" and 0 stand for "none" where there may be none. So the
-//! defaults, written as a table, are the list of all keys.
+//! No key is optional: "" and 0 stand for "none" where that is allowed. The defaults, written as a
+//! table, are therefore the list of all keys.
 
 use std::path::PathBuf;
 
@@ -10,27 +10,27 @@ use unsnap_unpack::settings::{LimitsTable, Size};
 
 use super::values::Span;
 
-/// The whole configuration, as it stands in a file.
+/// The whole configuration, as written in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Where archives are looked for.
+    /// Search for archives.
     pub archives: Archives,
-    /// How they are unpacked.
+    /// Unpacking.
     pub unpack: Unpack,
-    /// How much others are left.
+    /// Limits on the load for other processes.
     pub neighbour: Neighbour,
-    /// When what has failed is tried again.
+    /// Retries of failed jobs.
     pub retry: Retry,
     /// The service itself.
     pub service: Service,
-    /// Who may ask and tell it what.
+    /// Control socket and access rights.
     pub control: Control,
-    /// Where figures are told.
+    /// Export of metrics.
     pub metrics: Metrics,
-    /// What an archive may claim.
+    /// Limits on the contents of an archive.
     pub limits: LimitsTable,
-    /// What is made of archives. At the end, since TOML wants arrays of tables there.
+    /// Targets. Last, since TOML requires arrays of tables there.
     pub target: Vec<Target>,
 }
 
@@ -38,24 +38,24 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Archives {
-    /// Of full ones, and of incremental ones unless those have their own. Required.
+    /// Directory of full archives, and of incremental ones unless they have their own. Required.
     pub directory: PathBuf,
-    /// Of incremental ones; "" for the same.
+    /// Directory of incremental archives; "" for the same.
     pub incremental_directory: PathBuf,
-    /// Between two looks at the directories, whatever inotify says.
+    /// Interval between scans of the directories, besides those that inotify triggers.
     pub rescan: Span,
-    /// How long an archive must have been as it is, if nobody has told that it is complete.
+    /// Time for which an archive must be unchanged, unless inotify reported that it is complete.
     pub settle: Span,
 }
 
-/// What a target is.
+/// Kind of target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A tree for each archive.
+    /// A directory tree for each archive.
     #[default]
     Tree,
-    /// The state that a validator starts from.
+    /// Local state that a validator starts from.
     Fastboot,
 }
 
@@ -63,25 +63,25 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Target {
-    /// What it is called, in status, commands and metrics.
+    /// Name in status, commands and metrics.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// How many results stay.
+    /// Number of results to keep.
     pub keep: u32,
-    /// Of a tree: where trees are made.
+    /// For a tree target: directory that holds the trees.
     pub directory: PathBuf,
-    /// Of a fastboot target: the validator's `--ledger`.
+    /// For a fastboot target: the validator's `--ledger`.
     pub ledger: PathBuf,
-    /// Its `--snapshots`; "" for the ledger.
+    /// The validator's `--snapshots`; "" for the ledger.
     pub snapshots: PathBuf,
-    /// Its `--accounts`; none for `<ledger>/accounts`.
+    /// The validator's `--accounts`; none for `<ledger>/accounts`.
     pub accounts: Vec<PathBuf>,
-    /// The form of the list of storages: "auto", "3" or "5".
+    /// Format of the list of storages: "auto", "3" or "5".
     pub format: String,
-    /// Whether to keep second names of storages, for repairs.
+    /// Whether to keep a second hard link to each storage, for repairs.
     pub shadow: bool,
-    /// Whether to prepare beside a running validator.
+    /// Whether to prepare the state beside a running validator.
     pub beside: bool,
 }
 
@@ -95,11 +95,11 @@ pub struct Unpack {
     pub direct_io: String,
     /// "auto", "uring" or "threads".
     pub io_engine: String,
-    /// 0 for as many as there are cores, at most 16.
+    /// Number of decoder threads; 0 for one per core, at most 16.
     pub decode_threads: u16,
-    /// Bytes; 0 for what suits the threads.
+    /// PersistentState in bytes; 0 for an amount derived from the number of threads.
     pub memory_budget: Size,
-    /// Whether jobs are confined.
+    /// Whether jobs run in a sandbox.
     pub sandbox: bool,
 }
 
@@ -107,17 +107,17 @@ pub struct Unpack {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbour {
-    /// Bytes a second written to each device; 0 for no limit.
+    /// Most bytes written to each device per second; 0 for no limit.
     pub rate_limit: Size,
     /// "none", "idle" or "best-effort".
     pub io_class: String,
-    /// 0 to 7, of the class best-effort.
+    /// I/O priority level within the class best-effort, 0 to 7.
     pub io_level: u8,
-    /// 0 to 19.
+    /// Nice value, 0 to 19.
     pub nice: u8,
-    /// Such as "0-3,8"; "" for all.
+    /// CPUs, such as "0-3,8"; "" for all.
     pub cpus: String,
-    /// Files of old results removed in a second; 0 for as many as can be.
+    /// Most files of old results removed per second; 0 for no limit.
     pub removal_files_per_second: u32,
 }
 
@@ -125,9 +125,9 @@ pub struct Neighbour {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Retry {
-    /// After the first failure; twice as long after each further one.
+    /// Delay after the first failure. It doubles with each further one.
     pub first: Span,
-    /// The longest wait.
+    /// Longest delay.
     pub most: Span,
 }
 
@@ -135,15 +135,15 @@ pub struct Retry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Service {
-    /// Where it remembers; "" for systemd's, or /var/lib/unpackd.
+    /// State directory; "" for systemd's, or /var/lib/unpackd.
     pub state_directory: PathBuf,
-    /// Whether a newer pair of archives ends a running job.
+    /// Whether newer archives stop a running job.
     pub supersede: bool,
-    /// Jobs of a target that wait, at most.
+    /// Most queued jobs per target.
     pub queue: u16,
-    /// How long a job may stand still before the watchdog is no longer fed.
+    /// Time without progress after which the watchdog is no longer notified.
     pub stuck_after: Span,
-    /// How long a job may take to end when the service does.
+    /// Time that a job may take to end when the service stops.
     pub stop_within: Span,
 }
 
@@ -151,17 +151,17 @@ pub struct Service {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Control {
-    /// The Unix socket; "" for systemd's runtime directory, or /run/unpackd, and `control.sock`.
+    /// Unix socket; "" for `control.sock` in systemd's runtime directory or /run/unpackd.
     pub socket: PathBuf,
-    /// Users that may ask.
+    /// Users that may observe.
     pub observe_users: Vec<String>,
-    /// Groups that may ask.
+    /// Groups that may observe.
     pub observe_groups: Vec<String>,
-    /// Users that may also tell it what to do.
+    /// Users that may also operate.
     pub operate_users: Vec<String>,
-    /// Groups that may also tell it what to do.
+    /// Groups that may also operate.
     pub operate_groups: Vec<String>,
-    /// Connections at a time.
+    /// Most connections at a time.
     pub connections_max: u16,
 }
 
@@ -169,11 +169,11 @@ pub struct Control {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Metrics {
-    /// A loopback address and port; "" for none.
+    /// Loopback address and port to serve metrics on; "" for none.
     pub listen: String,
-    /// A file for node_exporter's textfile collector; "" for none.
+    /// File for node_exporter's textfile collector; "" for none.
     pub textfile: PathBuf,
-    /// How often it is written.
+    /// Interval at which the file is written.
     pub textfile_every: Span,
 }
 

@@ -68,8 +68,8 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 fn what_makes_no_sense_is_refused() {
     refused("", &["directory of [archives] is missing"]);
     refused("[archives]\ndirectory = 'a'", &["absolute"]);
-    refused("[archives]\ndirectory = '/a'", &["no [[target]]"]);
-    refused(&format!("{SHORTEST}\nkeep = 0"), &["keep is 1"]);
+    refused("[archives]\ndirectory = '/a'", &["no [[target]] is configured"]);
+    refused(&format!("{SHORTEST}\nkeep = 0"), &["keep must be 1 to"]);
     refused(&format!("{SHORTEST}\nledger = '/l'"), &["fastboot"]);
     refused(&format!("{SHORTEST}\n[[target]]\nname='t'\ndirectory='/u'"), &["two targets"]);
     refused(&format!("{SHORTEST}\n[[target]]\nname='u'\ndirectory='/t'"), &["two targets"]);

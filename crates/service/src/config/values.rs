@@ -1,4 +1,4 @@
-//! Values as they stand in configuration files.
+//! Value types of configuration files.
 
 use std::{fmt, time::Duration};
 
@@ -10,7 +10,7 @@ use unsnap_unpack::settings::{number_or_text, parse_duration};
 pub struct Span(pub Duration);
 
 impl Span {
-    /// So many seconds.
+    /// Creates a duration of whole seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }

@@ -1,4 +1,4 @@
-//! What to do next for one target.
+//! The decision about the next action for one target.
 
 use std::{
     collections::BTreeMap,
@@ -9,58 +9,58 @@ use std::{
 use unsnap_control::protocol::Origin;
 use unsnap_unpack::Pair;
 
-use super::{Clock, Job, same_archives};
+use super::{Job, RetryTimer, same_archives};
 
-/// How a target stands.
+/// The state of a target as far as the decision needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Archives that may be unpacked, the best first.
     pub pairs: &'a [Pair],
-    /// Archives whose file could not be read, and when that may be tried again.
-    pub unreadable: &'a BTreeMap<PathBuf, Clock>,
-    /// What is there, or has been declined: nothing that is not newer is wanted.
+    /// Archives whose file could not be read, and their retry timers.
+    pub unreadable: &'a BTreeMap<PathBuf, RetryTimer>,
+    /// Highest slot that is on disk or was cancelled: only newer pairs are unpacked unasked.
     pub done: Option<u64>,
-    /// What is running, and whether it has been told to end.
+    /// The running job, and whether it was cancelled.
     pub running: Option<(&'a Job, bool)>,
-    /// What waits, in order.
+    /// Queued jobs, in order.
     pub queue: &'a [Job],
-    /// Whether a newer pair ends a running job.
+    /// Whether a newer pair stops a running job.
     pub supersede: bool,
-    /// Whether nothing may be started.
+    /// Whether no job may start.
     pub paused: bool,
-    /// The time.
+    /// Current time.
     pub now: Instant,
 }
 
-/// What to do.
+/// An action of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Take the job out of the queue: there is something newer, or its archives are no longer any good.
+    /// Remove the job from the queue: a newer pair replaces it, or its archives are no longer
+    /// usable.
     Drop {
-        /// Which.
+        /// Number of the job.
         job: u64,
-        /// Whether there is something newer.
+        /// Whether a newer pair replaces it.
         superseded: bool,
     },
-    /// Tell the running job to end: there is something newer.
+    /// Cancel the running job in favour of a newer pair.
     Supersede(u64),
-    /// Put a job into the queue.
+    /// Queue a job for a pair.
     Queue(Pair),
-    /// Start a job of the queue.
+    /// Start a queued job.
     Start(u64),
-    /// Nothing until then, or until something happens.
+    /// Do nothing until this time, or until a message arrives.
     Wait(Option<Instant>),
 }
 
-/// The next action; `Wait` when there is none. Asked again after each, it comes to `Wait` in no more
-/// steps than there are jobs in the queue, and three.
+/// Returns the next action; `Wait` if there is none. If the caller carries out each action and asks
+/// again, `Wait` follows after at most three more steps than there are jobs in the queue.
 ///
-/// Only the newest pair is ever wanted. A job that somebody has submitted is never superseded: it is
-/// what somebody wants.
+/// Only the newest pair is unpacked unasked. A job submitted by a client is never superseded.
 pub fn decide(view: &View<'_>) -> Action {
     let wanted = wanted(view);
     let mut found = view.queue.iter().filter(|job| job.origin == Origin::Found);
-    // One is enough: a job that was to end, and failed instead, may have come back beside another.
+    // One is kept: a cancelled job that failed instead may have been queued again beside another.
     let kept = found.clone().find(|job| wanted.is_some_and(|pair| same_archives(pair, &job.pair)));
     if let Some(job) = found.find(|job| kept.is_none_or(|kept| kept.id != job.id)) {
         let superseded = wanted.is_some_and(|pair| pair.slot() >= job.slot());
@@ -94,10 +94,10 @@ pub fn decide(view: &View<'_>) -> Action {
     Action::Wait(waits.filter(|until| *until > view.now).min())
 }
 
-/// The newest pair whose files can be read, if it is newer than what is there.
+/// Returns the newest pair whose files can be read, if it is newer than `done`.
 fn wanted<'a>(view: &View<'a>) -> Option<&'a Pair> {
     let readable =
-        |path: &Path| view.unreadable.get(path).is_none_or(|clock| clock.is_due(view.now));
+        |path: &Path| view.unreadable.get(path).is_none_or(|timer| timer.is_due(view.now));
     let mut pairs = view.pairs.iter();
     let best = pairs.find(|pair| pair.archives().all(|archive| readable(&archive.path)))?;
     view.done.is_none_or(|done| best.slot() > done).then_some(best)

@@ -5,38 +5,38 @@ use std::{path::PathBuf, time::Instant};
 use unsnap_control::protocol::Origin;
 use unsnap_unpack::{FileIdentity, Pair};
 
-/// A job that waits, or runs.
+/// A queued or running job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// No other job has had it.
+    /// Number, never reused.
     pub id: u64,
-    /// What is to be unpacked.
+    /// Archives to unpack.
     pub pair: Pair,
-    /// The files of the pair when it was chosen.
+    /// Identity of the pair's files when it was chosen.
     pub files: Vec<(PathBuf, FileIdentity)>,
-    /// Who wanted it.
+    /// Origin of the job.
     pub origin: Origin,
-    /// The how manieth attempt is next, or running; from 1.
+    /// Number of the running or next attempt, from 1.
     pub attempt: u32,
-    /// Not to be started before this.
+    /// Earliest start of the next attempt.
     pub not_before: Option<Instant>,
-    /// What the attempt before failed of.
+    /// Error of the previous attempt.
     pub last_error: Option<String>,
 }
 
 impl Job {
-    /// The slot that comes of it.
+    /// Returns the slot of the resulting state.
     pub fn slot(&self) -> u64 {
         self.pair.slot()
     }
 
-    /// Whether it may be started.
+    /// Returns whether the job may start.
     pub fn is_due(&self, now: Instant) -> bool {
         self.not_before.is_none_or(|until| until <= now)
     }
 }
 
-/// Whether two pairs are of the same files.
+/// Returns whether two pairs have the same paths.
 pub fn same_archives(one: &Pair, other: &Pair) -> bool {
     one.archives().map(|archive| &archive.path).eq(other.archives().map(|archive| &archive.path))
 }

@@ -1,10 +1,10 @@
-//! What is to be done, as values: jobs, their clocks, and the decision. No I/O, and times come from
-//! outside.
+//! Planning: jobs, retry timers and the decision about the next action. This module does no I/O,
+//! and the caller passes the current time.
 
-mod clock;
+mod backoff;
 mod decide;
 mod job;
 
-pub use clock::{Backoff, Clock};
+pub use backoff::{Backoff, RetryTimer};
 pub use decide::{Action, View, decide};
 pub use job::{Job, same_archives};

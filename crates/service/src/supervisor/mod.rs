@@ -1,10 +1,10 @@
-//! The loop that everything comes together in: it looks, decides, has workers begin, and sleeps until
-//! something happens or a clock runs out.
+//! The supervisor: the main loop of the service. It scans directories, decides, starts workers, and
+//! sleeps until a message arrives or a timer expires.
 
-mod looking;
 mod reloading;
-mod serving;
-mod telling;
+mod reporting;
+mod scanning;
+mod scheduling;
 
 use std::{
     io,
@@ -20,71 +20,71 @@ use unsnap_control::{Answer, Events, Limits, Listener, Server, metrics::Textfile
 use crate::{
     archives::{Archives, Now},
     config::{Config, Metrics, Sources},
-    desk::{Desk, Shared},
     health::Health,
-    memory::{Memory, StateDirectory},
     notify::Notify,
+    persistent::{PersistentState, StateDirectory},
     reload,
-    state::{Ending, State},
+    requests::{RequestHandler, Shared},
+    state::{CancelReason, State},
     target::Remover,
-    watch::{Noticed, Watch},
-    worker::{Said, Worker},
+    watch::{Change, Watch},
+    worker::{Worker, WorkerReport},
 };
 
-/// Messages to the supervisor that wait. Those who fill it wait in turn; inotify's queue then overflows,
-/// which is told.
+/// Most messages queued for the supervisor. Senders block when the queue is full; inotify's own
+/// queue then overflows, which the kernel reports.
 const MESSAGES_MAX: usize = 256;
 
-/// Between two events of progress, if anybody watches.
+/// Interval between progress events while a client watches.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Between two looks at a job that runs: for the status in words, and for the watchdog.
+/// Interval between two samples of a running job, for the status line and the watchdog.
 const GLANCE_EVERY: Duration = Duration::from_secs(1);
 
-/// Told to the service manager at a time when ending takes long.
+/// Extension requested from the service manager at a time while stopping takes long.
 const EXTENSION: Duration = Duration::from_secs(5);
 
-/// What the supervisor hears.
+/// A message to the supervisor.
 #[derive(Debug)]
 pub enum Message {
-    /// Of directories.
-    Noticed(Noticed),
-    /// Of workers.
-    Said(Said),
-    /// The state has changed.
-    Look,
-    /// Read the configuration again.
+    /// A directory changed.
+    Change(Change),
+    /// A worker finished an order.
+    WorkerReport(WorkerReport),
+    /// The shared state changed.
+    Wake,
+    /// Requests a reload of the configuration.
     Reload,
-    /// End.
+    /// Requests the end of the service.
     Stop,
 }
 
-/// How it ended.
+/// Outcome of [`Supervisor::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// All jobs have ended.
+    /// All jobs ended.
     Clean,
-    /// One has not, in the time that is configured. The process had better end now.
+    /// A job did not end within `stop-within`. The process should exit now.
     Unfinished,
 }
 
-/// For signals. Cheap to clone.
+/// A handle to the supervisor for other threads, such as that of signals. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Handle(SyncSender<Message>);
 
 impl Handle {
-    /// Ends the service.
+    /// Stops the service.
     pub fn stop(&self) {
         let _ = self.0.send(Message::Stop);
     }
 
-    /// Has the configuration read again.
+    /// Requests a reload of the configuration.
     pub fn reload(&self) {
         let _ = self.0.send(Message::Reload);
     }
 }
 
-/// The loop, and whom it commands.
+/// The main loop, its threads and its server.
 pub struct Supervisor {
     shared: Shared,
     directory: StateDirectory,
@@ -96,20 +96,20 @@ pub struct Supervisor {
     watch: Watch,
     remover: Remover,
     workers: Vec<Worker>,
-    /// Of targets that are gone, until their threads have ended.
+    /// Workers of removed targets, until their threads have ended.
     retired: Vec<Worker>,
     next_worker: u64,
     server: Option<Server>,
     events: Option<Events>,
     health: Health,
     textfile: Option<Textfile>,
-    /// When the directories are looked at next.
-    look_at: Instant,
+    /// Time of the next scan of the directories.
+    next_scan: Instant,
 }
 
 impl Supervisor {
-    /// Sets everything up, but begins nothing. `directory`: the configured one, which is kept whatever
-    /// is configured later. `listener`: where clients are heard.
+    /// Starts the threads and the server, but no job. `directory` is the configured state
+    /// directory, kept whatever a later configuration says. `listener` is the control socket.
     pub fn new(
         config: Config,
         sources: Sources,
@@ -119,18 +119,19 @@ impl Supervisor {
     ) -> io::Result<Self> {
         let now = Now::get();
         let (sender, messages) = sync_channel(MESSAGES_MAX);
-        let memory = Memory::load(&directory)?;
-        let tell = sender.clone();
-        let watch = Watch::start(move |noticed| {
-            let _ = tell.send(Message::Noticed(noticed));
+        let persistent = PersistentState::load(&directory)?;
+        let changes = sender.clone();
+        let watch = Watch::start(move |change| {
+            let _ = changes.send(Message::Change(change));
         })?;
         let settings = &config.settings;
         let remover = Remover::start(settings.neighbour.removal_files_per_second)?;
         let access = reload::access(&config).map_err(|error| io::Error::other(error.0))?;
         let limits = Limits { connections_max: settings.control.connections_max.into() };
         let targets = config.targets.clone();
-        let shared = Shared::new(State::new(Arc::new(config), memory, now), sender.clone());
-        let desk: Arc<dyn Answer> = Arc::new(Desk::new(shared.clone(), sources.clone()));
+        let shared = Shared::new(State::new(Arc::new(config), persistent, now), sender.clone());
+        let answer: Arc<dyn Answer> =
+            Arc::new(RequestHandler::new(shared.clone(), sources.clone()));
         let mut supervisor = Self {
             shared,
             directory,
@@ -148,24 +149,24 @@ impl Supervisor {
             server: None,
             health: Health::new(now.instant),
             textfile: None,
-            look_at: now.instant,
+            next_scan: now.instant,
         };
         for target in targets {
             supervisor.add_target(target)?;
         }
-        // Not before: nobody is told that there are no targets.
-        let server = Server::start(listener, access, limits, desk)?;
+        // Started last: no client sees a status without targets.
+        let server = Server::start(listener, access, limits, answer)?;
         (supervisor.events, supervisor.server) = (Some(server.events()), Some(server));
         supervisor.offer_metrics(&Metrics::default())?;
         Ok(supervisor)
     }
 
-    /// For signals.
+    /// Returns a handle for other threads.
     pub fn handle(&self) -> Handle {
         Handle(self.sender.clone())
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until [`Handle::stop`] is called.
     pub fn run(mut self) -> Stopped {
         self.step(Now::get());
         self.notify.ready();
@@ -177,14 +178,14 @@ impl Supervisor {
             let mut next = match message {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
-                // Cannot be: we hold a sender ourselves.
+                // Unreachable: the supervisor holds a sender itself.
                 Err(RecvTimeoutError::Disconnected) => return self.stop(),
             };
-            // What has come together is dealt with together.
+            // Messages that arrived together are handled together.
             for _ in 0..MESSAGES_MAX {
                 match next.take() {
                     Some(Message::Stop) => return self.stop(),
-                    Some(message) => self.hear(message),
+                    Some(message) => self.handle_message(message),
                     None => break,
                 }
                 next = self.messages.try_recv().ok();
@@ -192,28 +193,30 @@ impl Supervisor {
             if let Some(message) = next {
                 match message {
                     Message::Stop => return self.stop(),
-                    message => self.hear(message),
+                    message => self.handle_message(message),
                 }
             }
         }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         match message {
-            Message::Noticed(Noticed::Complete(path)) => {
+            Message::Change(Change::Complete(path)) => {
                 self.archives.complete(path);
-                self.look_at = Instant::now();
+                self.next_scan = Instant::now();
             }
-            Message::Noticed(Noticed::Changed) => self.look_at = Instant::now(),
-            Message::Said(said) => self.hear_worker(said),
-            // What it is about is done by whoever hears it.
-            Message::Look | Message::Stop => {}
+            Message::Change(Change::Other) => self.next_scan = Instant::now(),
+            Message::WorkerReport(report) => self.handle_report(report),
+            // The main loop acts on these itself.
+            Message::Wake | Message::Stop => {}
             Message::Reload => {
                 self.notify.reloading();
                 match reload::load(&self.sources) {
                     Ok(config) => self.shared.state().next_config = Some(config),
                     Err(error) => {
-                        tracing::error!(%error, "the new configuration is refused, the old one stays");
+                        let message =
+                            "the new configuration is refused; the old one stays in force";
+                        tracing::error!(%error, "{message}");
                     }
                 }
                 self.apply_config();
@@ -222,24 +225,24 @@ impl Supervisor {
         }
     }
 
-    fn hear_worker(&mut self, said: Said) {
+    fn handle_report(&mut self, report: WorkerReport) {
         let now = Now::get();
-        let id = match &said {
-            Said::Ended(ended) => ended.worker,
-            Said::Swept { worker, .. } => *worker,
+        let id = match &report {
+            WorkerReport::Ended(ended) => ended.worker,
+            WorkerReport::Swept { worker, .. } => *worker,
         };
         let mut state = self.shared.state();
-        // One whose target is gone has nothing more to say.
+        // Reports about removed targets are ignored.
         let Some(index) = state.targets.iter().position(|target| target.worker == id) else {
             return;
         };
-        match said {
-            Said::Ended(ended) => {
+        match report {
+            WorkerReport::Ended(ended) => {
                 state.ended(index, &ended, now);
-                // Results, and archives that have been set aside.
-                self.look_at = now.instant;
+                // Results and archives may have changed.
+                self.next_scan = now.instant;
             }
-            Said::Swept { moved, .. } => {
+            WorkerReport::Swept { moved, .. } => {
                 let target = &mut state.targets[index];
                 target.sweeping = false;
                 match moved {
@@ -255,43 +258,46 @@ impl Supervisor {
                         self.remover.remove(moved);
                     }
                     Err(error) => {
-                        tracing::warn!(target = target.target.name, %error, "cannot be tidied up");
+                        let target = &target.target.name;
+                        tracing::warn!(target, %error, "cannot sweep the target");
                     }
                 }
             }
         }
     }
 
-    /// One round: looks if it is time, decides, begins. Gives the time of the next one.
+    /// Runs one iteration: scans if it is due, decides, starts jobs, saves and reports. Returns the
+    /// time of the next one.
     fn step(&mut self, now: Now) -> Instant {
         self.apply_config();
-        if self.look_at <= now.instant {
-            self.look(now);
+        if self.next_scan <= now.instant {
+            self.scan(now);
         }
         let usable = self.usable(now);
-        let mut wake = self.look_at;
+        let mut wake = self.next_scan;
         if let Some(next) = usable.next {
             wake = wake.min(next);
         }
         self.shared.state().pairs = usable.pairs;
         for index in 0..self.workers.len() {
-            if let Some(until) = self.serve(index, now) {
+            if let Some(until) = self.schedule(index, now) {
                 wake = wake.min(until);
             }
         }
         self.save();
         self.retired.retain(|worker| !worker.is_dead());
-        wake.min(self.tell(now))
+        wake.min(self.report(now))
     }
 
-    /// Ends: running jobs are told, and leave what can be gone on with.
+    /// Stops the service: cancels running jobs, which leave files that the next start resumes from,
+    /// and waits for them up to `stop-within`.
     fn stop(mut self) -> Stopped {
         self.notify.stopping();
         let deadline = {
             let mut state = self.shared.state();
             state.stopping = true;
             for running in state.targets.iter_mut().filter_map(|target| target.running.as_mut()) {
-                running.end(Ending::Stopping);
+                running.end(CancelReason::Stopping);
             }
             Instant::now() + state.config.settings.service.stop_within.0
         };
@@ -301,19 +307,19 @@ impl Supervisor {
         };
         while busy(&self) && Instant::now() < deadline {
             self.notify.extend(EXTENSION);
-            if let Ok(Message::Said(said)) = self.messages.recv_timeout(GLANCE_EVERY) {
-                self.hear_worker(said);
+            if let Ok(Message::WorkerReport(report)) = self.messages.recv_timeout(GLANCE_EVERY) {
+                self.handle_report(report);
             }
         }
         let unfinished = busy(&self);
         self.save();
-        // No more clients; and nobody waits for us to hear.
+        // The server ends, and dropping the receiver unblocks senders.
         self.server = None;
         let Self { workers, retired, messages, watch, remover, .. } = self;
         drop(messages);
         drop((watch, remover));
         if unfinished {
-            // Their threads cannot be waited for. The process ends, and with it they do.
+            // Their threads are not joined: they end with the process.
             std::mem::forget((workers, retired));
             return Stopped::Unfinished;
         }

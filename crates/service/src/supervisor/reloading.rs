@@ -1,4 +1,4 @@
-//! Targets come and go with configurations.
+//! Applying a new configuration: targets, access rights, limits and metrics.
 
 use std::{io, sync::Arc, time::Instant};
 
@@ -8,12 +8,13 @@ use super::{Message, Supervisor};
 use crate::{
     config::{Metrics, Target},
     reload,
-    state::{Ending, TargetState},
+    state::{CancelReason, TargetState},
     worker::Worker,
 };
 
 impl Supervisor {
-    /// Serves metrics where the configuration says; `before`: where they are served.
+    /// Serves metrics as the configuration says. `before` is the configuration they are served by
+    /// now.
     pub(super) fn offer_metrics(&mut self, before: &Metrics) -> io::Result<()> {
         let config = Arc::clone(&self.shared.state().config);
         let metrics = &config.settings.metrics;
@@ -22,7 +23,7 @@ impl Supervisor {
         let textfile = path.map(|path| Textfile::new(path, metrics.textfile_every.0));
         self.textfile = textfile.transpose().map_err(other)?;
         if metrics.listen == before.listen {
-            // The address could not be had twice.
+            // The address is in use by the present listener.
             return Ok(());
         }
         let listener = match &*metrics.listen {
@@ -39,18 +40,19 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Adds a target and starts its worker.
     pub(super) fn add_target(&mut self, target: Target) -> io::Result<()> {
         self.next_worker += 1;
-        let (id, tell) = (self.next_worker, self.sender.clone());
-        let worker = Worker::start(id, &target.name, move |said| {
-            let _ = tell.send(Message::Said(said));
+        let (id, sender) = (self.next_worker, self.sender.clone());
+        let worker = Worker::start(id, &target.name, move |report| {
+            let _ = sender.send(Message::WorkerReport(report));
         })?;
         self.workers.push(worker);
         self.shared.state().targets.push(TargetState::new(target, id));
         Ok(())
     }
 
-    /// Puts a new configuration into force, if there is one.
+    /// Applies the new configuration, if there is one.
     pub(super) fn apply_config(&mut self) {
         let (old, new) = {
             let mut state = self.shared.state();
@@ -59,12 +61,15 @@ impl Supervisor {
             (std::mem::replace(&mut state.config, Arc::clone(&new)), new)
         };
         for key in reload::needs_restart(&old, &new) {
-            tracing::warn!(key, "its change takes effect when the service is started again");
+            tracing::warn!(
+                key,
+                "the change of this key takes effect after a restart of the service"
+            );
         }
         if old.settings.metrics != new.settings.metrics
             && let Err(error) = self.offer_metrics(&old.settings.metrics)
         {
-            tracing::error!(%error, "the new configuration's metrics cannot be offered");
+            tracing::error!(%error, "cannot serve metrics as the new configuration says");
         }
         self.remover.set_pace(new.settings.neighbour.removal_files_per_second);
         if let (Some(server), Ok(access)) = (&self.server, reload::access(&new)) {
@@ -84,21 +89,22 @@ impl Supervisor {
                 }
                 None => {
                     if let Err(error) = self.add_target(target.clone()) {
-                        tracing::error!(target = target.name, %error, "cannot be served");
+                        let target = &target.name;
+                        tracing::error!(target, %error, "cannot start the target's worker");
                     }
                 }
             }
         }
         for (mut gone, mut worker) in before {
             if let Some(running) = &mut gone.running {
-                running.end(Ending::Cancelled);
+                running.end(CancelReason::Cancelled);
             }
             worker.retire();
             self.retired.push(worker);
         }
-        self.look_at = Instant::now();
+        self.next_scan = Instant::now();
         let mut state = self.shared.state();
         state.events.push(Event::Reloaded);
-        tracing::info!(targets = state.targets.len(), "a new configuration is in force");
+        tracing::info!(targets = state.targets.len(), "new configuration in force");
     }
 }

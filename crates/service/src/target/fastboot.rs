@@ -1,4 +1,4 @@
-//! The state that a validator starts from.
+//! Fastboot targets: the local state that a validator starts from.
 
 use unsnap_fastboot::{LedgerLock, Outcome, Places, Prepared, Request, marked_states};
 use unsnap_ring::Syscalls;
@@ -19,7 +19,8 @@ pub fn request(work: &Work, places: &Places, format: FastbootFormat, shadow: boo
     }
 }
 
-/// Prepares where the validator looks; while one is running beside it, if that is wanted.
+/// Prepares the state in the validator's directories. If a validator is running and `beside` is
+/// set, prepares it beside them instead.
 pub fn prepare(
     request: &Request,
     work: &Work,
@@ -46,8 +47,9 @@ pub fn prepare(
     Ok(())
 }
 
-/// Whether a state that lies ready could take its place now: it is newer than what is there, and no
-/// validator is running. The lock is held for a moment only, and only if there is such a state.
+/// Returns whether a state prepared beside the validator could be adopted now: it is newer than the
+/// present one, and no validator is running. The ledger's lock is taken only if there is such a
+/// state, and only for a moment.
 pub fn is_adoptable(places: &Places) -> bool {
     let newest = |places: &Places| {
         let states = marked_states(&Syscalls::default(), places).unwrap_or_default();

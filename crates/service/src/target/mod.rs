@@ -1,12 +1,12 @@
-//! Targets on the disk: what is there, what is made, what is removed.
+//! Targets on disk: listing, making and removing results.
 
 mod fastboot;
-mod removing;
+mod remover;
 mod results;
 mod tree;
 
 pub use fastboot::is_adoptable;
-pub use removing::Remover;
+pub use remover::Remover;
 pub use results::{Found, results};
 pub use tree::destination;
 
@@ -17,64 +17,64 @@ use unsnap_unpack::{CancelToken, Error, Pair, Progress, Report};
 
 use crate::config::{Target, TargetKind};
 
-/// What a worker is to do.
+/// A job as a worker carries it out.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// For what.
+    /// Target of the job.
     pub target: Target,
-    /// What is to be unpacked.
+    /// Archives to unpack.
     pub pair: Pair,
-    /// How.
+    /// Options for unpacking.
     pub config: Arc<unsnap_unpack::Config>,
-    /// Archives that are no good.
+    /// Archives known to be bad.
     pub known_bad: Vec<KnownBad>,
-    /// Files of older states removed in a second meanwhile.
+    /// Most files of older states removed per second meanwhile.
     pub removal_files_per_second: NonZeroU32,
-    /// Whether somebody wants exactly this, whatever newer there is.
+    /// Whether a client submitted exactly this pair, so that it replaces even a newer result.
     pub submitted: bool,
-    /// To watch it by.
+    /// Progress of the job.
     pub progress: Progress,
-    /// To stop it by.
+    /// Token that cancels the job.
     pub cancel: CancelToken,
 }
 
-/// What came of it.
+/// A result of a job.
 #[derive(Debug)]
 pub struct Product {
-    /// Where it is.
+    /// Directory of the result.
     pub path: PathBuf,
-    /// What unpacking was like; `None` if it was there already.
+    /// Report of unpacking; `None` if the result existed before.
     pub report: Option<Box<Report>>,
 }
 
-/// Tidying a target up, between jobs.
+/// A sweep: cleaning up a target between jobs.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// Which.
+    /// Target to sweep.
     pub target: Target,
-    /// What it has.
+    /// Its results.
     pub results: Vec<Found>,
-    /// Pairs that are to be gone on with.
+    /// Queued pairs, whose interrupted runs will be resumed.
     pub spare: Vec<Pair>,
 }
 
 impl Sweep {
-    /// Moves aside what is of no use any more, and gives all that is to be removed. A validator's places
-    /// are tidied by the next preparation.
+    /// Moves outdated results and useless staging directories aside. Returns all paths to remove.
+    /// Fastboot targets are cleaned up by the next preparation instead.
     pub fn carry_out(&self) -> Result<Vec<PathBuf>, Error> {
         let TargetKind::Tree { directory } = &self.target.kind else { return Ok(Vec::new()) };
         let spare = self.spare.iter().flat_map(Pair::archives);
         let spare: BTreeSet<String> = spare.map(|archive| destination(&archive.name)).collect();
         let mut outdated = tree::outdated(&self.results, self.target.keep);
         outdated.retain(|path| {
-            // The first half of a pair may be older than a pair that is there.
+            // The full archive of a queued pair may be older than a pair on disk.
             path.file_name().is_none_or(|name| !spare.contains(&*name.to_string_lossy()))
         });
         tree::sweep(directory, &spare, &outdated)
     }
 }
 
-/// Does it. What was made before an error stays.
+/// Carries out a job. After an error, `products` holds the results completed before it.
 pub fn carry_out(work: &Work, products: &mut Vec<Product>) -> Result<(), Error> {
     match &work.target.kind {
         TargetKind::Tree { directory } => tree::unpack(work, directory, products),

@@ -1,4 +1,4 @@
-//! What is there: found in the directories, not only remembered.
+//! Listing a target's results by reading its directories.
 
 use std::{
     fs, io,
@@ -11,26 +11,26 @@ use unsnap_ring::Syscalls;
 
 use crate::config::{Target, TargetKind};
 
-/// In every snapshot, and what appears last where a tree cannot be published by one rename.
+/// File in every snapshot that appears last where a tree cannot be published by one rename.
 const LAST_ENTRY: &str = "version";
 
-/// Entries of a target's directory that are looked at. A guess.
+/// Most entries read from a target's directory. A guess.
 const ENTRIES_MAX: usize = 100_000;
 
-/// A result.
+/// A result on disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    /// Its slot.
+    /// Slot.
     pub slot: u64,
-    /// The full one's slot, for a tree of an incremental archive.
+    /// Slot of the full archive, for the tree of an incremental archive.
     pub base_slot: Option<u64>,
-    /// Its directory.
+    /// Directory of the result.
     pub path: PathBuf,
-    /// When that was changed last: milliseconds since 1970.
+    /// Modification time of the directory: milliseconds since 1970.
     pub changed_unix_ms: u64,
 }
 
-/// What a target has, the newest first.
+/// Lists the results of a target, the newest first.
 pub fn results(target: &Target) -> io::Result<Vec<Found>> {
     let mut found = match &target.kind {
         TargetKind::Tree { directory } => trees(directory)?,
@@ -40,7 +40,7 @@ pub fn results(target: &Target) -> io::Result<Vec<Found>> {
                 states.map_err(|error| io::Error::other(error.to_string()))
             };
             let states = marked(places)?.into_iter().chain(marked(&places.beside())?);
-            states.map(|(slot, path)| of(slot, None, path)).collect()
+            states.map(|(slot, path)| found_at(slot, None, path)).collect()
         }
     };
     found.sort_by(|one, other| other.cmp(one));
@@ -52,21 +52,21 @@ fn trees(directory: &Path) -> io::Result<Vec<Found>> {
     for entry in fs::read_dir(directory)?.take(ENTRIES_MAX) {
         let entry = entry?;
         let Some((slot, base_slot)) = entry.file_name().to_str().and_then(slots) else { continue };
-        // Anybody may have made an empty directory.
+        // A directory without that file is not a result.
         if entry.path().join(LAST_ENTRY).is_file() {
-            found.push(of(slot, base_slot, entry.path()));
+            found.push(found_at(slot, base_slot, entry.path()));
         }
     }
     Ok(found)
 }
 
-fn of(slot: u64, base_slot: Option<u64>, path: PathBuf) -> Found {
+fn found_at(slot: u64, base_slot: Option<u64>, path: PathBuf) -> Found {
     let changed = fs::metadata(&path).map_or(0, |metadata| metadata.mtime());
     let changed_unix_ms = u64::try_from(changed).unwrap_or(0) * 1000;
     Found { slot, base_slot, path, changed_unix_ms }
 }
 
-/// Of the name of a tree: `<slot>` or `<base slot>-<slot>`, written as we write it.
+/// Parses the name of a tree: `<slot>` or `<base slot>-<slot>`, in canonical form.
 fn slots(name: &str) -> Option<(u64, Option<u64>)> {
     let number = |text: &str| {
         let number: u64 = text.parse().ok()?;

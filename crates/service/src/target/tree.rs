@@ -1,4 +1,4 @@
-//! A tree for each archive.
+//! Tree targets: a directory tree for each archive.
 
 use std::{
     cmp::Reverse,
@@ -15,10 +15,11 @@ use unsnap_unpack::{Archive, Error, Unpacker, Verify};
 
 use super::{Product, Work, results::Found};
 
-/// The staging directory of `<name>` is `.<name>.unsnap-staging` (crate unpack, `staging`).
+/// Suffix of staging directories: that of `<name>` is `.<name>.unsnap-staging` (crate unpack,
+/// `staging`).
 const STAGING_SUFFIX: &str = ".unsnap-staging";
 
-/// The name of an archive's tree.
+/// Returns the directory name of an archive's tree.
 pub fn destination(name: &ArchiveName) -> String {
     match name.base_slot() {
         None => name.slot().to_string(),
@@ -26,11 +27,11 @@ pub fn destination(name: &ArchiveName) -> String {
     }
 }
 
-/// Unpacks what is not there yet of a pair, the full archive first.
+/// Unpacks the archives of a pair that have no tree yet, the full archive first.
 pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Result<(), Error> {
     for archive in work.pair.archives() {
         let path = directory.join(destination(&archive.name));
-        // Published as a whole or not at all; an empty directory of that name is replaced.
+        // A tree is published as a whole or not at all; an empty directory is replaced.
         if path.join("version").is_file() {
             products.push(Product { path, report: None });
             continue;
@@ -39,7 +40,7 @@ pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Res
         config.archive = Archive::File(archive.path.clone());
         config.output.clone_from(&path);
         if archive.name.base_slot().is_some() && config.verify == Verify::Accounts {
-            // The accounts of an incremental archive alone add up to nothing.
+            // The accounts of an incremental archive alone do not add up to the snapshot's hash.
             config.verify = Verify::Structure;
         }
         config.resume = config.verify != Verify::Accounts;
@@ -48,7 +49,7 @@ pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Res
             unpacker.with_handles(work.progress.clone(), work.cancel.clone()).run()
         };
         let report = match run(config.clone()) {
-            // Left by the attempt at another archive of that slot.
+            // The staging directory is that of another archive of the same slot.
             Err(Error::NotResumable { .. }) => {
                 config.resume = false;
                 run(config)?
@@ -60,9 +61,9 @@ pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Res
     Ok(())
 }
 
-/// Moves aside what is of no use in a directory of trees, and gives all that is to be removed: what
-/// interrupted runs have left, but for `spare`, the names of trees to be gone on with; results that are
-/// not to stay; and what was moved aside before.
+/// Moves useless directories among the trees aside. Returns all paths to remove: staging
+/// directories of interrupted runs, except those of the trees named in `spare`, which will be
+/// resumed; outdated results; and directories moved aside by earlier sweeps.
 pub fn sweep(
     directory: &Path,
     spare: &BTreeSet<String>,
@@ -82,7 +83,7 @@ pub fn sweep(
         let staged = name.strip_prefix('.').and_then(|name| name.strip_suffix(STAGING_SUFFIX));
         if staged.is_some_and(|staged| !spare.contains(staged)) {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            // Whoever is at work there holds its lock. Ours is kept until it has another name.
+            // A running process holds the directory's lock. We hold it until after the rename.
             let Ok(staging) = calls.open(&path, flags) else { continue };
             if calls.lock(&staging).is_ok() {
                 moved.extend(move_aside(&calls, &path, directory)?);
@@ -96,9 +97,9 @@ pub fn sweep(
     Ok(moved)
 }
 
-/// The results that are not to stay: all that are in none of the newest `keep` pairs. A pair is an
-/// incremental tree and its full one, or a full one alone; what is newer than the oldest pair that
-/// stays is left alone.
+/// Returns the results to remove: those in none of the newest `keep` pairs. A pair is an
+/// incremental tree with its full tree, or a full tree alone. Trees newer than the oldest kept pair
+/// stay.
 pub fn outdated(found: &[Found], keep: usize) -> Vec<PathBuf> {
     let full = |slot| found.iter().find(|one| one.base_slot.is_none() && one.slot == slot);
     let mut pairs: Vec<(u64, Vec<&Found>)> = found

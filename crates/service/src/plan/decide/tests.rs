@@ -14,11 +14,11 @@ fn job(id: u64, pair: Pair, origin: Origin) -> Job {
     Job { id, pair, files, origin, attempt: 1, not_before: None, last_error: None }
 }
 
-/// A target, and what can be done with it.
+/// A target to which actions can be applied.
 #[derive(Clone, Debug)]
 struct Model {
     pairs: Vec<Pair>,
-    unreadable: BTreeMap<PathBuf, Clock>,
+    unreadable: BTreeMap<PathBuf, RetryTimer>,
     done: Option<u64>,
     running: Option<(Job, bool)>,
     queue: Vec<Job>,
@@ -142,7 +142,7 @@ fn another_pair_serves_while_a_file_cannot_be_read() {
     let mut model = Model::new(vec![pair(100, 150), full(100)]);
     let until = model.now + Duration::from_secs(30);
     let path = pair(100, 150).incremental.unwrap().path;
-    model.unreadable.insert(path, Clock { failures: 1, until: Some(until) });
+    model.unreadable.insert(path, RetryTimer { failures: 1, until: Some(until) });
     assert_eq!(model.settle(), [Action::Queue(full(100)), Action::Start(1000)]);
     assert_eq!(model.decide(), Action::Wait(Some(until)));
     // Its time comes, and it is newer.
@@ -157,7 +157,7 @@ fn clocks_and_pauses_hold_jobs_back() {
     let held = Job { not_before: Some(until), ..job(1, full(100), Origin::Found) };
     model.queue = vec![held];
     assert_eq!(model.decide(), Action::Wait(Some(until)));
-    // What somebody has submitted comes first.
+    // A submitted job comes first.
     model.queue.push(job(2, full(50), Origin::Submitted));
     assert_eq!(model.decide(), Action::Start(2));
     model.paused = true;

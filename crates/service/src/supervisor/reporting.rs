@@ -1,4 +1,4 @@
-//! What has happened is saved, and told.
+//! Saving the persistent state and reporting to clients, the service manager and node_exporter.
 
 use std::time::{Duration, Instant};
 
@@ -7,32 +7,33 @@ use unsnap_control::{Events, Server};
 use super::{GLANCE_EVERY, PROGRESS_EVERY, Supervisor};
 use crate::{archives::Now, health::Stages, status};
 
-/// When there is nobody to tell.
-const NOBODY_WAITS: Duration = Duration::from_hours(1);
+/// Interval between reports while nothing else sets one.
+const IDLE_INTERVAL: Duration = Duration::from_hours(1);
 
 impl Supervisor {
-    /// Saves what is to survive.
+    /// Writes the persistent state to disk if it has changed. After an error the next call retries.
     pub(super) fn save(&self) {
-        let memory = {
+        let persistent = {
             let mut state = self.shared.state();
             if !std::mem::take(&mut state.unsaved) {
                 return;
             }
-            state.memory.clone()
+            state.persistent.clone()
         };
-        if let Err(error) = memory.save(&self.directory) {
+        if let Err(error) = persistent.save(&self.directory) {
             let directory = self.directory.path().display();
-            tracing::warn!(%error, %directory, "what is to be remembered cannot be saved");
+            tracing::warn!(%error, %directory, "cannot save unpackd.json; retrying");
             self.shared.state().unsaved = true;
         }
     }
 
-    /// Tells watchers and the service manager. Gives the time to do it again.
-    pub(super) fn tell(&mut self, now: Now) -> Instant {
+    /// Sends events to watching clients, notifies the service manager and writes the metrics' file.
+    /// Returns the time of the next report.
+    pub(super) fn report(&mut self, now: Now) -> Instant {
         let (events, running, text) = {
             let mut state = self.shared.state();
             let running = state.targets.iter().any(|target| target.running.is_some());
-            (std::mem::take(&mut state.events), running, status::words(&state))
+            (std::mem::take(&mut state.events), running, status::status_line(&state))
         };
         let watched = self.events.as_ref().is_some_and(Events::watched);
         if let Some(publisher) = self.events.as_ref().filter(|_| watched) {
@@ -45,17 +46,19 @@ impl Supervisor {
         let control = self.server.as_ref().map(Server::heartbeat);
         let stages =
             Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
-        let mut again = now.instant + NOBODY_WAITS;
-        let health = self.health.look(&mut self.shared.state(), &stages, now.instant);
+        let mut again = now.instant + IDLE_INTERVAL;
+        let health = self.health.check(&mut self.shared.state(), &stages, now.instant);
         match health {
             Ok(()) => self.notify.watchdog(),
-            Err(reason) => tracing::error!(reason, "stuck: the watchdog is not fed"),
+            Err(reason) => {
+                tracing::error!(reason, "a thread is stuck; the watchdog is not notified");
+            }
         }
         if let Some(textfile) = &mut self.textfile {
             if textfile.next().is_none_or(|due| due <= now.instant) {
                 let text = self.shared.state().metrics(now);
                 if let Err(error) = textfile.write(&text) {
-                    tracing::warn!(%error, "the file of metrics cannot be written");
+                    tracing::warn!(%error, "cannot write the metrics' textfile");
                 }
             }
             again = again.min(textfile.next().unwrap_or(again));

@@ -1,4 +1,4 @@
-//! Requests of clients are answered here, on the control server's thread: quickly, from the state.
+//! Answers to the requests of clients, given on the control server's thread from the shared state.
 
 use std::{
     path::Path,
@@ -18,11 +18,11 @@ use crate::{
     archives::Now,
     config::Sources,
     reload,
-    state::{Ending, State},
+    state::{CancelReason, State},
     supervisor::Message,
 };
 
-/// What the supervisor and the desk share.
+/// State shared by the supervisor and the handler of requests.
 #[derive(Clone, Debug)]
 pub struct Shared {
     state: Arc<Mutex<State>>,
@@ -30,31 +30,31 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The state, and where the supervisor hears.
+    /// Shares a state. `messages` leads to the supervisor.
     pub fn new(state: State, messages: SyncSender<Message>) -> Self {
         Self { state: Arc::new(Mutex::new(state)), messages }
     }
 
-    /// The state, for a moment.
+    /// Locks the state. The caller must not block while it holds the lock.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the supervisor look. If it has that much to do that nothing fits, it looks anyway.
-    pub fn poke(&self) {
-        let _ = self.messages.try_send(Message::Look);
+    /// Wakes the supervisor. If its queue is full, it is awake anyway.
+    pub fn wake(&self) {
+        let _ = self.messages.try_send(Message::Wake);
     }
 }
 
-/// Answers.
+/// Handler of clients' requests.
 #[derive(Debug)]
-pub struct Desk {
+pub struct RequestHandler {
     shared: Shared,
     sources: Sources,
 }
 
-impl Desk {
-    /// `sources`: where the configuration is read again from.
+impl RequestHandler {
+    /// Creates the handler. A reload reads the configuration from `sources`.
     pub fn new(shared: Shared, sources: Sources) -> Self {
         Self { shared, sources }
     }
@@ -71,11 +71,12 @@ impl Desk {
         if state.stopping {
             return Err(Refusal::new(RefusalKind::Stopping, "the service is stopping"));
         }
-        if let Some((path, _)) = files.iter().find(|(path, file)| state.memory.is_bad(path, *file))
+        if let Some((path, _)) =
+            files.iter().find(|(path, file)| state.persistent.is_bad(path, *file))
         {
             let message = format!("{} is known to be bad", path.display());
             return Err(Refusal::new(RefusalKind::BadArchive, message)
-                .hint("see `status`; a file that has changed is another one"));
+                .hint("`status` says why; replace the file to have it tried again"));
         }
         let wanted: Vec<usize> = (0..state.targets.len())
             .filter(|index| target.is_none_or(|name| state.targets[*index].target.name == name))
@@ -85,12 +86,12 @@ impl Desk {
             let names = state.targets.iter().map(|target| &*target.target.name);
             let names: Vec<&str> = names.collect();
             return Err(Refusal::new(RefusalKind::NoSuchTarget, message)
-                .hint(format!("targets are {}", names.join(", "))));
+                .hint(format!("known targets: {}", names.join(", "))));
         }
         let most = usize::from(state.config.settings.service.queue);
         if let Some(full) = wanted.iter().find(|index| state.targets[**index].queue.len() >= most) {
             let name = &state.targets[*full].target.name;
-            let message = format!("{name} has {most} jobs waiting already");
+            let message = format!("the queue of {name} is full: {most} jobs are waiting");
             return Err(Refusal::new(RefusalKind::QueueFull, message));
         }
         let now = Now::get();
@@ -109,12 +110,12 @@ impl Desk {
             let target = &mut state.targets[index];
             let decline = |declined: &mut Option<u64>, origin, slot| {
                 if origin == Origin::Found {
-                    // Or it would be found again at once.
+                    // Otherwise the pair would be found and queued again at once.
                     *declined = (*declined).max(Some(slot));
                 }
             };
             if let Some(running) = target.running.as_mut().filter(|running| running.job.id == id) {
-                running.end(Ending::Cancelled);
+                running.end(CancelReason::Cancelled);
                 decline(&mut target.declined, running.job.origin, running.job.slot());
                 return Ok(Answered::Cancelled { job: id, was: JobState::Running });
             }
@@ -122,16 +123,16 @@ impl Desk {
                 decline(&mut target.declined, job.origin, job.slot());
                 let was = if job.attempt > 1 { JobState::Retrying } else { JobState::Queued };
                 let now = Now::get().instant;
-                state.tell_ended(index, &job, Outcome::Cancelled, None, Duration::ZERO, now);
+                state.record_end(index, &job, Outcome::Cancelled, None, Duration::ZERO, now);
                 return Ok(Answered::Cancelled { job: id, was });
             }
         }
-        Err(Refusal::new(RefusalKind::NoSuchJob, format!("there is no job {id}, or it is over")))
+        Err(Refusal::new(RefusalKind::NoSuchJob, format!("there is no job {id}, or it has ended")))
     }
 
     fn pause(&self, pause: bool) -> bool {
         let mut state = self.shared.state();
-        let was_paused = std::mem::replace(&mut state.memory.paused, pause);
+        let was_paused = std::mem::replace(&mut state.persistent.paused, pause);
         if pause {
             state.pace.pause();
         } else {
@@ -154,7 +155,7 @@ impl Desk {
     }
 }
 
-impl Answer for Desk {
+impl Answer for RequestHandler {
     fn answer(&self, request: Request) -> Result<Answered, Refusal> {
         let answer = match request {
             Request::Status {} | Request::Watch {} => {
@@ -173,30 +174,35 @@ impl Answer for Desk {
                 Ok(Answered::Metrics { text })
             }
         };
-        self.shared.poke();
+        self.shared.wake();
         answer
     }
 }
 
-/// The archives that somebody names.
+/// Returns the pair that a client names, or a refusal if the names do not fit.
 fn pair(archive: &Path, incremental: Option<&Path>) -> Result<Pair, Refusal> {
     let refuse = |message: String| Refusal::new(RefusalKind::BadArchive, message);
     let named = |path: &Path| {
         if !path.is_absolute() {
-            return Err(refuse(format!("{} is no absolute path", path.display())));
+            return Err(refuse(format!("{} is not an absolute path", path.display())));
         }
         Candidate::named(path).map_err(|error| refuse(error.to_string()))
     };
     let full = named(archive)?;
     let incremental = incremental.map(named).transpose()?;
     if full.name.base_slot().is_some() {
-        return Err(refuse(format!("{} is not of a full snapshot", archive.display()))
-            .hint("give the full archive, and this one as the incremental one"));
+        return Err(refuse(format!("{} is not a full archive", archive.display()))
+            .hint("name the full archive first and this one as the incremental archive"));
     }
     if let Some(upon) = &incremental
         && upon.name.base_slot() != Some(full.name.slot())
     {
-        let message = format!("{} does not build upon the full one", upon.path.display());
+        let message = format!(
+            "{} builds on slot {}, but the full archive has slot {}",
+            upon.path.display(),
+            upon.name.base_slot().unwrap_or_default(),
+            full.name.slot()
+        );
         return Err(refuse(message));
     }
     Ok(Pair { full, incremental })

@@ -1,4 +1,4 @@
-//! What is remembered across restarts, whatever ends the process: one JSON file, replaced atomically.
+//! State that survives restarts and crashes: one JSON file, replaced atomically.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -9,119 +9,121 @@ use std::{
 use serde::{Deserialize, Serialize};
 use unsnap_unpack::FileIdentity;
 
-/// The file in the state directory.
+/// Name of the file in the state directory.
 const FILE_NAME: &str = "unpackd.json";
 
-/// What it is called while it is written.
+/// Name of the file while it is written.
 const NEW_NAME: &str = "unpackd.json.new";
 
-/// What a file is renamed to that cannot be read.
+/// Name to which an unreadable file is renamed.
 const DAMAGED_NAME: &str = "unpackd.json.damaged";
 
-/// Of the file's form. A later one is set aside like a damaged one.
+/// Version of the file's format. A file of a later version is set aside like a damaged one.
 const VERSION: u32 = 1;
 
-/// Bad archives that are remembered, at most; the oldest are forgotten. Told in status as well, whose
-/// length is bounded.
+/// Most bad archives kept; the oldest are dropped. The status lists them as well, and its length is
+/// bounded.
 const BAD_MAX: usize = 1000;
 
-/// Results that are remembered, at most.
+/// Most results kept.
 const MADE_MAX: usize = 4096;
 
-/// What is wrong with an archive, in bytes of UTF-8, at most. A guess.
+/// Most bytes of UTF-8 kept of the reason why an archive is bad. A guess.
 const REASON_BYTES_MAX: usize = 500;
 
-/// The state directory, which one service has at a time: two that shared it would forget what the
-/// other had learned, and work on the same targets.
+/// The state directory, which one service locks at a time: two services that shared it would
+/// overwrite each other's state and work on the same targets.
 #[derive(Debug)]
 pub struct StateDirectory {
     path: PathBuf,
-    /// Open, and locked until it is dropped, or the process has ended in whatever way.
+    /// Descriptor that holds the lock until it is dropped or the process ends.
     directory: File,
 }
 
 impl StateDirectory {
-    /// Takes it, and makes it if need be. An error if somebody else has it.
+    /// Locks the directory, and creates it if it does not exist. Fails with `AddrInUse` if another
+    /// process holds the lock.
     pub fn take(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         let directory = File::open(path)?;
         match directory.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), directory }),
             Err(TryLockError::WouldBlock) => {
-                let message = format!("another unpackd has {}", path.display());
+                let message = format!("another unpackd uses {}", path.display());
                 Err(io::Error::new(io::ErrorKind::AddrInUse, message))
             }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// What is remembered.
+/// The persistent state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct PersistentState {
     version: u32,
-    /// The number of the next job, so that no two have the same.
+    /// Number of the next job; numbers are never reused.
     pub next_job: u64,
-    /// Whether somebody has paused the service.
+    /// Whether the service is paused.
     pub paused: bool,
-    /// Archives that have proved bad.
+    /// Archives found to be bad.
     pub bad: Vec<Bad>,
-    /// What was made, for what the directories do not tell.
-    pub made: Vec<Made>,
+    /// Published results, with the details that their directories do not show.
+    pub made: Vec<PublishedResult>,
 }
 
-/// An archive that has proved bad.
+/// A bad archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bad {
-    /// Where it is.
+    /// Path of the archive.
     pub path: PathBuf,
-    /// Its length in bytes, its time in nanoseconds since 1970 (as text: JSON's numbers end before),
-    /// its number.
+    /// Length of the file in bytes.
     bytes: u64,
+    /// Modification time in nanoseconds since 1970, as text: it exceeds the range of JSON numbers.
     modified_ns: String,
+    /// Inode number.
     inode: u64,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: String,
-    /// When that was found.
+    /// Time at which the defect was found.
     pub seen_unix_ms: u64,
 }
 
-/// What was made.
+/// A published result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Made {
-    /// Where it is.
+pub struct PublishedResult {
+    /// Directory of the result.
     pub path: PathBuf,
-    /// When it was complete and durable.
+    /// Time at which it was complete and durable.
     pub finished_unix_ms: u64,
-    /// Bytes of its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// Its files.
+    /// Number of its files.
     pub files: u64,
 }
 
-impl Default for Memory {
+impl Default for PersistentState {
     fn default() -> Self {
         Self { version: VERSION, next_job: 1, paused: false, bad: Vec::new(), made: Vec::new() }
     }
 }
 
 impl Bad {
-    /// The file that is bad.
+    /// Returns the identity of the bad file.
     pub fn file(&self) -> FileIdentity {
         let modified_ns = self.modified_ns.parse().unwrap_or(0);
         FileIdentity { bytes: self.bytes, modified_ns, inode: self.inode }
     }
 }
 
-impl Memory {
-    /// Reads what is in the state directory. A file that cannot be made sense of is set aside, and
-    /// nothing is remembered then.
+impl PersistentState {
+    /// Reads the file in the state directory. An unreadable file is renamed, and the state starts
+    /// empty.
     pub fn load(directory: &StateDirectory) -> io::Result<Self> {
         let path = directory.path.join(FILE_NAME);
         let bytes = match fs::read(&path) {
@@ -130,20 +132,20 @@ impl Memory {
             Err(error) => return Err(error),
         };
         let reason = match serde_json::from_slice::<Self>(&bytes) {
-            Ok(memory) if memory.version == VERSION => return Ok(memory),
-            Ok(memory) => format!("its form {} is not known", memory.version),
+            Ok(state) if state.version == VERSION => return Ok(state),
+            Ok(state) => format!("unknown format version {}", state.version),
             Err(error) => error.to_string(),
         };
         let aside = directory.path.join(DAMAGED_NAME);
         tracing::warn!(
             path = %path.display(), aside = %aside.display(), reason,
-            "what was remembered cannot be read, is set aside, and begun anew"
+            "cannot read the saved state; it is renamed, and the state starts empty"
         );
         fs::rename(&path, &aside)?;
         Ok(Self::default())
     }
 
-    /// Replaces what is in the state directory, durably.
+    /// Replaces the file in the state directory, durably.
     pub fn save(&self, directory: &StateDirectory) -> io::Result<()> {
         let new = directory.path.join(NEW_NAME);
         let mut file = File::create(&new)?;
@@ -155,12 +157,12 @@ impl Memory {
         directory.directory.sync_all()
     }
 
-    /// Whether that file has proved bad.
+    /// Returns whether a file is known to be bad.
     pub fn is_bad(&self, path: &Path, file: FileIdentity) -> bool {
         self.bad.iter().any(|bad| bad.path == path && bad.file() == file)
     }
 
-    /// Remembers a bad archive, in place of what was known of another file of that name.
+    /// Adds a bad archive. It replaces an entry of the same path.
     pub fn add_bad(&mut self, path: &Path, file: FileIdentity, reason: &str, seen_unix_ms: u64) {
         self.bad.retain(|bad| bad.path != path);
         let end = reason.floor_char_boundary(REASON_BYTES_MAX);
@@ -176,23 +178,23 @@ impl Memory {
         self.bad.drain(..excess);
     }
 
-    /// Forgets bad archives that are gone, or have become others.
+    /// Drops bad archives whose files are gone or have changed. Returns whether there were any.
     pub fn forget_gone(&mut self, is_there: impl Fn(&Path, FileIdentity) -> bool) -> bool {
         let before = self.bad.len();
         self.bad.retain(|bad| is_there(&bad.path, bad.file()));
         self.bad.len() < before
     }
 
-    /// Remembers what was made.
-    pub fn add_made(&mut self, made: Made) {
+    /// Adds a result. It replaces an entry of the same path.
+    pub fn add_made(&mut self, made: PublishedResult) {
         self.made.retain(|known| known.path != made.path);
         self.made.push(made);
         let excess = self.made.len().saturating_sub(MADE_MAX);
         self.made.drain(..excess);
     }
 
-    /// What is remembered of a result.
-    pub fn made(&self, path: &Path) -> Option<&Made> {
+    /// Returns the details of a result.
+    pub fn made(&self, path: &Path) -> Option<&PublishedResult> {
         self.made.iter().find(|made| made.path == path)
     }
 }
@@ -207,14 +209,19 @@ mod tests {
     fn what_is_saved_is_loaded() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = StateDirectory::take(&scratch.path().join("state")).unwrap();
-        let mut memory = Memory::load(&directory).unwrap();
-        assert_eq!(memory, Memory::default());
-        memory.add_bad(Path::new("/a"), FILE, "cut", 5);
-        memory.add_made(Made { path: "/m".into(), finished_unix_ms: 1, bytes: 2, files: 3 });
-        (memory.next_job, memory.paused) = (77, true);
-        memory.save(&directory).unwrap();
-        let loaded = Memory::load(&directory).unwrap();
-        assert_eq!(loaded, memory);
+        let mut state = PersistentState::load(&directory).unwrap();
+        assert_eq!(state, PersistentState::default());
+        state.add_bad(Path::new("/a"), FILE, "cut", 5);
+        state.add_made(PublishedResult {
+            path: "/m".into(),
+            finished_unix_ms: 1,
+            bytes: 2,
+            files: 3,
+        });
+        (state.next_job, state.paused) = (77, true);
+        state.save(&directory).unwrap();
+        let loaded = PersistentState::load(&directory).unwrap();
+        assert_eq!(loaded, state);
         assert!(loaded.is_bad(Path::new("/a"), FILE));
         assert!(!loaded.is_bad(Path::new("/b"), FILE));
         assert!(!loaded.is_bad(Path::new("/a"), FileIdentity { bytes: 4, ..FILE }));
@@ -236,7 +243,11 @@ mod tests {
         let directory = StateDirectory::take(scratch.path()).unwrap();
         for text in ["", "{", "[]", "{\"version\":2}", "\0\0\0\0"] {
             fs::write(scratch.path().join(FILE_NAME), text).unwrap();
-            assert_eq!(Memory::load(&directory).unwrap(), Memory::default(), "{text}");
+            assert_eq!(
+                PersistentState::load(&directory).unwrap(),
+                PersistentState::default(),
+                "{text}"
+            );
             let aside = fs::read_to_string(scratch.path().join(DAMAGED_NAME)).unwrap();
             assert_eq!(aside, text);
         }
@@ -244,15 +255,15 @@ mod tests {
 
     #[test]
     fn no_more_is_remembered_than_there_is_room_for() {
-        let mut memory = Memory::default();
+        let mut state = PersistentState::default();
         let reason = "ä".repeat(REASON_BYTES_MAX);
         for number in 0..=BAD_MAX {
-            memory.add_bad(Path::new(&format!("/{number}")), FILE, &reason, 0);
+            state.add_bad(Path::new(&format!("/{number}")), FILE, &reason, 0);
         }
-        assert_eq!(memory.bad.len(), BAD_MAX);
-        assert!(!memory.is_bad(Path::new("/0"), FILE), "the oldest goes first");
-        assert!(memory.bad[0].reason.len() <= REASON_BYTES_MAX);
-        assert!(memory.forget_gone(|path, _| path == Path::new("/7")));
-        assert_eq!(memory.bad.len(), 1);
+        assert_eq!(state.bad.len(), BAD_MAX);
+        assert!(!state.is_bad(Path::new("/0"), FILE), "the oldest goes first");
+        assert!(state.bad[0].reason.len() <= REASON_BYTES_MAX);
+        assert!(state.forget_gone(|path, _| path == Path::new("/7")));
+        assert_eq!(state.bad.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Old results are removed by one thread, slowly, while others work.
+//! The thread that removes old results at a limited rate.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,8 @@ use unsnap_fastboot::{Leisure, Removal};
 use unsnap_ring::Syscalls;
 use unsnap_unpack::CancelToken;
 
-/// The thread that removes. Dropped, it ends soon; what is left is found at the next start.
+/// The removing thread. Dropping it interrupts the removal; the next start finds and removes the
+/// remaining files.
 #[derive(Debug)]
 pub struct Remover {
     shared: Arc<Shared>,
@@ -32,14 +33,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// To be removed; each is named once.
+    /// Paths to remove, without duplicates.
     queue: BTreeSet<PathBuf>,
     busy: bool,
     files_a_second: u32,
 }
 
 impl Remover {
-    /// Starts the thread, which sleeps until there is something to remove.
+    /// Starts the thread, which sleeps until [`remove`](Self::remove) is called. A rate of 0 is no
+    /// limit.
     pub fn start(files_a_second: u32) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         shared.state().files_a_second = files_a_second;
@@ -49,18 +51,18 @@ impl Remover {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// For what is removed from now on.
+    /// Sets the rate for paths whose removal has not begun; 0 for no limit.
     pub fn set_pace(&self, files_a_second: u32) {
         self.shared.state().files_a_second = files_a_second;
     }
 
-    /// Removes these when their turn comes. They have been moved aside.
+    /// Queues paths for removal. They must have been moved aside before.
     pub fn remove(&self, paths: impl IntoIterator<Item = PathBuf>) {
         self.shared.state().queue.extend(paths);
         self.shared.changed.notify_one();
     }
 
-    /// Whether it is at work, and how many files it has removed.
+    /// Returns whether a removal is running, and the number of files removed so far.
     pub fn progress(&self) -> (bool, u64) {
         let state = self.shared.state();
         (state.busy, self.shared.removed.load(Ordering::Relaxed))
@@ -93,14 +95,14 @@ impl Shared {
             let leisure = Leisure { files_a_second, removed, stop: self.stop.clone() };
             match removal.at_leisure(&Syscalls::default(), &leisure) {
                 Err(error) if !self.stop.is_cancelled() => {
-                    tracing::warn!(%error, "what was moved aside is left to the next sweep");
+                    tracing::warn!(%error, "cannot remove old results; the next sweep retries");
                 }
                 _ => {}
             }
         }
     }
 
-    /// Waits for something to remove; `None` when it is time to end.
+    /// Waits for the next path and rate; `None` when the thread must end.
     fn next(&self) -> Option<(PathBuf, u32)> {
         let mut state = self.state();
         state.busy = false;

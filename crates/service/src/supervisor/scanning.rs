@@ -1,4 +1,4 @@
-//! Directories are looked at.
+//! Scanning the directories of archives and results.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::{
 };
 
 impl Supervisor {
-    /// Looks at the directories of archives and of results.
-    pub(super) fn look(&mut self, now: Now) {
+    /// Scans the directories of archives and results, and updates the state.
+    pub(super) fn scan(&mut self, now: Now) {
         let config = Arc::clone(&self.shared.state().config);
         let archives = &config.archives;
         self.watch.renew([&*archives.full, &*archives.incremental]);
         let settings = &config.settings.archives;
-        let error = self.archives.look(archives, settings.settle.0, now).err();
+        let error = self.archives.scan(archives, settings.settle.0, now).err();
         let targets: Vec<Target> =
             self.shared.state().targets.iter().map(|target| target.target.clone()).collect();
         let found: Vec<_> = targets.iter().map(results).collect();
@@ -27,36 +27,38 @@ impl Supervisor {
         let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
         let mut state = self.shared.state();
         state.search_error = error.map(|error| {
-            tracing::warn!(%error);
+            tracing::warn!(%error, "cannot scan the directories of archives");
             error.to_string()
         });
         if state.search_error.is_none()
-            && state.memory.forget_gone(|path, file| match self.archives.file(path) {
+            && state.persistent.forget_gone(|path, file| match self.archives.file(path) {
                 Some(now) => now == file,
-                // Submitted from elsewhere.
+                // Submitted from another directory.
                 None => file.is_that_of(path),
             })
         {
             state.unsaved = true;
         }
         for ((target, found), adoptable) in state.targets.iter_mut().zip(found).zip(adoptable) {
-            // The next job puts it in its place.
+            // The next job adopts the prepared state.
             target.checked &= !adoptable;
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {
-                    tracing::warn!(target = target.target.name, %error, "cannot be looked at");
+                    let target = &target.target.name;
+                    tracing::warn!(target, %error, "cannot list the target's results");
                 }
             }
             let files = &self.archives;
             target.unreadable.retain(|path, _| files.file(path).is_some());
         }
-        self.look_at = now.instant + settings.rescan.0;
+        self.next_scan = now.instant + settings.rescan.0;
     }
 
+    /// Returns the archives that may be unpacked now.
     pub(super) fn usable(&self, now: Now) -> Usable {
         let state = self.shared.state();
         let settle = state.config.settings.archives.settle.0;
-        self.archives.usable(settle, now.instant, |path, file| state.memory.is_bad(path, file))
+        self.archives.usable(settle, now.instant, |path, file| state.persistent.is_bad(path, file))
     }
 }

@@ -1,4 +1,4 @@
-//! What is decided is done.
+//! Scheduling: carrying out the decisions of [`decide`] for each target.
 
 use std::{
     num::NonZeroU32,
@@ -15,30 +15,36 @@ use super::{GLANCE_EVERY, Supervisor};
 use crate::{
     archives::Now,
     plan::{Action, decide},
-    state::{Ending, Running, State},
+    state::{CancelReason, Running, State},
     target::{Sweep, Work},
 };
 
 impl Supervisor {
-    /// Decides for one target, and does it. Gives the time to look at it again.
-    pub(super) fn serve(&mut self, index: usize, now: Now) -> Option<Instant> {
+    /// Takes and carries out decisions for one target until it has to wait. Returns the time of the
+    /// next decision, if there is one.
+    pub(super) fn schedule(&mut self, index: usize, now: Now) -> Option<Instant> {
         let shared = self.shared.clone();
         let mut guard = shared.state();
         let state = &mut *guard;
         let supersede = state.config.settings.service.supersede;
-        // As many steps as `decide` takes at most.
+        // The bound on the steps that `decide` takes.
         for _ in 0..state.targets[index].queue.len() + 4 {
             let target = &state.targets[index];
             let sweep_first = target.sweeping || (target.sweep_due && self.archives.known());
-            let held = state.memory.paused || state.stopping || sweep_first;
+            let held = state.persistent.paused || state.stopping || sweep_first;
             match decide(&target.view(&state.pairs, supersede, held, now.instant)) {
                 Action::Drop { job, superseded } => {
                     drop_job(state, index, job, superseded, now);
                 }
                 Action::Supersede(job) => {
-                    tracing::info!(job, "superseded by newer archives");
-                    if let Some(running) = &mut state.targets[index].running {
-                        running.end(Ending::Superseded);
+                    let target = &mut state.targets[index];
+                    tracing::info!(
+                        job,
+                        target = target.target.name,
+                        "newer archives found; stopping the running job unless it is publishing"
+                    );
+                    if let Some(running) = &mut target.running {
+                        running.end(CancelReason::Superseded);
                     }
                 }
                 Action::Queue(pair) => {
@@ -56,7 +62,8 @@ impl Supervisor {
         Some(now.instant + GLANCE_EVERY)
     }
 
-    /// Tidies up between jobs, once the archives are known: they say what is to be gone on with.
+    /// Starts a sweep of the target between jobs. Waits until the archives have been scanned: they
+    /// decide which interrupted runs will be resumed.
     fn sweep(&self, state: &mut State, index: usize) {
         let target = &mut state.targets[index];
         if !target.sweep_due
@@ -73,7 +80,7 @@ impl Supervisor {
     }
 
     fn start(&self, state: &mut State, index: usize, id: u64, now: Now) {
-        let known_bad = state.memory.bad.iter().map(|bad| KnownBad {
+        let known_bad = state.persistent.bad.iter().map(|bad| KnownBad {
             path: bad.path.clone(),
             file: bad.file(),
             reason: bad.reason.clone(),
@@ -97,10 +104,13 @@ impl Supervisor {
         };
         tracing::info!(
             job = id, target = target.target.name, slot = job.slot(), attempt = job.attempt,
-            archive = %job.pair.full.path.display(), "started"
+            archive = %job.pair.full.path.display(), "job started"
         );
         if !self.workers[index].begin(work) {
-            tracing::error!(target = target.target.name, "its worker is gone");
+            tracing::error!(
+                target = target.target.name,
+                "cannot start a job: the target's worker thread has ended"
+            );
             target.queue.push(job);
             return;
         }
@@ -109,22 +119,29 @@ impl Supervisor {
             job,
             since: now.instant,
             started_unix_ms: now.unix_ms(),
-            stands: (progress.snapshot(), now.instant),
+            last_change: (progress.snapshot(), now.instant),
             progress,
             cancel,
-            ending: None,
+            cancel_reason: None,
         };
         state.events.push(Event::JobStarted { job: target.running_status(&running, now.instant) });
         target.running = Some(running);
     }
 }
 
-/// Takes a job out of its queue, for good.
+/// Removes a job from its queue for good.
 fn drop_job(state: &mut State, index: usize, id: u64, superseded: bool, now: Now) {
     let Some(job) = state.targets[index].take(id) else { return };
     let outcome = if superseded { Outcome::Superseded } else { Outcome::Cancelled };
-    let message = (!superseded).then(|| "its archives are gone, or no good".to_owned());
-    state.tell_ended(index, &job, outcome, message, Duration::ZERO, now.instant);
-    // What it has left is of no use to others.
+    let reason = if superseded {
+        "newer archives replace it"
+    } else {
+        "its archives are gone, bad or no longer needed"
+    };
+    let name = &state.targets[index].target.name;
+    tracing::info!(job = id, target = name, slot = job.slot(), reason, "queued job dropped");
+    let message = (!superseded).then(|| reason.to_owned());
+    state.record_end(index, &job, outcome, message, Duration::ZERO, now.instant);
+    // Files left by an earlier attempt at the job are useless to other jobs.
     state.targets[index].sweep_due = true;
 }

@@ -1,4 +1,4 @@
-//! What follows from the end of a job.
+//! Consequences of the end of a job: counters, bad archives, retries.
 
 use std::path::{Path, PathBuf};
 
@@ -7,44 +7,44 @@ use unsnap_unpack::{Error, Family, Pair};
 
 use crate::{
     archives::Now,
-    memory::Made,
-    plan::{Clock, Job},
-    state::{Ending, Running, State},
-    worker::{Ended, Trouble},
+    persistent::PublishedResult,
+    plan::{Job, RetryTimer},
+    state::{CancelReason, Running, State},
+    worker::{Ended, Failure},
 };
 
-/// What a failure means for what is tried next.
+/// Cause of a failure, which decides about the next attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum Cause {
     /// An archive is bad.
     Bad(PathBuf),
-    /// An archive's file cannot be read; others may be.
+    /// An archive's file cannot be read; other archives may be readable.
     Unreadable(PathBuf),
-    /// A validator, or another process, is in the way: that is no failure, and is looked at again after
-    /// the first wait.
-    InTheWay,
-    /// The machine cannot do it, or a request makes no sense as things are.
+    /// A validator or another process uses the target. This does not count as a failure; the job is
+    /// tried again after the first delay.
+    InUse,
+    /// An error of the environment, or a request that is impossible at present.
     Failed,
-    /// It was told to end.
+    /// The job was cancelled.
     Cancelled,
 }
 
-/// What an error means for a pair.
-pub fn meaning(pair: &Pair, error: &Error) -> Meaning {
+/// Classifies an error of a job on this pair.
+pub fn classify(pair: &Pair, error: &Error) -> Cause {
     match error.family() {
-        Family::BadArchive => Meaning::Bad(pair.blamed(error).path.clone()),
-        Family::Cancelled => Meaning::Cancelled,
-        _ if matches!(error, Error::Running { .. } | Error::Locked { .. }) => Meaning::InTheWay,
+        Family::BadArchive => Cause::Bad(pair.blamed(error).path.clone()),
+        Family::Cancelled => Cause::Cancelled,
+        _ if matches!(error, Error::Running { .. } | Error::Locked { .. }) => Cause::InUse,
         _ => match file_of(error) {
             Some(path) if pair.archives().any(|archive| archive.path == path) => {
-                Meaning::Unreadable(path.to_owned())
+                Cause::Unreadable(path.to_owned())
             }
-            _ => Meaning::Failed,
+            _ => Cause::Failed,
         },
     }
 }
 
-/// The archive's file that could not be read.
+/// Returns the path of the file that could not be read.
 fn file_of(error: &Error) -> Option<&Path> {
     use unsnap_unpack::SourceError as Source;
     match error {
@@ -59,7 +59,7 @@ fn file_of(error: &Error) -> Option<&Path> {
 }
 
 impl State {
-    /// Takes note of the end of a job.
+    /// Records the end of a target's running job.
     pub fn ended(&mut self, index: usize, ended: &Ended, now: Now) {
         let Some(running) = self.targets[index].running.take() else { return };
         self.targets[index].counts.held_back_ms += running.progress.snapshot().held_back_ms;
@@ -67,11 +67,11 @@ impl State {
         let target = &mut self.targets[index];
         target.sweep_due = true;
         target.waits_for = None;
-        let Running { job, ending, .. } = running;
+        let Running { job, cancel_reason, .. } = running;
         let log = (job.id, target.target.name.clone(), job.slot());
         let (outcome, message) = match &ended.result {
             Ok(()) => {
-                target.clock = Clock::default();
+                target.retry_timer = RetryTimer::default();
                 target.checked = true;
                 target.last_error = None;
                 target.counts.last_success_unix_ms = Some(now.unix_ms());
@@ -82,52 +82,61 @@ impl State {
                 }
                 (Outcome::Done, None)
             }
-            Err(Trouble::Panic(text)) => {
+            Err(Failure::Panic(text)) => {
                 target.count_error(Family::Environment);
-                let text = format!("a defect of unpackd: {text}");
-                return self.try_again(index, job, &Meaning::Failed, text, ended, now);
+                let text = format!("unpackd panicked, which is a defect: {text}");
+                return self.try_again(index, job, &Cause::Failed, text, ended, now);
             }
-            Err(Trouble::Error(error)) => {
+            Err(Failure::Error(error)) => {
                 let text = error
                     .hint()
                     .map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"));
-                match (meaning(&job.pair, error), ending) {
-                    (Meaning::Cancelled, ending) => {
-                        let outcome = match ending {
-                            Some(Ending::Superseded) => Outcome::Superseded,
+                match (classify(&job.pair, error), cancel_reason) {
+                    (Cause::Cancelled, reason) => {
+                        let outcome = match reason {
+                            Some(CancelReason::Superseded) => Outcome::Superseded,
                             _ => Outcome::Cancelled,
                         };
                         (outcome, None)
                     }
-                    (Meaning::Bad(path), _) => {
+                    (Cause::Bad(path), _) => {
                         target.count_error(Family::BadArchive);
-                        // As it was when it was chosen: what has changed since is another one.
+                        // With its identity when it was chosen: a file changed since is another
+                        // one.
                         if let Some((_, file)) = job.files.iter().find(|(known, _)| *known == path)
                         {
-                            self.memory.add_bad(&path, *file, &error.to_string(), now.unix_ms());
+                            self.persistent.add_bad(
+                                &path,
+                                *file,
+                                &error.to_string(),
+                                now.unix_ms(),
+                            );
                             self.unsaved = true;
                         }
-                        tracing::warn!(archive = %path.display(), %error, "a bad archive");
+                        tracing::warn!(
+                            archive = %path.display(), %error,
+                            "bad archive; skipping it until its file changes"
+                        );
                         (Outcome::BadArchive, Some(error.to_string()))
                     }
-                    (meaning, _) => {
+                    (cause, _) => {
                         target.count_error(error.family());
-                        return self.try_again(index, job, &meaning, text, ended, now);
+                        return self.try_again(index, job, &cause, text, ended, now);
                     }
                 }
             }
         };
-        tracing::info!(job = log.0, target = log.1, slot = log.2, ?outcome, "a job has ended");
-        self.tell_ended(index, &job, outcome, message, ended.elapsed, now.instant);
+        tracing::info!(job = log.0, target = log.1, slot = log.2, ?outcome, "job ended");
+        self.record_end(index, &job, outcome, message, ended.elapsed, now.instant);
     }
 
-    /// Remembers what was made, and counts it.
+    /// Records and counts the published results.
     fn note_products(&mut self, index: usize, ended: &Ended, now: Now) {
         for product in &ended.products {
             let Some(report) = &product.report else { continue };
             let slot = report.incremental.as_ref().map_or(report.slot, |upon| upon.slot);
             self.targets[index].count_made(report);
-            self.memory.add_made(Made {
+            self.persistent.add_made(PublishedResult {
                 path: product.path.clone(),
                 finished_unix_ms: now.unix_ms(),
                 bytes: report.bytes_written,
@@ -140,50 +149,65 @@ impl State {
                 bytes = report.bytes_written,
                 files = report.files,
                 ms = report.elapsed_ms,
-                "published"
+                "result published"
             );
         }
     }
 
-    /// Puts a job that has failed back into the queue, with its clock set.
+    /// Queues a failed job again, with its retry timer set.
     fn try_again(
         &mut self,
         index: usize,
         mut job: Job,
-        meaning: &Meaning,
+        cause: &Cause,
         text: String,
         ended: &Ended,
         now: Now,
     ) {
         let backoff = self.backoff();
         let target = &mut self.targets[index];
-        tracing::warn!(job = job.id, target = target.target.name, slot = job.slot(), error = text);
-        job.not_before = match meaning {
-            Meaning::InTheWay => {
-                // Nobody fails: a validator is at work with what it has.
+        job.not_before = match cause {
+            Cause::InUse => {
+                // No failure: a validator is running with the state that it has.
                 target.waits_for = Some(text.clone());
                 target.checked = true;
                 Some(now.instant + backoff.first)
             }
-            Meaning::Unreadable(path) => {
-                let clock = target.unreadable.entry(path.clone()).or_default();
-                clock.failed(backoff, now.instant);
-                clock.until
+            Cause::Unreadable(path) => {
+                let timer = target.unreadable.entry(path.clone()).or_default();
+                timer.failed(backoff, now.instant);
+                timer.until
             }
             _ => {
-                target.clock.failed(backoff, now.instant);
-                target.clock.until
+                target.retry_timer.failed(backoff, now.instant);
+                target.retry_timer.until
             }
         };
-        if *meaning != Meaning::InTheWay {
+        let wait = job.not_before.map(|until| until.saturating_duration_since(now.instant));
+        tracing::warn!(
+            job = job.id,
+            target = target.target.name,
+            slot = job.slot(),
+            attempt = job.attempt,
+            retry_in_s = wait.unwrap_or_default().as_secs(),
+            error = text,
+            "{}",
+            match cause {
+                Cause::InUse => "another process uses the target; trying again later",
+                Cause::Unreadable(_) => "cannot read an archive; trying again later",
+                _ => "job failed; trying again later",
+            }
+        );
+        if *cause != Cause::InUse {
             job.attempt += 1;
             job.last_error = Some(text.clone());
             target.last_error = Some(text.clone());
         }
-        self.tell_ended(index, &job, Outcome::Failed, Some(text), ended.elapsed, now.instant);
-        // Somebody's own wishes are not forgotten; what was found is found again.
+        self.record_end(index, &job, Outcome::Failed, Some(text), ended.elapsed, now.instant);
+        // A submitted job stays queued. A found pair with an unreadable archive is queued again by
+        // `decide` once its retry timer is due.
         let target = &mut self.targets[index];
-        let others_may_serve = matches!(meaning, Meaning::Unreadable(_));
+        let others_may_serve = matches!(cause, Cause::Unreadable(_));
         if job.origin == Origin::Submitted || !others_may_serve {
             target.queue.insert(0, job);
         }
@@ -198,13 +222,13 @@ mod tests {
     use unsnap_control::protocol::Event;
 
     #[test]
-    fn a_defect_of_ours_is_told_and_tried_again_later() {
+    fn a_panic_is_reported_and_the_job_is_retried_later() {
         let now = Now::get();
         let mut state = testing::at_work(now);
         let ended = Ended {
             worker: 1,
             products: Vec::new(),
-            result: Err(Trouble::Panic("of a cat".to_owned())),
+            result: Err(Failure::Panic("of a cat".to_owned())),
             elapsed: Duration::from_secs(1),
         };
         state.ended(0, &ended, now);
@@ -213,7 +237,10 @@ mod tests {
         let job = &target.queue[0];
         assert_eq!((job.id, job.attempt), (7, 2));
         assert!(job.not_before.is_some_and(|until| until > now.instant));
-        assert_eq!(job.last_error.as_deref(), Some("a defect of unpackd: of a cat"));
+        assert_eq!(
+            job.last_error.as_deref(),
+            Some("unpackd panicked, which is a defect: of a cat")
+        );
         assert_eq!((target.counts.ended.failed, target.counts.errors.environment), (1, 1));
         let failed = |event: &Event| match event {
             Event::JobEnded { outcome: Outcome::Failed, message: Some(message), .. } => {
@@ -222,6 +249,6 @@ mod tests {
             _ => false,
         };
         assert!(state.events.iter().any(failed), "{:?}", state.events);
-        assert!(state.memory.bad.is_empty(), "no archive is to blame");
+        assert!(state.persistent.bad.is_empty(), "no archive is to blame");
     }
 }

@@ -1,42 +1,42 @@
-//! When what has failed is tried again.
+//! Retry timers with exponential backoff.
 
 use std::time::{Duration, Instant};
 
-/// How the waits grow: twice as long after each failure. Without jitter, since one daemon's disk is
-/// nobody else's.
+/// Parameters of the backoff: the delay doubles with each failure. There is no jitter, since no
+/// other daemon retries on the same disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
-    /// At most.
+    /// Longest delay.
     pub most: Duration,
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row.
+    /// Returns the delay after this number of consecutive failures.
     pub fn after(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.most)
     }
 }
 
-/// Failures in a row, and when to try again.
+/// Count of consecutive failures and the time of the next attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Clock {
-    /// In a row.
+pub struct RetryTimer {
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// Nothing before this.
+    /// Earliest time of the next attempt.
     pub until: Option<Instant>,
 }
 
-impl Clock {
-    /// Counts a failure.
+impl RetryTimer {
+    /// Counts a failure and sets the time of the next attempt.
     pub fn failed(&mut self, backoff: Backoff, now: Instant) {
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now + backoff.after(self.failures));
     }
 
-    /// Whether the time has come.
+    /// Returns whether an attempt is due.
     pub fn is_due(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| until <= now)
     }
@@ -53,12 +53,12 @@ mod tests {
         let waits: Vec<u64> = (0..10).map(|failures| backoff.after(failures).as_secs()).collect();
         assert_eq!(waits, [30, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
         assert_eq!(backoff.after(u32::MAX), seconds(3600));
-        let mut clock = Clock::default();
+        let mut timer = RetryTimer::default();
         let now = Instant::now();
-        assert!(clock.is_due(now));
-        clock.failed(backoff, now);
-        clock.failed(backoff, now);
-        assert!(!clock.is_due(now + seconds(59)));
-        assert!(clock.is_due(now + seconds(60)));
+        assert!(timer.is_due(now));
+        timer.failed(backoff, now);
+        timer.failed(backoff, now);
+        assert!(!timer.is_due(now + seconds(59)));
+        assert!(timer.is_due(now + seconds(60)));
     }
 }
