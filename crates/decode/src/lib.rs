@@ -58,7 +58,7 @@ pub use survey::{
     WalkEnd, survey, walk_frames,
 };
 
-/// How frames are found, for the fuzz targets: no part of the interface.
+/// Frame parsing for the fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::frame::{

@@ -13,7 +13,7 @@ use crate::{
     uring::Uring,
 };
 
-/// The end of an operation.
+/// Result of an operation, with its token.
 #[derive(Debug)]
 pub struct Completion {
     /// Token that the operation was submitted with.

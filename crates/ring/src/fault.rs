@@ -72,7 +72,7 @@ struct Cut {
     short: Short,
 }
 
-/// How much a shortened transfer moves.
+/// Number of bytes that a shortened transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
     /// Nothing: for a read the end of the file, for a write a disk that accepts no more.
@@ -101,9 +101,9 @@ struct Run {
 pub struct Injected {
     /// Number of the step.
     pub step: u64,
-    /// The call that was not made.
+    /// Kind of call.
     pub call: Call,
-    /// The errno returned instead.
+    /// Errno that the call returned.
     pub errno: Errno,
 }
 
@@ -256,7 +256,7 @@ impl FaultPlan {
 /// generators", 2014).
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of splitmix64.
+/// Computes the output function of splitmix64.
 pub(crate) fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

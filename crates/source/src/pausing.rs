@@ -12,7 +12,7 @@ use crate::{Source, SourceError, SourceTraits, Span};
 pub struct Pausing {
     source: Box<dyn Source>,
     pace: Pace,
-    /// Closed when nobody wants the bytes any more. Whoever closes it must then call
+    /// Pool that is closed when nobody wants the bytes any more. Its closer must then call
     /// [`Pace::rouse`].
     pool: Pool,
     waited: Duration,
