@@ -413,7 +413,7 @@ fn limits_come_from_a_file() {
     site.assert_untouched(&before, "too many entries");
     with(&config("[limits]\nraw_bytes_max = \"1MiB\"\n"))
         .assert_code(1)
-        .assert_error(&["raw_bytes_max", "allowed are 1048576"]);
+        .assert_error(&["raw_bytes_max", "limit is 1048576"]);
     site.assert_untouched(&before, "too many bytes");
     with(&config("[limits]\nstorage_bytes_max = 1000\n")).assert_code(1).assert_error(&[
         "accounts/",

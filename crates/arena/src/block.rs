@@ -1,9 +1,9 @@
-//! Handles on lent memory: exclusive [`Block`]s, shared [`Slice`]s.
+//! Handles on lent memory: exclusive [`Block`]s and shared [`Slice`]s.
 //!
-//! The invariant that every `unsafe` block here rests on: at any time each byte of a lease
-//! belongs either to exactly one `Block`, or to any number of `Slice`s. It is kept by moving:
-//! `split_to` divides a range in two, `freeze` turns a block into a slice, and there is no way
-//! back. All handles share the lease, whose last drop returns the whole range to the pool.
+//! Every `unsafe` block here rests on one invariant: at any time each byte of a lease belongs
+//! either to exactly one `Block` or to any number of `Slice`s. Move semantics keep it: `split_to`
+//! divides a range in two, `freeze` turns a block into a slice, and there is no way back. All
+//! handles share the lease; dropping the last one returns the whole range to the pool.
 
 use std::{
     ops::{Bound, Deref, DerefMut, RangeBounds},
@@ -22,10 +22,10 @@ pub struct Block {
     len: usize,
 }
 
-// SAFETY: a block is the only handle on its bytes (module invariant); which thread uses them
-// does not matter.
+// SAFETY: a block is the only handle on its bytes (module invariant), and the bytes are not tied to
+// a thread.
 unsafe impl Send for Block {}
-// SAFETY: `&Block` only gives `&[u8]`.
+// SAFETY: `&Block` only gives out `&[u8]`.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -33,10 +33,10 @@ impl Block {
         Self { lease: Arc::new(lease), start, len }
     }
 
-    /// Takes the first `count` bytes off as a block of their own; `self` keeps the rest.
+    /// Splits off the first `count` bytes as a separate block; `self` keeps the rest.
     ///
     /// # Panics
-    /// If the block has fewer bytes.
+    /// If the block has fewer than `count` bytes.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> Self {
         assert!(count <= self.len, "split at {count} of a block of {} bytes", self.len);
@@ -47,13 +47,14 @@ impl Block {
         front
     }
 
-    /// Keeps the first `count` bytes and gives up access to the rest (which returns to the pool
-    /// with the whole lease).
+    /// Keeps the first `count` bytes and gives up access to the rest, which returns to the pool
+    /// with the whole lease.
     pub fn truncate(&mut self, count: usize) {
         self.len = self.len.min(count);
     }
 
-    /// Ends exclusive access: from here on the bytes can be read by many and written by nobody.
+    /// Ends exclusive access: from here on the bytes can be shared for reading, and nobody can
+    /// write to them.
     pub fn freeze(self) -> Slice {
         Slice { lease: self.lease, start: self.start, len: self.len }
     }
@@ -63,8 +64,8 @@ impl Deref for Block {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is initialised memory of a lease we share; only `&mut self` methods
-        // of this one handle write to it.
+        // SAFETY: the range is initialised memory of a lease that this handle shares; only `&mut
+        // self` methods of this one handle write to it.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -76,7 +77,7 @@ impl DerefMut for Block {
     }
 }
 
-/// Shared read access to a range of lent memory; clones count as references to the lease.
+/// Shared read access to a range of lent memory. Each clone counts as a reference to the lease.
 #[derive(Clone, Debug)]
 pub struct Slice {
     lease: Arc<Lease>,
@@ -84,14 +85,13 @@ pub struct Slice {
     len: usize,
 }
 
-// SAFETY: nobody can write to the bytes of a slice (module invariant), so they may be read from
-// any thread.
+// SAFETY: nobody can write to the bytes of a slice (module invariant), so any thread may read them.
 unsafe impl Send for Slice {}
 // SAFETY: as above.
 unsafe impl Sync for Slice {}
 
 impl Slice {
-    /// A part of this slice.
+    /// Returns a part of this slice.
     ///
     /// # Panics
     /// If the range does not lie within the slice.
@@ -113,12 +113,12 @@ impl Slice {
         Self { lease: Arc::clone(&self.lease), start, len: to - from }
     }
 
-    /// Two slices of one lease, the second beginning where the first ends, as one. Gives the
-    /// pair back if they are not neighbours.
+    /// Joins two adjacent slices of one lease, of which `next` begins where `self` ends. Returns
+    /// the pair unchanged if they are not adjacent.
     pub fn join(self, next: Self) -> Result<Self, (Self, Self)> {
-        let neighbours = Arc::ptr_eq(&self.lease, &next.lease)
+        let adjacent = Arc::ptr_eq(&self.lease, &next.lease)
             && self.start.addr().get() + self.len == next.start.addr().get();
-        if !neighbours {
+        if !adjacent {
             return Err((self, next));
         }
         Ok(Self { lease: self.lease, start: self.start, len: self.len + next.len })
@@ -129,7 +129,8 @@ impl Deref for Slice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is initialised memory of a lease we share, and nobody writes to it.
+        // SAFETY: the range is initialised memory of a lease that this handle shares, and nobody
+        // writes to it.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -157,29 +158,29 @@ mod tests {
         let part = head.slice(10..20);
         drop(head);
         drop(tail);
-        assert!(pool.try_allocate(1).is_none(), "ten bytes are still referred to");
+        assert!(pool.try_allocate(1).is_none(), "ten bytes are still referenced");
         drop(part);
         assert!(pool.try_allocate(1).is_some());
     }
 
     #[test]
-    fn neighbours_join_and_strangers_do_not() {
+    fn adjacent_slices_join_and_others_do_not() {
         let pool = pool(2 * PAGE_BYTES);
         let mut second = pool.try_allocate(PAGE_BYTES).unwrap();
         second.copy_from_slice(&[7; PAGE_BYTES]);
         let mut first = second.split_to(1000);
         first[999] = 1;
-        let stranger = pool.try_allocate(1).unwrap().freeze();
+        let other_lease = pool.try_allocate(1).unwrap().freeze();
         let (first, second) = (first.freeze(), second.freeze());
         let whole = first.clone().join(second.clone()).unwrap();
         assert_eq!((whole.len(), whole[999], whole[1000]), (PAGE_BYTES, 1, 7));
         assert!(second.clone().join(first.clone()).is_err(), "wrong order");
-        assert!(first.join(stranger).is_err());
+        assert!(first.join(other_lease).is_err());
     }
 
     #[test]
     #[should_panic(expected = "of a slice of 10 bytes")]
-    fn a_part_outside_is_a_bug() {
+    fn slicing_past_the_end_panics() {
         let mut block = pool(PAGE_BYTES).try_allocate(1).unwrap();
         block.truncate(10);
         let _ = block.freeze().slice(5..11);

@@ -1,21 +1,21 @@
-//! Memory that is taken once and lent out in pieces.
+//! Page-aligned memory that is reserved once and lent out in pieces.
 //!
 //! An [`Arena`] is one anonymous reservation, aligned to 2 MiB and backed by huge pages where the
-//! kernel has them. It is cut into [`Pool`]s, one for each use with a bound of its own, so that
-//! one stage can never starve another. A pool lends [`Block`]s:
+//! kernel provides them. It is cut into [`Pool`]s, one for each use, each with its own bound, so
+//! that one stage can never starve another. A pool lends [`Block`]s:
 //!
-//! | handle      | access                  | who holds it |
+//! | handle      | access                  | held by |
 //! |-------------|-------------------------|--------------|
 //! | [`Block`]   | exclusive, read + write | a reader or a decoder that fills it |
 //! | [`Slice`]   | shared, read only       | writers, the decoder's window |
 //! | [`Segment`] | a slice plus the exclusive headroom in front of it | the tar walk |
 //!
-//! Blocks can be split and frozen, never aliased: the memory goes back to its pool when the last
+//! Blocks can be split and frozen but never aliased. The memory returns to its pool when the last
 //! handle on any part of the lent range is dropped. Moving a handle into an I/O operation is
 //! therefore enough to keep the memory alive for the kernel.
 //!
-//! What this crate leaves to others: it knows nothing of files, rings or formats. Registering the
-//! reservation with a ring is up to the ring, which asks for [`Arena::ranges`].
+//! This crate knows nothing of files, rings or formats. A ring that wants to register the
+//! reservation gets its addresses from [`Arena::ranges`].
 //!
 //! ```
 //! use unsnap_arena::Arena;
@@ -41,6 +41,6 @@ pub use map::{Arena, ArenaBuilder, ArenaError, ArenaRanges, PageKind};
 pub use pool::{Pool, PoolClosed};
 pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView, TAIL_SLACK_BYTES};
 
-/// The granule of lending, and the alignment of every block: the page size that direct I/O, the
-/// page cache and the file systems we meet agree on.
+/// Allocation granularity and alignment of every block, in bytes. Direct I/O, the page cache and
+/// the supported file systems all agree on this page size.
 pub const PAGE_BYTES: usize = 4096;

@@ -1,4 +1,4 @@
-//! The reservation: one mapping, huge pages where they are to be had.
+//! The reservation: one anonymous mapping, backed by huge pages where available.
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc};
 
@@ -9,24 +9,24 @@ use crate::{PAGE_BYTES, Pool};
 /// Size and alignment of a huge page on the architectures Agave runs on.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// What stands behind the reservation's memory.
+/// Kind of pages behind the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
     /// Reserved huge pages (`MAP_HUGETLB`), taken from `vm.nr_hugepages`.
     HugeTlb,
-    /// Transparent huge pages (`MADV_HUGEPAGE`); the kernel may still have given some small ones.
+    /// Transparent huge pages (`MADV_HUGEPAGE`). The kernel may still have used some small pages.
     Transparent,
     /// Ordinary pages: the kernel has no transparent huge pages or refused the advice.
     Plain,
 }
 
 impl PageKind {
-    /// Whether the kernel agreed to back the reservation by huge pages.
+    /// Returns whether the kernel agreed to back the reservation with huge pages.
     pub fn is_huge(self) -> bool {
         self != Self::Plain
     }
 
-    /// The word used in reports.
+    /// Returns the word used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::HugeTlb => "hugetlb",
@@ -36,29 +36,30 @@ impl PageKind {
     }
 }
 
-/// Why memory could not be had. Always a matter of the environment or of the request.
+/// Memory could not be reserved or cut into pools. Always the fault of the environment or of the
+/// request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArenaError {
-    /// The kernel refused the reservation itself.
+    /// The kernel refused the reservation.
     #[error("cannot reserve {bytes} bytes of memory: {source}")]
     Reserve {
-        /// Bytes asked for, alignment included.
+        /// Requested bytes, including those for alignment.
         bytes: usize,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         source: rustix::io::Errno,
     },
-    /// More pools were cut than the reservation holds.
-    #[error("a pool of {asked} bytes does not fit into the {left} bytes left of the arena")]
+    /// A pool is larger than the uncut part of the reservation.
+    #[error("a memory pool of {asked} bytes does not fit into the {left} bytes left in the arena")]
     Exhausted {
-        /// Bytes asked for.
+        /// Requested bytes.
         asked: usize,
         /// Bytes not yet cut into pools.
         left: usize,
     },
 }
 
-/// How an [`Arena`] is to be reserved.
+/// Builder for an [`Arena`].
 #[derive(Clone, Debug)]
 pub struct ArenaBuilder {
     bytes: usize,
@@ -67,37 +68,37 @@ pub struct ArenaBuilder {
 }
 
 impl ArenaBuilder {
-    /// Size of the reservation in bytes, rounded up to whole pages. Default: 64 MiB.
+    /// Sets the size of the reservation in bytes, rounded up to whole pages. Default: 64 MiB.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Try reserved huge pages (`MAP_HUGETLB`) first. Default: off, since transparent huge pages
-    /// need no preparation by the operator and measured the same.
+    /// Tries reserved huge pages (`MAP_HUGETLB`) first. Default: off, since transparent huge pages
+    /// need no preparation by the operator and were measured to be as fast.
     #[must_use]
     pub fn hugetlb(mut self, hugetlb: bool) -> Self {
         self.hugetlb = hugetlb;
         self
     }
 
-    /// Have the pages faulted in at once instead of one by one under load. Default: on.
+    /// Faults the pages in at once instead of one by one under load. Default: on.
     #[must_use]
     pub fn populate(mut self, populate: bool) -> Self {
         self.populate = populate;
         self
     }
 
-    /// Reserves the memory. Falls back from reserved to transparent to plain pages; the kind it
-    /// got is [`Arena::page_kind`].
+    /// Reserves the memory, falling back from reserved to transparent to plain pages.
+    /// [`Arena::page_kind`] says which kind it got.
     pub fn build(self) -> Result<Arena, ArenaError> {
         let bytes = self.bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
-        // Reserved huge pages are all there or not at all: `mmap` itself fails if they are not.
+        // Reserved huge pages are all or nothing: `mmap` itself fails if there are too few.
         let mapping = match self.hugetlb.then(|| Mapping::hugetlb(bytes)) {
             Some(Ok(mapping)) => mapping,
             Some(Err(errno)) => {
-                tracing::debug!(%errno, "no reserved huge pages, trying transparent ones");
+                tracing::debug!(%errno, "no reserved huge pages; trying transparent ones");
                 Mapping::transparent(bytes)?
             }
             None => Mapping::transparent(bytes)?,
@@ -121,12 +122,12 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Starts describing a reservation.
+    /// Returns a builder with the default settings.
     pub fn builder() -> ArenaBuilder {
         ArenaBuilder { bytes: 64 << 20, hugetlb: false, populate: true }
     }
 
-    /// Cuts the next `bytes` (rounded up to whole pages) off the reservation.
+    /// Cuts a pool of `bytes`, rounded up to whole pages, off the reservation.
     pub fn pool(&mut self, bytes: usize) -> Result<Pool, ArenaError> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let left = self.bytes - self.cut;
@@ -138,24 +139,24 @@ impl Arena {
         Ok(pool)
     }
 
-    /// What the kernel gave.
+    /// Returns the kind of pages that the kernel provided.
     pub fn page_kind(&self) -> PageKind {
         self.mapping.kind
     }
 
-    /// Usable bytes of the reservation.
+    /// Returns the usable size of the reservation in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Another handle on the reservation's address range, to register it with a ring. It keeps
-    /// the mapping alive.
+    /// Returns a handle on the reservation's address range, for registering it with a ring. The
+    /// handle keeps the mapping alive.
     pub fn ranges(&self) -> ArenaRanges {
         ArenaRanges { mapping: Arc::clone(&self.mapping), bytes: self.bytes }
     }
 }
 
-/// The address range of an arena, cut into pieces a ring can register, and a share in its life.
+/// The address range of an arena, in pieces that a ring can register. Keeps the mapping alive.
 #[derive(Clone, Debug)]
 pub struct ArenaRanges {
     mapping: Arc<Mapping>,
@@ -163,7 +164,7 @@ pub struct ArenaRanges {
 }
 
 impl ArenaRanges {
-    /// Address and length of each piece. All but the last are `piece_bytes` long.
+    /// Returns the address and length of each piece. All but the last are `piece_bytes` long.
     pub fn pieces(&self, piece_bytes: usize) -> impl Iterator<Item = (*const u8, usize)> {
         let base = self.mapping.base.as_ptr().cast_const();
         (0..self.bytes)
@@ -171,7 +172,7 @@ impl ArenaRanges {
             .map(move |at| (base.wrapping_add(at), piece_bytes.min(self.bytes - at)))
     }
 
-    /// The piece that holds all of `len` bytes from `start`, if one does.
+    /// Returns the index of the piece that holds all `len` bytes from `start`, if one does.
     pub fn piece_of(&self, start: *const u8, len: usize, piece_bytes: usize) -> Option<usize> {
         let offset = start.addr().checked_sub(self.mapping.base.addr().get())?;
         let end = offset.checked_add(len)?;
@@ -180,7 +181,7 @@ impl ArenaRanges {
     }
 }
 
-/// The mapping itself: `base` is the aligned start inside `[map_start, map_start + map_bytes)`.
+/// The mapping. `base` is the aligned start inside `[map_start, map_start + map_bytes)`.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -189,8 +190,8 @@ pub(crate) struct Mapping {
     kind: PageKind,
 }
 
-// SAFETY: a mapping is an address range of the whole process and tied to no thread; access to
-// its bytes goes through `Block` and `Slice`, whose ranges never alias mutably (see block.rs).
+// SAFETY: a mapping is an address range of the whole process and not tied to a thread. Its bytes
+// are accessed only through `Block` and `Slice`, whose ranges never alias mutably (see block.rs).
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` itself only hands out addresses.
 unsafe impl Sync for Mapping {}
@@ -199,12 +200,12 @@ impl Mapping {
     fn hugetlb(bytes: usize) -> Result<Self, rustix::io::Errno> {
         let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let map_start = map_anonymous(map_bytes, MapFlags::HUGETLB)?;
-        // The kernel aligns such mappings to the huge page.
+        // The kernel aligns such mappings to the huge page size.
         Ok(Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb })
     }
 
     fn transparent(bytes: usize) -> Result<Self, ArenaError> {
-        // One huge page more than asked for, so that an aligned start lies inside.
+        // One huge page more than requested, so that the mapping contains an aligned start.
         let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
         let map_start = map_anonymous(map_bytes, MapFlags::NORESERVE)
             .map_err(|source| ArenaError::Reserve { bytes: map_bytes, source })?;
@@ -215,27 +216,27 @@ impl Mapping {
         let mut mapping = Self { base, map_start, map_bytes, kind: PageKind::Plain };
         match mapping.advise(bytes, Advice::LinuxHugepage) {
             Ok(()) => mapping.kind = PageKind::Transparent,
-            Err(errno) => tracing::debug!(%errno, "no transparent huge pages, using plain ones"),
+            Err(errno) => tracing::debug!(%errno, "no transparent huge pages; using plain pages"),
         }
         Ok(mapping)
     }
 
-    /// Faults the pages in. A kernel without `MADV_POPULATE_WRITE` (before 5.14) faults them at
-    /// first use, which gives the same bytes.
+    /// Faults the pages in. A kernel without `MADV_POPULATE_WRITE` (before 5.14) faults them in on
+    /// first use, with the same contents.
     fn populate(&self, bytes: usize) {
         if let Err(errno) = self.advise(bytes, Advice::LinuxPopulateWrite) {
-            tracing::debug!(%errno, "pages are faulted in at first use");
+            tracing::debug!(%errno, "cannot populate the arena; pages are faulted in on first use");
         }
     }
 
     fn advise(&self, bytes: usize, advice: Advice) -> Result<(), rustix::io::Errno> {
         let start = self.base.as_ptr().cast::<c_void>();
         // SAFETY: [base, base + bytes) lies inside our own private anonymous mapping, and neither
-        // advice given here (huge pages, populate) changes the bytes a reader would see.
+        // advice used here (huge pages, populate) changes the bytes that a reader sees.
         unsafe { rustix::mm::madvise(start, bytes, advice) }
     }
 
-    /// Address of the byte at `offset`; the caller stays within the reservation.
+    /// Returns the address of the byte at `offset`. The caller must stay within the reservation.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset <= self.map_bytes);
         // SAFETY: pools are cut so that their offsets lie inside the reservation (Arena::pool),
@@ -247,10 +248,11 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let start = self.map_start.as_ptr().cast::<c_void>();
-        // SAFETY: this is exactly the range that mmap returned; every block, slice and ring
-        // registration holds a share of the `Arc<Mapping>`, so nobody refers to it any more.
+        // SAFETY: this is exactly the range that mmap returned. Every block, slice and ring
+        // registration holds a share of the `Arc<Mapping>`, so nothing refers to the range any
+        // more.
         if let Err(errno) = unsafe { rustix::mm::munmap(start, self.map_bytes) } {
-            tracing::error!(%errno, "munmap failed, memory stays mapped");
+            tracing::error!(%errno, "munmap failed; the memory stays mapped");
         }
     }
 }
@@ -258,7 +260,7 @@ impl Drop for Mapping {
 fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, rustix::io::Errno> {
     let flags = MapFlags::PRIVATE | extra;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing of ours.
+    // SAFETY: a new mapping at an address chosen by the kernel overlaps no existing mapping.
     let start =
         unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
     NonNull::new(start.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_is_aligned_and_reports_its_pages() {
+    fn a_reservation_is_aligned_and_reports_its_page_kind() {
         let mut arena = Arena::builder().bytes(3 << 20).build().unwrap();
         assert_eq!(arena.bytes(), 3 << 20);
         let pool = arena.pool(3 << 20).unwrap();
@@ -282,7 +284,7 @@ mod tests {
     fn hugetlb_falls_back_when_no_pages_are_reserved() {
         let mut arena = Arena::builder().bytes(64 << 20).hugetlb(true).build().unwrap();
         let mut block = arena.pool(64 << 20).unwrap().try_allocate(64 << 20).unwrap();
-        // Without pages behind it this would be the end of the process.
+        // Touching memory without pages behind it would kill the process.
         block.fill(1);
     }
 

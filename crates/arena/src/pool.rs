@@ -1,4 +1,4 @@
-//! A pool: a bounded part of the arena that lends blocks and takes them back.
+//! Pools: bounded parts of the arena that lend blocks and take them back.
 
 use std::{
     collections::BTreeMap,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::{Block, PAGE_BYTES, map::Mapping};
 
-/// A pool was closed while somebody waited for memory: the run is being given up.
+/// The pool was closed while a caller waited for memory: the run is being aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory pool was closed")]
 pub struct PoolClosed;
 
 /// A bounded part of an [`Arena`](crate::Arena) that lends page-aligned [`Block`]s of any size.
 ///
-/// Cloning gives another handle on the same pool.
+/// A clone is another handle on the same pool.
 #[derive(Clone, Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -24,7 +24,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shared {
     mapping: Arc<Mapping>,
-    /// Where the pool begins in the reservation.
+    /// Offset of the pool in the reservation.
     start: usize,
     bytes: usize,
     state: Mutex<State>,
@@ -33,7 +33,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Free ranges: offset in the pool → length, never touching each other.
+    /// Free ranges: offset in the pool → length. No two are adjacent.
     free: BTreeMap<usize, usize>,
     closed: bool,
 }
@@ -45,21 +45,22 @@ impl Pool {
         Self { shared: Arc::new(Shared { mapping, start, bytes, state, freed: Condvar::new() }) }
     }
 
-    /// All the bytes of the pool, lent or not.
+    /// Returns the size of the pool in bytes, lent or not.
     pub fn bytes(&self) -> usize {
         self.shared.bytes
     }
 
-    /// Lends `bytes` (rounded up to whole pages, at least one), or nothing if no free range is
+    /// Lends `bytes`, rounded up to whole pages, at least one. Returns `None` if no free range is
     /// long enough at the moment or the pool is closed.
     ///
-    /// The block's bytes are initialised but arbitrary: zero, or what an earlier borrower left.
+    /// The block's bytes are initialised but arbitrary: zeros, or data of an earlier borrower.
     pub fn try_allocate(&self, bytes: usize) -> Option<Block> {
         self.shared.lock().take(bytes).map(|range| self.lend(range))
     }
 
-    /// Lends `bytes`, waiting until others have returned enough. Also gives the time spent
-    /// waiting. `bytes` beyond [`Pool::bytes`] would never be satisfied and counts as closed.
+    /// Lends `bytes`, waiting until other borrowers have returned enough. Also returns the time
+    /// spent waiting. A request for more than [`Pool::bytes`] can never be satisfied and fails like
+    /// one to a closed pool.
     pub fn allocate(&self, bytes: usize) -> Result<(Block, Duration), PoolClosed> {
         let mut state = self.shared.lock();
         let mut waiting_since = None;
@@ -76,14 +77,14 @@ impl Pool {
         }
     }
 
-    /// Ends all waiting, now and later: [`Pool::allocate`] answers [`PoolClosed`] from here on.
-    /// Blocks that are lent stay valid.
+    /// Ends all waiting, now and later: from here on [`Pool::allocate`] returns [`PoolClosed`].
+    /// Blocks already lent stay valid.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.freed.notify_all();
     }
 
-    /// Whether [`Pool::close`] was called: a sign for borrowers that wait for something else.
+    /// Returns whether [`Pool::close`] was called, for borrowers that wait for something else.
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }
@@ -95,7 +96,8 @@ impl Pool {
 }
 
 impl State {
-    /// First fit: low addresses are reused first, so a run that needs little touches little.
+    /// Takes a range by first fit. Low addresses are reused first, so a run that needs little
+    /// memory touches little.
     fn take(&mut self, bytes: usize) -> Option<(usize, usize)> {
         if self.closed {
             return None;
@@ -112,7 +114,8 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while holding the lock; if one ever did, the free list is still whole.
+        // No code panics while holding the lock; if some ever did, the free list would still be
+        // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -134,7 +137,7 @@ impl Shared {
     }
 }
 
-/// A range on loan. Dropped with the last handle on any part of it, which returns it.
+/// A lent range. Dropped with the last handle on any part of it, which returns it to the pool.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pool: Arc<Shared>,
@@ -160,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn returned_ranges_melt_together() {
+    fn adjacent_free_ranges_are_merged() {
         let pool = pool(16 * PAGE_BYTES);
         let blocks: Vec<_> = (0..16).map(|_| pool.try_allocate(1).unwrap()).collect();
         assert!(pool.try_allocate(1).is_none());
-        // Return them in an order that meets free neighbours on no, one and both sides.
+        // This order returns blocks with free neighbours on neither, one and both sides.
         let mut blocks: Vec<_> = blocks.into_iter().map(Some).collect();
         for index in [3, 5, 4, 0, 15, 1, 2, 14, 7, 6, 8, 13, 12, 9, 11, 10] {
             blocks[index] = None;
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_never_fit_is_refused_instead_of_awaited() {
+    fn a_request_larger_than_the_pool_fails_at_once() {
         assert_eq!(pool(PAGE_BYTES).allocate(PAGE_BYTES + 1).map(drop), Err(PoolClosed));
     }
 }

@@ -1,32 +1,32 @@
-//! Segments: a stretch of the decoded stream at an address that direct I/O can write from.
+//! Segments: parts of the decoded stream at addresses that direct I/O can write from.
 //!
 //! ```text
-//! lent block:  | headroom (carry goes here) | decoded bytes ............ | slack |
+//! lent block:  | headroom (for the carry)   | decoded bytes ............ | slack |
 //!              ^ page                       ^ address ≡ raw_offset (mod 4096)
 //! ```
 //!
-//! * Every byte's address is congruent to its offset in the decoded stream modulo 4096. Tar puts
-//!   payloads at multiples of 512 of the stream, so they are 512-aligned in memory: all that
-//!   `O_DIRECT` asks for on ordinary devices.
-//! * The headroom takes what the previous segment could not hand over as whole file blocks, so
-//!   that every write is one contiguous span (see [`Segment::prepend`]).
-//! * The slack lets the last write of a file be rounded up to a file block although the segment
-//!   ends; what it holds is cut off again by the truncation to the exact size.
+//! * The address of every byte is congruent to its offset in the decoded stream modulo 4096. Tar
+//!   places payloads at multiples of 512 in the stream, so they are 512-aligned in memory, which is
+//!   all that `O_DIRECT` requires on ordinary devices.
+//! * The headroom takes the end of the previous segment that was less than a whole file block, the
+//!   *carry*, so that every write is one contiguous span (see [`Segment::prepend`]).
+//! * The slack allows the last write of a file to be rounded up to a file block although the
+//!   segment ends. Truncating the file to its exact size removes the excess bytes.
 
 use std::{ops::Range, time::Duration};
 
 use crate::{Block, PAGE_BYTES, Pool, PoolClosed, Slice};
 
-/// Most bytes that can be put in front of a segment: less than one file block is ever left over.
+/// Maximum length of a carry in bytes. Less than one file block is ever left over.
 pub const CARRY_BYTES_MAX: usize = PAGE_BYTES;
 
-/// Readable bytes behind a segment's last one, for writes that are rounded up to a file block.
+/// Readable bytes after the last byte of a segment, for writes that are rounded up to a file block.
 pub const TAIL_SLACK_BYTES: usize = PAGE_BYTES;
 
-/// Room for the carry plus whatever it takes to make the address congruent.
+/// Room for the carry plus the padding that makes addresses congruent, in bytes.
 const HEADROOM_BYTES: usize = CARRY_BYTES_MAX + PAGE_BYTES;
 
-/// A segment that is being filled by a decoder.
+/// A segment that a decoder is filling.
 #[derive(Debug)]
 pub struct OpenSegment {
     raw_offset: u64,
@@ -37,13 +37,13 @@ pub struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// Bytes of a pool that a segment of `capacity` decoded bytes takes up at most.
+    /// Returns the most pool bytes that a segment of `capacity` decoded bytes can occupy.
     pub fn footprint(capacity: usize) -> usize {
         (HEADROOM_BYTES + capacity + TAIL_SLACK_BYTES).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Borrows memory for `capacity` decoded bytes that begin at `raw_offset` of the stream;
-    /// waits for it, and says how long.
+    /// Borrows memory for `capacity` decoded bytes that begin at `raw_offset` in the stream,
+    /// waiting until the pool has enough. Also returns the time spent waiting.
     pub fn allocate(
         pool: &Pool,
         raw_offset: u64,
@@ -60,36 +60,36 @@ impl OpenSegment {
         Self { raw_offset, headroom, body: block, capacity, filled: 0 }
     }
 
-    /// Where the segment begins in the decoded stream.
+    /// Returns the offset of the segment in the decoded stream.
     pub fn raw_offset(&self) -> u64 {
         self.raw_offset
     }
 
-    /// Decoded bytes so far.
+    /// Returns the number of bytes decoded so far.
     pub fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Bytes that can still be decoded into it.
+    /// Returns the number of bytes that can still be decoded into the segment.
     pub fn spare(&self) -> usize {
         self.capacity - self.filled
     }
 
-    /// The part that is still to be filled, at most `capacity` bytes in all.
+    /// Returns the part that is still to be filled.
     pub fn spare_mut(&mut self) -> &mut [u8] {
         &mut self.body[self.filled..self.capacity]
     }
 
-    /// Counts `count` bytes of the spare part as decoded.
+    /// Marks the first `count` bytes of the spare part as decoded.
     ///
     /// # Panics
-    /// If that is more than there is.
+    /// If the spare part has fewer than `count` bytes.
     pub fn advance(&mut self, count: usize) {
         assert!(count <= self.capacity - self.filled, "advanced past the segment's end");
         self.filled += count;
     }
 
-    /// Ends the filling.
+    /// Ends filling: the decoded bytes become shareable.
     pub fn seal(mut self) -> Segment {
         self.body.truncate(self.filled + TAIL_SLACK_BYTES);
         Segment {
@@ -101,7 +101,7 @@ impl OpenSegment {
     }
 }
 
-/// A stretch of the decoded stream, ready to be walked and written from.
+/// A part of the decoded stream, ready for the tar walk and for writing.
 #[derive(Debug)]
 pub struct Segment {
     raw_offset: u64,
@@ -111,33 +111,33 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Where the segment begins in the decoded stream.
+    /// Returns the offset of the segment in the decoded stream.
     pub fn raw_offset(&self) -> u64 {
         self.raw_offset
     }
 
-    /// Decoded bytes in the segment.
+    /// Returns the number of decoded bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing was decoded into it.
+    /// Returns whether nothing was decoded into the segment.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The decoded bytes.
+    /// Returns the decoded bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.body[..self.len]
     }
 
-    /// A reference to the decoded bytes that keeps them alive: the window of a decoder that goes
-    /// on in another segment.
+    /// Returns a counted reference to the decoded bytes. It serves as the window of a decoder that
+    /// continues in another segment.
     pub fn share(&self) -> Slice {
         self.body.slice(..self.len)
     }
 
-    /// Puts `carry` (the end of the previous segment) directly in front of the decoded bytes and
+    /// Copies `carry`, the end of the previous segment, directly in front of the decoded bytes and
     /// ends exclusive access to the headroom.
     ///
     /// # Panics
@@ -148,12 +148,12 @@ impl Segment {
         drop(self.headroom.split_to(unused));
         self.headroom.copy_from_slice(carry);
         let whole = self.headroom.freeze().join(self.body);
-        let whole = whole.unwrap_or_else(|_| unreachable!("headroom and body are neighbours"));
+        let whole = whole.unwrap_or_else(|_| unreachable!("headroom and body are adjacent"));
         SegmentView { front: carry.len(), len: self.len, whole }
     }
 }
 
-/// A segment with its carry in front: what writes are cut from.
+/// A segment with its carry in front. Writes are slices of it.
 #[derive(Clone, Debug)]
 pub struct SegmentView {
     front: usize,
@@ -162,16 +162,17 @@ pub struct SegmentView {
 }
 
 impl SegmentView {
-    /// The decoded bytes, without the carry.
+    /// Returns the decoded bytes, without the carry.
     pub fn bytes(&self) -> &[u8] {
         &self.whole[self.front..self.front + self.len]
     }
 
-    /// A counted reference to `range` of the decoded bytes, begun `carried` bytes earlier (in
-    /// the carry) and ending up to [`TAIL_SLACK_BYTES`] later.
+    /// Returns a counted reference to `range` of the decoded bytes, extended to the front by the
+    /// last `carried` bytes of the carry. `range` may end up to [`TAIL_SLACK_BYTES`] past the
+    /// decoded bytes.
     ///
     /// # Panics
-    /// If the range lies outside.
+    /// If the range lies outside the segment, its carry and its slack.
     pub fn slice(&self, carried: usize, range: Range<usize>) -> Slice {
         self.whole.slice(self.front + range.start - carried..self.front + range.end)
     }

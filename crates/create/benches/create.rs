@@ -1,8 +1,8 @@
-//! The file creator alone, on the file system of the build directory.
+//! Benchmark of the file creators alone, on the file system of the build directory.
 //!
-//! Every iteration writes into a fresh directory, and nothing is deleted before the end: ext4
-//! searches past inodes deleted a moment ago, which would double the time of small files.
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros, and its output
+//! Every iteration writes into a new directory, and nothing is deleted before the end: ext4
+//! searches past recently deleted inodes, which would double the time of small files.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros and output
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use unsnap_ring::{DirectMode, EngineKind, Pace, Syscalls, probe_uring};
 
 const SEGMENT_BYTES: usize = 4 << 20;
 
-/// Creates `count` files of `size` bytes, as a walk over segments that hold whole files would.
+/// Creates `count` files of `size` bytes, like a walk over segments that contain whole files.
 fn create(
     directory: &Path,
     pool: &Pool,
@@ -28,7 +28,7 @@ fn create(
     let destinations = vec![destination];
     let creators =
         CreatorPool::start(&destinations, config, Arc::new(CreateProgress::default())).unwrap();
-    // Direct I/O, where it is on, for files of any size: the crossover is what is to be seen.
+    // Direct I/O, if it is on, for files of any size, to show the crossover.
     let mut assembler = Assembler::new(destinations, &creators, Some(0));
     let stride = size.next_multiple_of(512);
     let (mut made, mut raw_offset) = (0, 0);
@@ -57,7 +57,7 @@ fn bench(criterion: &mut Criterion) {
     let mut engines = vec![EngineKind::Threads];
     match probe_uring() {
         Ok(()) => engines.push(EngineKind::Uring),
-        Err(refused) => eprintln!("without io_uring: {refused}"),
+        Err(refused) => eprintln!("skipped for io_uring: {refused}"),
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for (name, count, size) in

@@ -1,4 +1,4 @@
-//! Cuts payloads into writes.
+//! Assembler: splits payloads into writes.
 
 use std::{ops::Range, time::Duration};
 
@@ -11,22 +11,23 @@ use crate::{
     request::{Command, FileId},
 };
 
-/// Files smaller than this are written through the page cache even where direct I/O works, because
-/// a direct write makes its file wait for the device: files of 8 KiB took two to three times as
-/// long. Measured on 6 GB in 8,278 files of mainnet-like sizes (2 cores, ext4 on a virtual NVMe
-/// disk, November 2026): with 32 KiB 1.1 times the time and twice the CPU, 256 and 512 KiB like this.
+/// Size in bytes below which files are written through the page cache even if direct I/O works,
+/// because a direct write makes its file wait for the device: files of 8 KiB took two to three
+/// times as long. Measured on 6 GB in 8,278 files of mainnet-like sizes (2 cores, ext4 on a virtual
+/// NVMe disk, November 2026): 32 KiB took 1.1 times as long and twice the CPU time; 256 and 512 KiB
+/// took as long as 128 KiB.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
-/// Bytes of one write at most; a larger payload becomes several that can run side by side.
-/// Measured (as above): anything from 1 MiB up is equally fast.
+/// Largest write in bytes. A larger payload becomes several writes, which can run in parallel.
+/// Measured as above: all sizes from 1 MiB up are equally fast.
 const WRITE_BYTES_MAX: usize = 4 << 20;
 
-/// A file to be created: where, and how large it will be.
+/// A file to create.
 #[derive(Clone, Copy, Debug)]
 pub struct NewMember<'m> {
     /// Index of the destination.
     pub destination: usize,
-    /// Path below the destination.
+    /// Path relative to the destination.
     pub path: &'m str,
     /// Exact size in bytes.
     pub size: u64,
@@ -34,9 +35,9 @@ pub struct NewMember<'m> {
 
 /// Turns members and their payload ranges, in stream order, into commands for the creators.
 ///
-/// For each segment: [`take_carry`](Self::take_carry), put it in front of the segment, then
-/// [`begin`](Self::begin) and [`payload`](Self::payload) as the walk finds them, then
-/// [`end_segment`](Self::end_segment).
+/// For each segment, call [`take_carry`](Self::take_carry) and put the carry in front of the
+/// segment, then call [`begin`](Self::begin) and [`payload`](Self::payload) as the walk finds
+/// members and payloads, then [`end_segment`](Self::end_segment).
 pub struct Assembler {
     destinations: Vec<Destination>,
     creators: Feeder,
@@ -47,29 +48,29 @@ pub struct Assembler {
     carry: Carry,
 }
 
-/// The file whose payload is passing by.
+/// The file whose payload is being received.
 struct Current {
     new: Option<NewFile>,
     id: FileId,
     destination: usize,
     size: u64,
-    /// Bytes handed to the creators.
+    /// Bytes sent to the creators.
     written: u64,
-    /// Bytes of the payload in front of `range`, in the carry of this segment.
+    /// Bytes of the payload in the carry, in front of `range`.
     carried: usize,
-    /// The payload's part in this segment, so far.
+    /// Part of the payload in this segment so far.
     range: Range<usize>,
 }
 
-/// The end of a segment that did not fill a file block.
+/// End of a segment that did not fill a file block.
 struct Carry {
     bytes: [u8; CARRY_BYTES_MAX],
     len: usize,
 }
 
 impl Assembler {
-    /// `direct_bytes_min`: files smaller than that are written through the page cache; `None` for
-    /// the default.
+    /// Creates an assembler. Files smaller than `direct_bytes_min` are written through the page
+    /// cache; `None` selects the default.
     pub fn new(
         destinations: Vec<Destination>,
         creators: &CreatorPool,
@@ -86,14 +87,14 @@ impl Assembler {
         }
     }
 
-    /// Makes a directory now.
+    /// Creates a directory at once.
     pub fn directory(&mut self, destination: usize, path: &str) -> Result<(), CreateError> {
         self.destinations[destination].make_directory(path)
     }
 
-    /// Begins a file. A file without payload is complete with that.
+    /// Begins a file. A file without payload needs no further calls.
     pub fn begin(&mut self, member: NewMember<'_>, view: &SegmentView) -> Result<(), CreateError> {
-        debug_assert!(self.current.is_none(), "the file before must be complete");
+        debug_assert!(self.current.is_none(), "the previous file must be complete");
         let destination = &mut self.destinations[member.destination];
         if let Some((parent, _)) = member.path.rsplit_once('/') {
             destination.make_directory(parent)?;
@@ -128,7 +129,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Takes the next bytes of the file: `range` of the segment. `last` when they are its last.
+    /// Adds the next bytes of the file, which are `range` of the segment. `last` marks the end of
+    /// the file.
     pub fn payload(
         &mut self,
         view: &SegmentView,
@@ -145,7 +147,7 @@ impl Assembler {
         if last { self.finish_file(view) } else { Ok(()) }
     }
 
-    /// Hands over what the segment holds of an unfinished file, and keeps the rest as carry.
+    /// Sends the segment's part of an unfinished file to the creators, and keeps the rest as carry.
     pub fn end_segment(&mut self, view: &SegmentView) -> Result<(), CreateError> {
         if let Some(mut current) = self.current.take() {
             let available = current.carried + current.range.len();
@@ -153,7 +155,7 @@ impl Assembler {
             let count = if direct { available - available % FILE_BLOCK_BYTES } else { available };
             let rest = available - count;
             if count > 0 {
-                // Whole blocks from the carry on; what is left is carried into the next segment.
+                // Whole blocks from the carry on. The rest becomes the next segment's carry.
                 self.write(&mut current, view, count)?;
             }
             let end = current.range.end;
@@ -166,25 +168,26 @@ impl Assembler {
         self.creators.flush()
     }
 
-    /// Waits until every file so far is complete. To be called between two files.
+    /// Waits until every file so far is complete. May only be called between two files.
     pub fn settle(&mut self) -> Result<(), CreateError> {
-        debug_assert!(self.current.is_none(), "the file before must be complete");
+        debug_assert!(self.current.is_none(), "the previous file must be complete");
         self.creators.settle()
     }
 
-    /// What must stand in front of the next segment. Less than one file block.
+    /// Takes the bytes that must precede the next segment. They are fewer than one file block.
     pub fn take_carry(&mut self) -> &[u8] {
         let len = std::mem::take(&mut self.carry.len);
         &self.carry.bytes[..len]
     }
 
-    /// What has been handed over so far for each destination, by all who share the creators.
+    /// Returns the amount of data sent so far for each destination, by all assemblers that share
+    /// the creators.
     pub fn written(&self) -> Vec<Written> {
         self.creators.written()
     }
 
-    /// Bytes handed over, by all who share the creators, and not written yet, to the device that a
-    /// destination lies on.
+    /// Returns the bytes sent but not yet written to the device of a destination, by all assemblers
+    /// that share the creators.
     pub fn in_flight_to_device_of(&self, destination: usize) -> u64 {
         let device = self.destinations[destination].device();
         let on_it = |index: &usize| self.destinations[*index].device() == device;
@@ -192,8 +195,8 @@ impl Assembler {
         indices.map(|index| self.creators.written_to(index).in_flight_bytes).sum()
     }
 
-    /// Hands over what is left. Gives the destinations back, and the time it has waited for the
-    /// creators to take more; those are still to be awaited.
+    /// Sends all queued commands. Returns the destinations and the time spent waiting for the
+    /// creators to accept commands. The caller must still wait for the creators.
     pub fn finish(mut self) -> Result<(Vec<Destination>, Duration), CreateError> {
         debug_assert!(self.current.is_none(), "the last file must be complete");
         self.creators.flush()?;
@@ -205,7 +208,7 @@ impl Assembler {
             && self.destinations[current.destination].direct().is_some()
     }
 
-    /// Bytes of one write at most: fewer if writing is limited, so that it is smooth.
+    /// Returns the largest write in bytes, which a rate limit reduces to keep the flow smooth.
     fn write_bytes_max(&self) -> usize {
         Bucket::piece_bytes(&self.pace).map_or(WRITE_BYTES_MAX, |most| most.min(WRITE_BYTES_MAX))
     }
@@ -215,7 +218,7 @@ impl Assembler {
         let available = current.carried + current.range.len();
         let direct = self.is_direct(&current);
         let padded = if direct { available.next_multiple_of(FILE_BLOCK_BYTES) } else { available };
-        // Only what was rounded up must be cut again.
+        // Only a file that was rounded up must be truncated.
         let len = (padded != available).then_some(current.size);
         if let Some(new) = current.new.take_if(|_| padded <= self.write_bytes_max()) {
             let data = slice(view, &current, padded);
@@ -230,7 +233,7 @@ impl Assembler {
         self.creators.send(current.destination, direct, end)
     }
 
-    /// Hands over the next `count` bytes, from the carry on, in pieces.
+    /// Sends the next `count` bytes, from the carry on, in pieces.
     fn write(
         &mut self,
         current: &mut Current,
@@ -255,7 +258,7 @@ impl Assembler {
     }
 }
 
-/// `count` bytes from the carry on, which may reach into the slack behind the segment.
+/// Returns `count` bytes from the carry on, which may reach into the slack after the segment.
 fn slice(view: &SegmentView, current: &Current, count: usize) -> unsnap_arena::Slice {
     let start = current.range.start;
     view.slice(current.carried, start..start + count - current.carried)

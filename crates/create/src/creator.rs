@@ -1,4 +1,4 @@
-//! A creator: one thread, one engine, files of one device.
+//! A creator: one thread with one engine that creates files on one device.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,8 +23,8 @@ use crate::{
     ticket::{About, Ending, OpenFile, Ticket},
 };
 
-/// Who is held back says so again after this time, however long it will take. A guess.
-const HELD_BACK_TOLD: Duration = Duration::from_millis(250);
+/// Interval at which a creator that the rate limit holds back updates its statistics. A guess.
+const HELD_BACK_REPORT: Duration = Duration::from_millis(250);
 
 pub(crate) struct Creator {
     engine: Box<dyn Engine>,
@@ -33,29 +33,29 @@ pub(crate) struct Creator {
     inbox_ended: bool,
     sleeping: Arc<AtomicBool>,
     shared: Arc<Shared>,
-    /// Who is told of files that are complete.
+    /// Receives complete files.
     sink: Option<FileSink>,
-    /// What may be written to the device, by all who write to it.
+    /// Rate limit of the device, shared by all its writers.
     bucket: Arc<Bucket>,
-    /// Why nothing is begun although there is room in the engine.
+    /// Reason why no operation begins although the engine has room.
     held: Option<Held>,
     open_files_max: usize,
-    /// Received, not yet begun.
+    /// Requests received and not yet begun.
     requests: VecDeque<Request>,
-    /// Operations that follow from completed ones, and wait for room in the engine.
+    /// Operations that are ready and wait for room in the engine.
     ready: VecDeque<(Ticket, Operation)>,
-    /// Operations in flight, by token.
+    /// Tickets of the operations in flight, by token.
     tickets: Vec<Option<Ticket>>,
     free_tokens: Vec<u64>,
-    /// Files of several writes.
+    /// Open files of several writes.
     files: HashMap<FileId, OpenFile>,
     times: CreatorTimes,
 }
 
-/// What keeps a creator from beginning what it has to do.
+/// Reason why a creator does not begin its operations.
 #[derive(Clone, Copy)]
 enum Held {
-    /// More has been written than the limit allows, for so long.
+    /// The rate limit was exceeded. The creator may continue after this time.
     Back(Duration),
     Paused,
 }
@@ -90,15 +90,15 @@ impl Creator {
         }
     }
 
-    /// Works until no more requests can come and everything in flight has completed. After a
-    /// failure requests are still taken in, and dropped, so that their memory is returned.
+    /// Runs until no more requests can arrive and all operations have completed. After a failure it
+    /// still receives requests but drops them, so that their memory is returned.
     pub fn run(mut self) -> CreatorTimes {
         let started = Instant::now();
         let mut done = Vec::with_capacity(self.engine.capacity());
         loop {
             self.begin_operations();
-            let nothing_waits = self.ready.is_empty() && self.requests.is_empty();
-            if self.inbox_ended && nothing_waits && self.engine.in_flight() == 0 {
+            let nothing_queued = self.ready.is_empty() && self.requests.is_empty();
+            if self.inbox_ended && nothing_queued && self.engine.in_flight() == 0 {
                 break;
             }
             if let Err(error) = self.sleep(&mut done) {
@@ -109,7 +109,7 @@ impl Creator {
                 self.complete(completion);
             }
         }
-        self.check_nothing_is_left();
+        self.check_all_complete();
         self.times.engine = self.engine.kind().name();
         self.times.ring_restricted = self.engine.ring_restricted();
         self.times.registered_buffers = self.engine.registered_buffers();
@@ -118,21 +118,21 @@ impl Creator {
         self.times
     }
 
-    /// A success must speak for every file: whatever is still open or owed at the end is an error.
-    fn check_nothing_is_left(&self) {
-        let owed = self.tickets.iter().flatten().count() + self.ready.len() + self.files.len();
-        if owed > 0 && !self.shared.failed.load(Ordering::Acquire) {
-            let reason = format!("{owed} operations have not been completed (a bug)");
+    /// Checks that nothing is left at the end, since success must mean that every file is complete.
+    fn check_all_complete(&self) {
+        let left = self.tickets.iter().flatten().count() + self.ready.len() + self.files.len();
+        if left > 0 && !self.shared.failed.load(Ordering::Acquire) {
+            let reason = format!("{left} operations were not completed (a bug)");
             self.shared.fail(CreateError::Stopped { reason });
         }
     }
 
-    /// Fills the engine: first with what follows from completed operations, then with requests; as far
-    /// as the device may be written to.
+    /// Fills the engine, first with operations that are ready, then with requests, as far as the
+    /// rate limit allows.
     fn begin_operations(&mut self) {
         self.held = None;
         if self.shared.failed.load(Ordering::Acquire) {
-            self.let_go();
+            self.drop_queued();
         }
         while self.engine.in_flight() < self.engine.capacity() {
             if let Some((ticket, _)) = self.ready.front() {
@@ -156,7 +156,8 @@ impl Creator {
             }
             let begins = matches!(request.command, Command::Begin { .. });
             if begins && self.files.len() >= self.open_files_max {
-                // The files before it are complete on our side and will close by themselves.
+                // All commands for earlier files of this stream have arrived, so those files will
+                // be closed without further requests.
                 self.requests.push_front(request);
                 return;
             }
@@ -173,11 +174,11 @@ impl Creator {
     }
 
     fn submit(&mut self, ticket: Ticket, operation: Operation) {
-        // A token for each place in the engine, and there is room.
+        // There is a token for each slot of the engine, and the engine has room.
         let token = self.free_tokens.pop();
         let place = token.and_then(|token| self.tickets.get_mut(usize::try_from(token).ok()?));
         let (Some(token), Some(place)) = (token, place) else {
-            let reason = "an operation without a token (a bug)".to_owned();
+            let reason = "an operation has no token (a bug)".to_owned();
             return self.shared.fail(CreateError::Stopped { reason });
         };
         *place = Some(ticket);
@@ -224,7 +225,7 @@ impl Creator {
         }
     }
 
-    /// Does what can be done next for a file of several writes.
+    /// Prepares the next operations for a file of several writes.
     fn advance(&mut self, id: FileId) {
         let Some(state) = self.files.get_mut(&id) else { return };
         let Some(file) = &state.file else { return };
@@ -258,7 +259,7 @@ impl Creator {
     fn complete(&mut self, Completion { token, result }: Completion) {
         let place = usize::try_from(token).ok().and_then(|at| self.tickets.get_mut(at));
         let Some(ticket) = place.and_then(Option::take) else {
-            let reason = "a completion of nothing (a bug)".to_owned();
+            let reason = "a completion belongs to no operation (a bug)".to_owned();
             return self.shared.fail(CreateError::Stopped { reason });
         };
         self.free_tokens.push(token);
@@ -292,7 +293,7 @@ impl Creator {
         }
     }
 
-    /// Counts a file, and tells whoever wants to know.
+    /// Counts a complete file and sends it to the sink.
     fn complete_file(&mut self, ticket: &Ticket, bytes: u64, outcome: Outcome) {
         if let Some(sink) = &self.sink {
             let (destination, path) = (ticket.destination, ticket.path.to_string());
@@ -311,27 +312,27 @@ impl Creator {
         self.shared.progress.files.fetch_add(1, Ordering::Release);
     }
 
-    /// Records the failure and lets go of everything that is not in flight.
+    /// Records the failure and drops everything that is not in flight.
     fn fail(&mut self, ticket: &Ticket, OpError { step, errno }: OpError) {
         let path = self.shared.roots[ticket.destination].join(ticket.path.to_string());
         self.shared.fail(CreateError::File { step, path, errno });
-        self.let_go();
+        self.drop_queued();
     }
 
-    /// Of everything that is not in flight.
-    fn let_go(&mut self) {
+    /// Drops everything that is not in flight.
+    fn drop_queued(&mut self) {
         self.ready.clear();
         self.requests.clear();
         self.files.clear();
     }
 
-    /// Waits for completions; for requests if there is room for them; until more may be written, or
-    /// somebody resumes, if that is what keeps it from going on.
+    /// Waits for completions, for requests if there is room for them, and for the end of a pause or
+    /// of a wait for the rate limit.
     fn sleep(&mut self, done: &mut Vec<Completion>) -> Result<(), CreateError> {
         let room = self.engine.in_flight() < self.engine.capacity();
         if room && self.held.is_none() && !self.inbox_ended && self.requests.is_empty() {
-            // Say so, then look once more: either we see the sender's batch, or the sender sees
-            // that we sleep and wakes us.
+            // Announce the sleep, then check the inbox once more: either this thread sees the
+            // sender's batch, or the sender sees that this thread sleeps and wakes it.
             self.sleeping.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             self.receive();
@@ -342,7 +343,7 @@ impl Creator {
         }
         let idle = self.engine.in_flight() == 0;
         let limit = match self.held {
-            Some(Held::Back(time)) => Some(time.min(HELD_BACK_TOLD)),
+            Some(Held::Back(time)) => Some(time.min(HELD_BACK_REPORT)),
             Some(Held::Paused) | None => None,
         };
         let since = Instant::now();

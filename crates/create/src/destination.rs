@@ -1,4 +1,4 @@
-//! A directory below which files are created.
+//! Destination: a directory below which files are created.
 
 use std::{
     collections::HashSet,
@@ -15,25 +15,26 @@ use unsnap_ring::{DirectIo, DirectMode, DirectSupport, Syscalls};
 
 use crate::{CreateError, FILE_BLOCK_BYTES};
 
-/// Permissions of every file and directory, whatever the archive says.
+/// Permissions of files and directories, whatever the archive says.
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Payloads begin at multiples of 512 of the tar stream, so that is how their memory is aligned.
+/// Alignment of payloads in memory, in bytes: they begin at multiples of 512 in the tar stream.
 const PAYLOAD_ALIGN: usize = 512;
 
-/// A file that is made and removed to see what the file system does.
+/// Name of a file and directory created and removed to probe the file system.
 const PROBE_NAME: &str = ".unsnap-probe";
 
-/// Directories remembered as made. A bound on memory, not on directories.
+/// Maximum number of directories remembered as created. Bounds memory, not the number of
+/// directories.
 const KNOWN_DIRECTORIES_MAX: usize = 4096;
 
-/// A directory below which files are created, and what its file system can do.
+/// A directory below which files are created, with the capabilities of its file system.
 #[derive(Debug)]
 pub struct Destination {
     calls: Syscalls,
     directory: Arc<OwnedFd>,
-    /// What messages call it: where its files will be found in the end.
+    /// Final path of the directory, used in messages.
     path: PathBuf,
     device: u64,
     direct: Option<DirectIo>,
@@ -44,9 +45,9 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Looks at an open directory by creating a file in it and removing it again.
+    /// Probes an open directory by creating and removing a file and a directory in it.
     ///
-    /// `path` is what messages call it.
+    /// Messages use `path` as its name.
     pub fn open(
         calls: Syscalls,
         directory: OwnedFd,
@@ -59,7 +60,7 @@ impl Destination {
         let create = || calls.openat(&directory, PROBE_NAME, flags, file_mode);
         let probe = create()
             .or_else(|errno| match errno {
-                // An interrupted run may have left its own.
+                // An interrupted run may have left its probe file.
                 Errno::EXIST => {
                     let _ = calls.unlinkat(&directory, PROBE_NAME, AtFlags::empty());
                     let _ = calls.unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR);
@@ -68,7 +69,7 @@ impl Destination {
                 errno => Err(errno),
             })
             .map_err(|errno| at("create", errno))?;
-        let stat = calls.fstat(&probe).map_err(|errno| at("look at", errno))?;
+        let stat = calls.fstat(&probe).map_err(|errno| at("examine", errno))?;
         let direct = match mode {
             DirectMode::Off => Err(None),
             DirectMode::Auto | DirectMode::On => {
@@ -86,7 +87,7 @@ impl Destination {
         calls
             .unlinkat(&directory, PROBE_NAME, AtFlags::REMOVEDIR)
             .map_err(|errno| at("remove", errno))?;
-        let made = made.map_err(|errno| at("look at", errno))?;
+        let made = made.map_err(|errno| at("examine", errno))?;
         let (direct, fallback) = match direct {
             Ok(direct) => (Some(direct), None),
             Err(None) => (None, None),
@@ -102,7 +103,7 @@ impl Destination {
             device: stat.st_dev,
             direct,
             fallback,
-            // The umask or a default ACL takes bits away (or adds some): set them file by file.
+            // The umask or a default ACL clears or adds bits, so the mode of each file must be set.
             force_mode: stat.st_mode & 0o7777 != FILE_MODE
                 || made.st_mode & 0o777 != DIRECTORY_MODE,
             known: HashSet::new(),
@@ -110,28 +111,28 @@ impl Destination {
         })
     }
 
-    /// The device it lies on.
+    /// Returns the device of the directory (`st_dev`).
     pub fn device(&self) -> u64 {
         self.device
     }
 
-    /// Alignment of direct writes, where they are possible and wanted.
+    /// Returns the alignment of direct writes, if they are possible and requested.
     pub fn direct(&self) -> Option<DirectIo> {
         self.direct
     }
 
-    /// What was wanted and could not be had, in words.
+    /// Returns the reason for buffered writes, if direct I/O was requested but is not available.
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// Directories made so far, implied ones included.
+    /// Returns the number of directories created so far, including implied ones.
     pub fn directories_made(&self) -> u64 {
         self.directories_made
     }
 
-    /// The same destination, for another who creates files in it at the same time. Says no more
-    /// about fallbacks.
+    /// Returns another handle on the destination, for a second stream of files. It reports no
+    /// fallback.
     #[must_use]
     pub fn again(&self) -> Self {
         Self {
@@ -159,7 +160,7 @@ impl Destination {
         (FILE_MODE, self.force_mode)
     }
 
-    /// Makes a directory, and those above it, unless they are there already.
+    /// Creates a directory and its parents, unless they exist.
     pub fn make_directory(&mut self, path: &str) -> Result<(), CreateError> {
         if self.known.contains(path) {
             return Ok(());
@@ -182,7 +183,7 @@ impl Destination {
         let above = above.as_ref().map_or(self.directory.as_fd(), |above| above.as_fd());
         match self.calls.mkdirat(above, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
             Ok(()) => self.directories_made += 1,
-            // The layout has refused doubles; this one was implied by a file before.
+            // The layout has refused duplicates, so an earlier file has implied this directory.
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(at("create", errno)),
         }
@@ -208,7 +209,7 @@ impl Destination {
     }
 }
 
-/// Whether direct writes from segments work here; the reason if not.
+/// Returns the alignment for direct writes from segments, or the reason why they do not work.
 fn usable_direct(
     calls: &Syscalls,
     probe: &OwnedFd,
@@ -216,8 +217,8 @@ fn usable_direct(
 ) -> Result<DirectIo, String> {
     let direct = match calls.direct_support(probe) {
         DirectSupport::Yes(direct) => direct,
-        DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
-        // The kernel does not tell; the write below will.
+        DirectSupport::No => return Err("the file system does not support direct I/O".to_owned()),
+        // The kernel does not report it; the write below shows it.
         DirectSupport::Unknown => {
             DirectIo { offset_align: FILE_BLOCK_BYTES, memory_align: PAYLOAD_ALIGN }
         }
@@ -225,11 +226,12 @@ fn usable_direct(
     let DirectIo { offset_align, memory_align } = direct;
     if memory_align > PAYLOAD_ALIGN || !FILE_BLOCK_BYTES.is_multiple_of(offset_align) {
         return Err(format!(
-            "the file system asks for an alignment of {memory_align} bytes in memory and \
-             {offset_align} in the file, payloads have {PAYLOAD_ALIGN} and {FILE_BLOCK_BYTES}"
+            "the file system requires an alignment of {memory_align} bytes in memory and \
+             {offset_align} in the file; payloads have {PAYLOAD_ALIGN} and {FILE_BLOCK_BYTES}"
         ));
     }
-    // Claims are one thing: write a block from memory that is aligned no better than a payload.
+    // Do not trust the reported alignment: write a block from memory that is aligned no better than
+    // a payload.
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::DIRECT;
     let refused = |errno| format!("the file system refuses direct writes ({errno})");
     let file = calls.openat(directory, PROBE_NAME, flags, Mode::empty()).map_err(refused)?;
@@ -238,7 +240,8 @@ fn usable_direct(
     let start = to_page + PAYLOAD_ALIGN;
     match calls.trial_write(&file, &memory[start..start + FILE_BLOCK_BYTES], 0) {
         Err(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => Err(refused(errno)),
-        // A full disk, say, is no reason to write another way; it will be reported in its place.
+        // Other errors, such as a full disk, do not rule out direct writes. The run reports them
+        // when they matter.
         _ => Ok(direct),
     }
 }

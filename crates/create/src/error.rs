@@ -1,71 +1,72 @@
-//! Why a file could not be created.
+//! Errors of file creation.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 use unsnap_ring::{EngineError, RelativePathError};
 
-/// Creating files failed. A matter of the environment, but for paths that no file can have.
+/// File creation failed. Always a fault of the environment, except for invalid paths.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// A step of creating a file failed.
     #[error("cannot {step} {}: {errno}", path.display())]
     File {
-        /// "open", "write", "truncate", "chmod" or "close".
+        /// Failed step: "open", "write", "truncate", "chmod" or "close"; "create", "examine" or
+        /// "remove" for a probe.
         step: &'static str,
-        /// The file, as it would be called in the destination.
+        /// Path of the file in the destination.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         errno: Errno,
     },
-    /// A directory could not be made or opened.
+    /// A directory could not be created, opened or given its mode.
     #[error("cannot {step} directory {}: {errno}", path.display())]
     Directory {
-        /// "create" or "open".
+        /// Failed step: "create", "open" or "set the mode of".
         step: &'static str,
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         errno: Errno,
     },
-    /// Direct I/O was demanded and cannot be had.
-    #[error("cannot write to {} by direct I/O: {reason}", path.display())]
+    /// Direct I/O was requested but is not available.
+    #[error("cannot write to {} with direct I/O: {reason}", path.display())]
     DirectRefused {
-        /// The destination.
+        /// Path of the destination.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// A path that the layout should not have let through.
+    /// An invalid path, which the layout should have refused.
     #[error(transparent)]
     Path(#[from] RelativePathError),
     /// The I/O engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A creator's thread could not be started, or died of a bug.
+    /// A creator could not be started, was stopped, or panicked.
     #[error("a file creator stopped: {reason}")]
     Stopped {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// What is said to everybody but the first who asks.
+/// Reason in the errors that follow from the first one.
 pub(crate) const DIED: &str = "its thread ended unexpectedly";
 
 impl CreateError {
-    /// What is told to who asks after what went wrong has been told.
+    /// Returns the error for callers that ask after the original error has been returned.
     pub fn consequence() -> Self {
         Self::Stopped { reason: DIED.to_owned() }
     }
 
-    /// Whether it only says that something else has failed, which is told elsewhere.
+    /// Returns whether this error only follows from another one, which is reported elsewhere.
     pub fn is_consequence(&self) -> bool {
         matches!(self, Self::Stopped { reason } if reason == DIED)
     }
 
-    /// The kernel's answer, where there is one.
+    /// Returns the kernel's error, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::File { errno, .. } | Self::Directory { errno, .. } => Some(*errno),

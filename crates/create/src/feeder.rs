@@ -1,4 +1,4 @@
-//! Handing commands over to the creators.
+//! Feeder: sends commands to the creators in batches.
 
 use std::{
     sync::{
@@ -18,11 +18,11 @@ use crate::{
     shared::{Shared, Traffic, in_blocks},
 };
 
-/// Commands that travel together. Batches keep hand-offs few when files are small.
+/// Commands in one batch. Batches reduce the number of hand-offs when files are small.
 const BATCH_COMMANDS: usize = 64;
 
-/// How often to look whether everything is complete, which is asked every few seconds: often at first,
-/// and then less, since it may take long (a limit, a pause). A guess.
+/// Polling interval of [`Feeder::settle`], which is called every few seconds. It grows from the
+/// first value to the second, since waiting may take long (a rate limit, a pause). A guess.
 const SETTLE_POLL: Duration = Duration::from_micros(200);
 const SETTLE_POLL_MAX: Duration = Duration::from_millis(20);
 
@@ -33,7 +33,7 @@ pub(crate) struct Route {
     pub cached: usize,
 }
 
-/// The way to one creator.
+/// Sender's end of a creator's queue.
 #[derive(Clone)]
 pub(crate) struct Inbox {
     pub requests: Sender<Vec<Request>>,
@@ -42,7 +42,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Rouses the creator if it sleeps (or is about to: see the fence in `Creator::sleep`).
+    /// Wakes the creator if it sleeps or is about to (see the fence in `Creator::sleep`).
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -51,8 +51,8 @@ impl Inbox {
     }
 }
 
-/// Hands the files of one stream over to the creators, in batches. Those of several streams go to
-/// the same creators, each through a feeder of its own.
+/// Sends the files of one stream to the creators, in batches. Several streams share the creators,
+/// each through its own feeder.
 pub(crate) struct Feeder {
     lanes: Vec<Lane>,
     /// Destination index → its creators.
@@ -76,7 +76,7 @@ impl Feeder {
         Self { lanes: inboxes.map(lane).collect(), routes, shared, waited: Duration::ZERO }
     }
 
-    /// Queues a command. Blocks while the creator has more than enough to do.
+    /// Queues a command. Blocks while the creator's queue is full.
     pub fn send(
         &mut self,
         destination: usize,
@@ -100,12 +100,12 @@ impl Feeder {
         self.flush()
     }
 
-    /// A name for a file of several writes, that no feeder has given before.
+    /// Returns a new identifier, unique among all feeders, for a file of several writes.
     pub fn next_file(&self) -> FileId {
         self.shared.next_file.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends off what is queued.
+    /// Sends all queued commands.
     pub fn flush(&mut self) -> Result<(), CreateError> {
         if self.shared.failed.load(Ordering::Acquire) {
             return Err(self.shared.error());
@@ -126,8 +126,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Waits until every file queued so far is complete, whoever has queued it. None of ours may
-    /// have been begun and not ended.
+    /// Waits until every file queued so far, by any feeder, is complete. This feeder must have no
+    /// unfinished file.
     pub fn settle(&mut self) -> Result<(), CreateError> {
         self.flush()?;
         let (since, mut poll) = (Instant::now(), SETTLE_POLL);
@@ -143,17 +143,17 @@ impl Feeder {
         Ok(())
     }
 
-    /// Time that whoever feeds the creators has waited for them to take more.
+    /// Returns the time spent waiting for the creators.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// What has been handed over for a destination, by all feeders.
+    /// Returns the amount of data sent for a destination by all feeders.
     pub fn written_to(&self, destination: usize) -> Written {
         self.shared.traffic[destination].written()
     }
 
-    /// What has been handed over for each destination, by all feeders.
+    /// Returns the amount of data sent for each destination by all feeders.
     pub fn written(&self) -> Vec<Written> {
         self.shared.traffic.iter().map(Traffic::written).collect()
     }

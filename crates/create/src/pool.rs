@@ -1,5 +1,5 @@
-//! The pool of creators: for each destination device one for files that are written directly and one
-//! for files that go through the page cache.
+//! The pool of creators: for each destination device one for direct files and one for files in the
+//! page cache.
 
 use std::{
     os::fd::RawFd,
@@ -22,87 +22,90 @@ use crate::{
     shared::{Shared, Traffic, died},
 };
 
-/// Batches that may wait for a creator. The segments bound the bytes; this bounds the number.
+/// Most batches that may wait for a creator. The segments bound their bytes; this bounds their
+/// number.
 const BATCHES_MAX: usize = 64;
 
-/// Descriptors left to everything that is not a creator: standard streams, the archive, rings,
-/// directories, whatever the embedding program has open.
+/// Descriptors reserved for everything except created files: standard streams, the archive, rings,
+/// directories, and files of the embedding program.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
-/// What a creator asks of its engine.
+/// Concurrency of a creator's engine.
 #[derive(Clone, Copy)]
 struct Concurrency {
-    /// Threads that may block in the kernel: worker threads or io-wq workers.
+    /// Number of threads that may block in the kernel: worker threads or io-wq workers.
     workers: usize,
-    /// Operations in flight at most.
+    /// Maximum number of operations in flight.
     depth: usize,
 }
 
-/// Files that are written directly. An extending direct write keeps its worker until the device is
-/// done: 8 workers took 0.9 of the time of 4, and 16 no less. More than two operations for each of
-/// them only make kernel workers fight for the directory: 16 in flight took 0.87 of the time of 128
-/// and half of the CPU (6 GB in 8,278 files, ext4 on 2 cores, BENCHMARKS.md).
+/// Concurrency for direct files. A direct write that extends its file occupies a worker until the
+/// device has finished: 8 workers took 0.9 of the time of 4, and 16 no less. With more than two
+/// operations per worker, kernel workers only contend for the directory: 16 operations in flight
+/// took 0.87 of the time of 128 and half of the CPU time (6 GB in 8,278 files, ext4 on 2 cores,
+/// BENCHMARKS.md).
 const DIRECT: Concurrency = Concurrency { workers: 8, depth: 16 };
 
-/// Files that go through the page cache. Creating them is work for the processor under the
-/// directory's lock: 2, 3 and 4 workers are equally fast (200,000 files of 8 KiB), and more of them
-/// burn processor time by spinning where large files are created beside them.
+/// Concurrency for files in the page cache. Creating them is CPU work under the directory's lock:
+/// 2, 3 and 4 workers are equally fast (200,000 files of 8 KiB), and more workers waste CPU time by
+/// spinning while large files are created at the same time.
 const CACHED: Concurrency = Concurrency { workers: 2, depth: 32 };
 
-/// What a pool is made from.
+/// Configuration of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// The engine of the creators of files that are written directly.
+    /// Engine for direct files.
     pub engine: EngineKind,
-    /// The engine of the creators of files that go through the page cache.
+    /// Engine for files in the page cache.
     pub cached_engine: EngineKind,
     /// Memory to register with the rings.
     pub register: Option<ArenaRanges>,
-    /// Operations in flight for one creator; `None` for the default.
+    /// Maximum number of operations in flight per creator; `None` for the default.
     pub depth: Option<usize>,
-    /// Threads that may block in the kernel for one creator; `None` for the default.
+    /// Number of threads that may block in the kernel per creator; `None` for the default.
     pub workers: Option<usize>,
-    /// Who is told of files that are complete.
+    /// Receiver of complete files.
     pub sink: Option<FileSink>,
-    /// How fast each device is written to, and whether at all.
+    /// Rate limit per device, and pause.
     pub pace: Pace,
-    /// How urgent writes are.
+    /// I/O priority of writes.
     pub priority: Option<IoPriority>,
 }
 
-/// Where a creator's time went.
+/// Running and waiting times of a creator, and properties of its engine.
 #[derive(Clone, Debug, Default)]
 pub struct CreatorTimes {
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub total: Duration,
-    /// Nothing in flight and nothing to do: waiting for payloads.
+    /// Time spent waiting for payloads, with nothing in flight.
     pub waited_for_input: Duration,
-    /// Waiting for the kernel to carry out what is in flight.
+    /// Time spent waiting for operations in flight.
     pub waited_for_io: Duration,
-    /// Something to write, and more written than the limit allows.
+    /// Time for which the rate limit delayed writes.
     pub held_back: Duration,
-    /// Something to do, and paused.
+    /// Time for which a pause delayed work.
     pub paused: Duration,
     /// Name of its engine.
     pub engine: &'static str,
-    /// Whether its engine had the buffers registered.
+    /// Whether its engine had registered buffers.
     pub registered_buffers: bool,
-    /// Whether its engine's ring takes only the operations of engines; `None` if it has no ring.
+    /// Whether its engine's ring was restricted to the operations of engines; `None` if it has no
+    /// ring.
     pub ring_restricted: Option<bool>,
-    /// Where the time of the engine's own threads has gone.
+    /// Running times of the engine's worker threads.
     pub workers: Vec<WorkerTimes>,
 }
 
-/// The creators of all destinations: for each device one for files that are written directly, and
-/// one for files that go through the page cache.
+/// The creators of all destinations: for each device one for direct files and one for files in the
+/// page cache.
 ///
-/// Dropping the pool gives up: what is in flight is awaited, what is queued is dropped.
+/// Dropping the pool aborts the run: it waits for operations in flight and drops queued ones.
 pub struct CreatorPool {
     members: Vec<Member>,
     /// Destination index → its creators.
     routes: Arc<[Route]>,
     shared: Arc<Shared>,
-    /// A ring that later ones are attached to.
+    /// Ring that later rings are attached to.
     attach: Option<RawFd>,
     keeps_files_open: bool,
     pace: Pace,
@@ -110,7 +113,7 @@ pub struct CreatorPool {
 
 struct Member {
     inbox: Option<Inbox>,
-    /// Wakes it when its pace changes.
+    /// Wakes the creator when the pace changes.
     _subscription: Subscription,
     thread: Option<JoinHandle<CreatorTimes>>,
 }
@@ -154,7 +157,7 @@ impl CreatorPool {
         Ok(pool)
     }
 
-    /// Starts one creator and gives its index.
+    /// Starts one creator and returns its index.
     fn start_creator(
         &mut self,
         config: &PoolConfig,
@@ -164,7 +167,7 @@ impl CreatorPool {
         bucket: &Arc<Bucket>,
     ) -> Result<usize, CreateError> {
         let depth = config.depth.unwrap_or(depth);
-        // An operation in flight may hold a descriptor open, and so may a file of many writes.
+        // An operation in flight may hold an open descriptor, and so may a file of several writes.
         let capacity = depth.clamp(1, open_files_max / 2);
         let engine = EngineConfig {
             kind: engine.clone(),
@@ -186,7 +189,7 @@ impl CreatorPool {
             Arc::clone(&self.shared),
             config.sink.clone(),
             Arc::clone(bucket),
-            // For each stream one that is not complete, and one to go on with.
+            // Each stream may have one unfinished file, and needs one more to continue.
             open_files_max.saturating_sub(capacity).max(2),
         );
         self.shared.will_wake(waker.clone());
@@ -195,38 +198,42 @@ impl CreatorPool {
         let thread = thread::Builder::new()
             .name(format!("unsnap-create-{index}"))
             .spawn(move || creator.run())
-            .map_err(|error| CreateError::Stopped { reason: error.to_string() })?;
+            .map_err(|error| CreateError::Stopped {
+                reason: format!("cannot start a thread: {error}"),
+            })?;
         let inbox = Some(Inbox { requests, waker, sleeping });
         self.members.push(Member { inbox, _subscription: subscription, thread: Some(thread) });
         Ok(index)
     }
 
-    /// Whether files are handed on open.
+    /// Returns whether the sink receives open files.
     pub(crate) fn keeps_files_open(&self) -> bool {
         self.keeps_files_open
     }
 
-    /// How fast they may write.
+    /// Returns the pace of the creators.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// What looks how much has been handed over for each destination so far.
+    /// Returns a function that reports the amount of data sent so far for each destination.
     pub fn written(&self) -> impl Fn() -> Vec<Written> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.traffic.iter().map(Traffic::written).collect()
     }
 
-    /// What hands files over to them. To be made before any is dropped.
+    /// Returns a feeder for a new stream. Must be called before the creators are stopped, since
+    /// routes are indices into their inboxes.
     pub(crate) fn feeder(&self) -> Feeder {
         let inboxes = self.members.iter().filter_map(|member| member.inbox.clone());
         Feeder::new(inboxes, Arc::clone(&self.routes), Arc::clone(&self.shared))
     }
 
-    /// Has them fail, whatever they are waiting for. Whoever hands files over to them is told so.
+    /// Returns a function that makes the creators fail, whatever they are waiting for. Feeders then
+    /// return an error.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
-        move || shared.fail(CreateError::Stopped { reason: "it was told to".to_owned() })
+        move || shared.fail(CreateError::Stopped { reason: "the run was cancelled".to_owned() })
     }
 
     /// Waits until every file is complete. All feeders must have finished.
@@ -238,13 +245,13 @@ impl CreatorPool {
         }
     }
 
-    /// Ends the creators; `None` if one of them panicked.
+    /// Stops the creators and returns their times; `None` if one of them panicked.
     fn stop(&mut self) -> Option<Vec<CreatorTimes>> {
         for member in &mut self.members {
             if let Some(inbox) = member.inbox.take() {
                 let Inbox { requests, waker, .. } = inbox;
                 drop(requests);
-                // Whatever it waits for: it shall see that there is no sender any more.
+                // Whatever the creator waits for, it must notice that its sender is gone.
                 waker.wake();
             }
         }
@@ -264,7 +271,7 @@ impl Drop for CreatorPool {
     }
 }
 
-/// Files that may be open at once, by RLIMIT_NOFILE.
+/// Returns the number of files that may be open at once, according to RLIMIT_NOFILE.
 fn open_files_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.unwrap_or(1 << 20).saturating_sub(RESERVED_DESCRIPTORS);

@@ -1,25 +1,25 @@
-//! What a creator is asked to do.
+//! Commands to creators.
 
 use unsnap_arena::Slice;
 use unsnap_ring::NewFile;
 
-/// Names a file of several writes.
+/// Identifier of a file of several writes.
 pub(crate) type FileId = u64;
 
-/// What a creator is asked to do. The commands for a file come in this order, and those of one
-/// file before those of the next.
+/// A command to a creator. The commands for a file come in this order, and all commands for one
+/// file of a stream before those for the next.
 pub(crate) enum Command {
-    /// A file of one write. `len`: its exact size, where `data` was rounded up.
+    /// Create a file with one write. `len` is its exact size, if `data` was rounded up.
     Whole { new: NewFile, data: Slice, len: Option<u64> },
-    /// Open a file of several writes.
+    /// Create a file of several writes.
     Begin { id: FileId, new: NewFile },
-    /// Write a part of it.
+    /// Write a part of the file.
     Part { id: FileId, offset: u64, data: Slice },
-    /// All parts have been handed over. `len`: as above.
+    /// Finish the file after all its parts. `len` as above.
     End { id: FileId, len: Option<u64> },
 }
 
-/// A command, and the index of the destination it is for.
+/// A command and the index of its destination.
 pub(crate) struct Request {
     pub destination: usize,
     pub command: Command,

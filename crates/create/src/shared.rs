@@ -1,4 +1,4 @@
-//! What those who hand files over and the creators share.
+//! State shared by feeders and creators.
 
 use std::{
     path::PathBuf,
@@ -12,16 +12,16 @@ use unsnap_ring::Waker;
 
 use crate::{CreateError, FILE_BLOCK_BYTES};
 
-/// How far the creators are; shared, to be read at any time.
+/// Progress of the creators, readable at any time.
 #[derive(Debug, Default)]
 pub struct CreateProgress {
-    /// Files that are complete.
+    /// Number of complete files.
     pub files: AtomicU64,
-    /// Bytes written, padding not counted.
+    /// Bytes written, without padding.
     pub bytes: AtomicU64,
-    /// Of which through the page cache.
+    /// Bytes written through the page cache.
     pub cached_bytes: AtomicU64,
-    /// Milliseconds for which the creator that had to wait longest for a rate limit has done so.
+    /// Longest total time in milliseconds for which the rate limit delayed a creator.
     pub held_back_ms: AtomicU64,
 }
 
@@ -34,19 +34,19 @@ impl CreateProgress {
     }
 }
 
-/// What has been handed over to be written below one destination. What of it is still in flight may
-/// have taken its space already.
+/// Amount of data sent to the creators for one destination. Data in flight may already occupy its
+/// space.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
-    /// Bytes that files take in blocks of 4096, of parts of files too.
+    /// Bytes of files and parts of files, rounded up to blocks of 4096.
     pub bytes: u64,
-    /// Of these, bytes that have not been written yet.
+    /// Bytes of these that have not been written yet.
     pub in_flight_bytes: u64,
-    /// Files, but for those that are being handed over.
+    /// Number of files that were sent completely.
     pub files: u64,
 }
 
-/// What goes to one destination.
+/// Counters of one destination.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     handed_bytes: AtomicU64,
@@ -65,7 +65,7 @@ impl Traffic {
     }
 
     pub fn written(&self) -> Written {
-        // What is done first: it never exceeds what has been handed over.
+        // Read `done` first, so that it never exceeds the bytes handed over.
         let done = self.done_bytes.load(Ordering::Acquire);
         let bytes = self.handed_bytes.load(Ordering::Acquire);
         let files = self.handed_files.load(Ordering::Relaxed);
@@ -75,19 +75,19 @@ impl Traffic {
 
 pub(crate) struct Shared {
     pub failed: AtomicBool,
-    /// Nobody waits for the creators any more: they end although requests could still come.
+    /// The pool is being dropped: creators end although requests could still arrive.
     pub abandoned: AtomicBool,
     pub error: Mutex<Option<CreateError>>,
     pub progress: Arc<CreateProgress>,
-    /// What [`CreateProgress::files`] will say when everything queued so far is complete.
+    /// Value of [`CreateProgress::files`] when everything queued so far is complete.
     pub files_queued: AtomicU64,
-    /// Names for files of several writes.
+    /// Next identifier for a file of several writes.
     pub next_file: AtomicU64,
-    /// For each destination.
+    /// Counters of each destination.
     pub traffic: Box<[Traffic]>,
-    /// What messages call the destinations.
+    /// Paths of the destinations, for messages.
     pub roots: Box<[PathBuf]>,
-    /// Of the creators, to tell them of a failure.
+    /// Wakers of the creators, used after a failure.
     wakers: Mutex<Vec<Waker>>,
 }
 
@@ -106,28 +106,28 @@ impl Shared {
         }
     }
 
-    /// Has somebody woken when something fails.
+    /// Adds a waker to use after a failure.
     pub fn will_wake(&self, waker: Waker) {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner).push(waker);
     }
 
-    /// Keeps the first error; the others follow from it.
+    /// Records a failure. Keeps only the first error, since the others follow from it.
     pub fn fail(&self, error: CreateError) {
         let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that has been taken out was the first.
+        // If `failed` is set, the first error has already been taken.
         if first.is_none() && !self.failed.load(Ordering::Acquire) {
             tracing::debug!(%error, "creating files failed");
             *first = Some(error);
         }
         drop(first);
         self.failed.store(true, Ordering::Release);
-        // One that is paused, or held back, would not look for a long time.
+        // A creator that is paused or held back would not check for a long time.
         for waker in &*self.wakers.lock().unwrap_or_else(PoisonError::into_inner) {
             waker.wake();
         }
     }
 
-    /// What went wrong. Whoever asks first is told; to others it is only said that it did.
+    /// Returns the error to the first caller; later callers only learn that there was one.
     pub fn error(&self) -> CreateError {
         self.take_error().unwrap_or_else(died)
     }
@@ -137,7 +137,7 @@ impl Shared {
     }
 }
 
-/// Bytes that so many take on a disk, at the most that is usual.
+/// Returns the bytes that a file of this size occupies on disk, assuming blocks of 4096 bytes.
 pub(crate) fn in_blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(FILE_BLOCK_BYTES as u64)
 }

@@ -1,4 +1,4 @@
-//! Who is told of files as they become complete.
+//! File sink: the channel for files that are complete.
 
 use std::{
     os::fd::OwnedFd,
@@ -14,24 +14,25 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::CreateError;
 
-/// How often to look whether a receiver has room again, or nobody waits for it any more. A guess.
+/// Interval at which a sender checks for room in the channel or for cancellation. A guess.
 const FULL_POLL: Duration = Duration::from_micros(500);
 
-/// A file that is complete: in the kernel's hands under its staged name, not yet on the disk.
+/// A complete file. It has its staged name, and its data is in the kernel but not necessarily on
+/// the disk.
 #[derive(Debug)]
 pub struct FinishedFile {
-    /// Index of its destination.
+    /// Index of the destination.
     pub destination: usize,
-    /// Path below the destination.
+    /// Path relative to the destination.
     pub path: String,
-    /// Its exact size.
+    /// Exact size in bytes.
     pub bytes: u64,
-    /// Open for reading and writing, through the page cache; `None` unless that was asked for.
+    /// Descriptor for reading and writing through the page cache; `None` unless requested.
     pub file: Option<OwnedFd>,
 }
 
-/// Takes files in the order in which they become complete, over a bounded channel. While it is full
-/// creating waits; when its receiver is gone, creating fails.
+/// Bounded channel that receives files in the order in which they become complete. While it is
+/// full, creation waits; when its receiver is gone, creation fails.
 #[derive(Clone, Debug)]
 pub struct FileSink {
     sender: SyncSender<FinishedFile>,
@@ -39,25 +40,25 @@ pub struct FileSink {
 }
 
 impl FileSink {
-    /// Without descriptors.
+    /// Creates a sink for files without descriptors.
     pub fn names(sender: SyncSender<FinishedFile>) -> Self {
         Self { sender, open: false }
     }
 
-    /// With an open descriptor of each file. As many as the channel has room for count against
-    /// `RLIMIT_NOFILE`, beside those of the receiver.
+    /// Creates a sink for files with an open descriptor. The descriptors in the channel count
+    /// against `RLIMIT_NOFILE`, in addition to those of the receiver.
     pub fn open_files(sender: SyncSender<FinishedFile>) -> Self {
         Self { sender, open: true }
     }
 
-    /// What is told the same by another sender.
+    /// Returns a sink with the same settings and another sender.
     #[must_use]
     pub fn with_sender(&self, sender: SyncSender<FinishedFile>) -> Self {
         Self { sender, open: self.open }
     }
 
-    /// Hands on what somebody else was told. While the receiver has no room this waits, until
-    /// `abandoned` is set. Fails when its receiver is gone, or when it is abandoned.
+    /// Passes on a file received from another sink. Waits while the channel is full. Fails when the
+    /// receiver is gone, or when `abandoned` is set during the wait.
     pub fn pass_on(
         &self,
         mut finished: FinishedFile,
@@ -66,17 +67,17 @@ impl FileSink {
         loop {
             finished = match self.sender.try_send(finished) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Disconnected(_)) => return Err(nobody()),
+                Err(TrySendError::Disconnected(_)) => return Err(receiver_gone()),
                 Err(TrySendError::Full(finished)) => finished,
             };
             if abandoned.load(Ordering::Acquire) {
-                return Err(nobody());
+                return Err(receiver_gone());
             }
             thread::sleep(FULL_POLL);
         }
     }
 
-    /// Whether files are handed on open.
+    /// Returns whether files are sent with open descriptors.
     pub fn wants_open_files(&self) -> bool {
         self.open
     }
@@ -87,7 +88,7 @@ impl FileSink {
         abandoned: &AtomicBool,
     ) -> Result<(), CreateError> {
         if let Some(file) = &finished.file {
-            // It may have been opened for direct writes, which does not suit a reader.
+            // It may have been opened for direct writes, which do not suit a reader.
             let cached = fcntl_getfl(file).and_then(|flags| {
                 if flags.contains(OFlags::DIRECT) {
                     fcntl_setfl(file, flags - OFlags::DIRECT)
@@ -95,12 +96,14 @@ impl FileSink {
                     Ok(())
                 }
             });
-            cached.map_err(|errno| CreateError::Stopped { reason: errno.to_string() })?;
+            cached.map_err(|errno| CreateError::Stopped {
+                reason: format!("cannot switch a file to buffered I/O: {errno}"),
+            })?;
         }
         self.pass_on(finished, abandoned)
     }
 }
 
-fn nobody() -> CreateError {
-    CreateError::Stopped { reason: "nobody takes finished files any more".to_owned() }
+fn receiver_gone() -> CreateError {
+    CreateError::Stopped { reason: "the receiver of finished files is gone".to_owned() }
 }

@@ -1,4 +1,4 @@
-//! What operations in flight are about.
+//! Bookkeeping for operations in flight and open files.
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
@@ -7,14 +7,14 @@ use unsnap_ring::{DirectIo, RelativePath};
 
 use crate::{request::FileId, shared::in_blocks};
 
-/// What an operation in flight is about.
+/// Identifies the file of an operation in flight.
 pub(crate) struct Ticket {
     pub destination: usize,
     pub path: RelativePath,
     pub about: About,
 }
 
-/// What follows when it has completed.
+/// Kind of operation, which decides what follows its completion.
 pub(crate) enum About {
     Whole { bytes: u64, cached: bool },
     Begin { id: FileId },
@@ -23,7 +23,7 @@ pub(crate) enum About {
 }
 
 impl About {
-    /// What a limit counts.
+    /// Returns the bytes that a rate limit counts.
     pub fn bytes_on_disk(&self) -> u64 {
         match self {
             Self::Whole { bytes, .. } => in_blocks(*bytes),
@@ -40,16 +40,16 @@ pub(crate) struct OpenFile {
     pub direct: Option<DirectIo>,
     /// `None` until the open has completed.
     pub file: Option<Arc<OwnedFd>>,
-    /// Parts that came before the open had completed.
+    /// Parts that arrived before the open completed.
     pub waiting: Vec<(u64, Slice)>,
     pub writes_in_flight: usize,
     pub bytes: u64,
-    /// Set once all parts have been handed over.
+    /// Set once all parts have arrived.
     pub end: Option<Ending>,
 }
 
-/// That all parts of a file have been handed over.
+/// End of a file, all parts of which have arrived.
 pub(crate) struct Ending {
-    /// The exact size, where writes were rounded up.
+    /// Exact size, if writes were rounded up.
     pub len: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What a pace does to creators.
+//! Tests of the effect of a pace on creators.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ use unsnap_arena::{Arena, OpenSegment};
 use unsnap_create::{Assembler, CreateProgress, CreatorPool, Destination, NewMember, PoolConfig};
 use unsnap_ring::{DirectMode, EngineKind, Pace, Syscalls};
 
-/// No test takes so long; what does has hung.
+/// Time after which a test counts as hung.
 const HANG: Duration = Duration::from_secs(90);
 
 const FILE_BYTES: usize = 5000;
@@ -30,8 +30,8 @@ fn destination(path: &Path) -> Destination {
     Destination::open(Syscalls::default(), handle, path.to_owned(), DirectMode::Auto).unwrap()
 }
 
-/// Creates files in destinations, one after the other, and says when they are complete, and how long
-/// some had to wait.
+/// Creates files in destinations, one after another. Returns the progress, and a function that
+/// waits until the files are complete and returns the longest delay in milliseconds.
 fn create(
     directories: &[&Path],
     pace: &Pace,
@@ -67,23 +67,23 @@ fn create(
     assembler.end_segment(&view).unwrap();
     assembler.finish().unwrap();
     drop(view);
-    let told = Arc::clone(&progress);
+    let delays = Arc::clone(&progress);
     let finish = move || {
         creators.finish().unwrap();
         drop(arena);
-        told.held_back_ms.load(Ordering::Relaxed)
+        delays.held_back_ms.load(Ordering::Relaxed)
     };
     (finish, progress)
 }
 
-/// What it gives, if it ends in time.
+/// Returns the result of `work`, if it ends in time.
 fn ends_within(time: Duration, work: impl FnOnce() -> u64 + Send + 'static) -> Option<u64> {
     let (done, result) = channel();
     thread::spawn(move || done.send(work()));
     match result.recv_timeout(time) {
         Ok(result) => Some(result),
         Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => panic!("it has failed"),
+        Err(RecvTimeoutError::Disconnected) => panic!("the work panicked"),
     }
 }
 
@@ -95,21 +95,21 @@ fn assert_complete(directory: &Path, files: usize) {
     }
 }
 
-/// At a byte a second a device takes one file at once, and another after hours.
+/// At one byte a second a device accepts one file at once, and the next after hours.
 #[test]
-fn each_device_has_a_bucket_of_its_own() {
+fn each_device_has_its_own_bucket() {
     let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Ok(memory) = TempDir::new_in("/dev/shm") else {
-        return println!("skipped: there is no /dev/shm");
+        return println!("skipped: /dev/shm does not exist");
     };
     if destination(here.path()).device() == destination(memory.path()).device() {
-        return println!("skipped: /dev/shm is no file system of its own");
+        return println!("skipped: /dev/shm is not a separate file system");
     }
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));
     let directories = [here.path(), memory.path()];
     let held_back = ends_within(HANG, create(&directories, &pace, &[0, 1]).0);
-    assert_eq!(held_back, Some(0), "the second device has paid for the first");
+    assert_eq!(held_back, Some(0), "the second device was delayed by the first");
     for directory in &directories {
         assert_complete(directory, 1);
     }
@@ -125,7 +125,7 @@ fn destinations_on_one_device_share_a_bucket_until_the_limit_is_lifted() {
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));
     let (finish, progress) = create(&[&paths[0], &paths[1]], &pace, &[0, 1, 0]);
-    // It is told while it lasts.
+    // The delay is reported while it lasts.
     let since = Instant::now();
     while progress.held_back_ms.load(Ordering::Relaxed) == 0 {
         assert!(since.elapsed() < HANG, "nobody is held back");
@@ -141,9 +141,9 @@ fn destinations_on_one_device_share_a_bucket_until_the_limit_is_lifted() {
     assert_complete(&paths[1], 1);
 }
 
-/// Nothing is owed by who was never limited.
+/// Without a limit a pause leaves no debt.
 #[test]
-fn creators_that_are_paused_do_nothing_and_then_everything() {
+fn paused_creators_do_nothing_until_resumed() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let pace = Pace::new();
     pace.pause();

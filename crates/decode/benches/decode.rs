@@ -1,4 +1,5 @@
-//! Every decoding engine over an archive in memory, beside libzstd's own interfaces.
+//! Benchmark of every decoding engine on an archive in memory, compared with libzstd's own
+//! interfaces.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
 
 use std::{
@@ -22,7 +23,7 @@ use zstd_safe::{DCtx, InBuffer, OutBuffer};
 const MIB: usize = 1 << 20;
 const TOTAL_BYTES: u64 = 256 << 20;
 
-/// An archive in memory, in the spans a file reader would give.
+/// An archive in memory, in the spans that a file reader would return.
 struct Archive {
     spans: VecDeque<Slice>,
     raw_bytes: u64,
@@ -82,7 +83,7 @@ fn pool(bytes: usize) -> Pool {
 
 type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
 
-/// The decoder of this crate, with a consumer that looks at nothing.
+/// Measures the decoder of this crate, with a consumer that ignores the bytes.
 fn engine(
     group: &mut Group<'_>,
     name: &str,
@@ -120,7 +121,7 @@ fn engine(
     });
 }
 
-/// libzstd in one call, and through its streaming interface.
+/// Measures libzstd in one call and through its streaming interface.
 fn baselines(group: &mut Group<'_>, archive: &[u8], raw_bytes: u64) {
     group.throughput(Throughput::Bytes(raw_bytes));
     let raw_bytes = usize::try_from(raw_bytes).unwrap();
@@ -160,7 +161,7 @@ fn bench(criterion: &mut Criterion) {
         baselines(&mut group, &bytes, one.raw_bytes);
         drop(bytes);
         engine(&mut group, "one frame, in place", &one, 1, None);
-        // The window of level 1, with no room for a block besides.
+        // Room for the window of level 1, but for no block in addition.
         engine(&mut group, "one frame, copied", &one, 1, Some(512 << 10));
 
         let (agave, _) = archive(Compression::Zstd, Frames::AGAVE);

@@ -1,11 +1,11 @@
-//! A cursor over the spans of a source: looks ahead, takes, skips, records.
+//! A cursor over the spans of a source, which can look ahead, take, skip and record bytes.
 
 use std::collections::VecDeque;
 
 use unsnap_arena::Slice;
 use unsnap_source::{Source, SourceError};
 
-/// Where a cursor's spans come from.
+/// Supplier of a cursor's spans.
 pub(crate) trait Spans {
     fn next(&mut self) -> Result<Option<Slice>, SourceError>;
 }
@@ -16,21 +16,22 @@ impl Spans for Box<dyn Source> {
     }
 }
 
-/// Spans that are all at hand: the frames of a job.
+/// Spans that are all in memory: the frames of a job.
 impl Spans for VecDeque<Slice> {
     fn next(&mut self) -> Result<Option<Slice>, SourceError> {
         Ok(self.pop_front())
     }
 }
 
-/// A position in a compressed stream that is known only as far as it has been read.
+/// A position in a compressed stream that is read on demand.
 pub(crate) struct Cursor<S> {
     source: S,
-    /// Spans read and not yet passed; the first is passed up to `at`.
+    /// Spans read and not yet passed. The first has been passed up to `at`.
     spans: VecDeque<Slice>,
     at: usize,
     offset: u64,
-    /// Since `record` was called: the slices passed, and where in the first span recording began.
+    /// Slices passed since `record` was called, and the offset in the first span at which recording
+    /// began.
     recorded: Option<Vec<Slice>>,
     record_from: usize,
     scratch: Vec<u8>,
@@ -49,7 +50,7 @@ impl<S: Spans> Cursor<S> {
         }
     }
 
-    /// Bytes of the archive that have been passed.
+    /// Returns the offset in the archive.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -58,7 +59,7 @@ impl<S: Spans> Cursor<S> {
         &self.source
     }
 
-    /// The next `count` bytes, without passing them; fewer at the end of the archive.
+    /// Returns the next `count` bytes without passing them; fewer at the end of the archive.
     pub fn peek(&mut self, count: usize) -> Result<&[u8], SourceError> {
         self.settle()?;
         let mut available = self.spans.iter().map(|span| span.len()).sum::<usize>() - self.at;
@@ -81,14 +82,14 @@ impl<S: Spans> Cursor<S> {
         Ok(&self.scratch)
     }
 
-    /// The rest of the span at hand, without passing it; empty at the end of the archive.
+    /// Returns the rest of the current span without passing it; empty at the end of the archive.
     pub fn chunk(&mut self) -> Result<&[u8], SourceError> {
         self.settle()?;
         Ok(self.spans.front().map_or(&[], |span| &span[self.at..]))
     }
 
-    /// Passes `count` bytes and gives them in one piece, copying only where they straddle spans.
-    /// `None` if the archive ends before.
+    /// Passes `count` bytes and returns them in one piece, copying only if they straddle spans.
+    /// Returns `None` if the archive ends earlier.
     pub fn take(&mut self, count: usize) -> Result<Option<&[u8]>, SourceError> {
         self.settle()?;
         if self.spans.front().is_some_and(|span| span.len() - self.at >= count) {
@@ -113,7 +114,7 @@ impl<S: Spans> Cursor<S> {
         Ok(Some(&self.scratch))
     }
 
-    /// Passes `count` bytes. `false` if the archive ends before.
+    /// Passes `count` bytes. Returns `false` if the archive ends earlier.
     pub fn skip(&mut self, mut count: u64) -> Result<bool, SourceError> {
         while count > 0 {
             let chunk = self.chunk()?.len();
@@ -127,13 +128,13 @@ impl<S: Spans> Cursor<S> {
         Ok(true)
     }
 
-    /// Passes `count` bytes of the span at hand, which has them.
+    /// Passes `count` bytes, which the current span must have.
     pub fn pass(&mut self, count: usize) {
         self.at += count;
         self.offset += count as u64;
     }
 
-    /// From here on keeps what is passed.
+    /// Starts to record the bytes passed from here on.
     pub fn record(&mut self) -> Result<(), SourceError> {
         self.settle()?;
         self.record_from = self.at;
@@ -141,7 +142,7 @@ impl<S: Spans> Cursor<S> {
         Ok(())
     }
 
-    /// Ends the recording and gives what was passed meanwhile.
+    /// Ends the recording and returns the bytes passed meanwhile.
     pub fn recorded(&mut self) -> Vec<Slice> {
         let mut recorded = self.recorded.take().unwrap_or_default();
         if let Some(span) = self.spans.front()
@@ -152,7 +153,7 @@ impl<S: Spans> Cursor<S> {
         recorded
     }
 
-    /// Goes back to before `slices`, which were just recorded.
+    /// Goes back to the beginning of `slices`, which must be the latest recording.
     pub fn unread(&mut self, slices: Vec<Slice>) {
         if let Some(first) = self.spans.pop_front()
             && self.at < first.len()
@@ -166,7 +167,7 @@ impl<S: Spans> Cursor<S> {
         }
     }
 
-    /// Lets go of a span that has been passed and gets the next.
+    /// Drops a span that has been passed and gets the next.
     fn settle(&mut self) -> Result<(), SourceError> {
         loop {
             match self.spans.front() {
@@ -196,7 +197,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// `bytes`, cut into spans of the given lengths (the last repeated).
+    /// Returns `bytes`, split into spans of the given lengths, the last of which is repeated.
     pub(crate) fn spans(pool: &Pool, bytes: &[u8], lengths: &[usize]) -> VecDeque<Slice> {
         let mut rest = bytes;
         let mut spans = VecDeque::new();
@@ -233,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_recorded_can_be_read_again() {
+    fn recorded_bytes_can_be_read_again() {
         let pool = pool(16 << 20);
         let bytes: Vec<u8> = (0..200_u8).collect();
         for lengths in [&[1][..], &[2, 3, 1], &[7], &[200], &[50]] {

@@ -1,4 +1,4 @@
-//! Why a compressed stream could not be decoded.
+//! Decoding errors, and the positions they refer to.
 
 use std::fmt;
 
@@ -6,14 +6,15 @@ use unsnap_source::SourceError;
 
 use crate::limits::Exceeded;
 
-/// Where in an archive decoding stood.
+/// A position reached by decoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// Bytes of the archive before it.
+    /// Offset in the archive in bytes.
     pub compressed_offset: u64,
-    /// Number of the frame it is in, from 0.
+    /// Number of the current frame, from 0.
     pub frame: u64,
-    /// Decoded bytes before it (before its frame, where a limit stops frames decoded as a whole).
+    /// Offset in the decoded stream in bytes. If a limit stops a frame that is decoded as a whole,
+    /// the offset of that frame.
     pub raw_offset: u64,
 }
 
@@ -28,57 +29,57 @@ impl fmt::Display for Position {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The first bytes are those of no archive we know.
+    /// The first bytes belong to no supported format.
     #[error("this is not a zstd, lz4 or tar archive: it begins with {found}")]
     UnknownFormat {
-        /// The first bytes, in hexadecimal.
+        /// First bytes, in hexadecimal.
         found: String,
     },
-    /// The archive has no bytes at all.
+    /// The archive has no bytes.
     #[error("the archive is empty")]
     Empty,
     /// The compressed data contradicts itself.
     #[error("the compressed data is damaged at {at}: {reason}")]
     Corrupt {
-        /// Where.
+        /// Position in the archive.
         at: Position,
-        /// What the decoder says.
+        /// Message of the decoder.
         reason: String,
     },
-    /// The archive ends where it must go on.
+    /// The archive ends too early.
     #[error("the archive is cut: it ends at {at}, inside {inside}")]
     Truncated {
-        /// Where it ends.
+        /// Position of its end.
         at: Position,
-        /// What was being read.
+        /// Incomplete part of the format.
         inside: &'static str,
     },
-    /// Bytes after a complete frame that are no frame.
+    /// The bytes after a complete frame are not a frame.
     #[error("foreign bytes after the compressed data at {at}: {found}")]
     TrailingBytes {
-        /// Where they begin.
+        /// Position at which they begin.
         at: Position,
-        /// The first of them, in hexadecimal.
+        /// First of these bytes, in hexadecimal.
         found: String,
     },
-    /// The archive asks for more than the configuration allows.
-    #[error("the archive exceeds a limit at {at}: {what} is {found}, allowed are {limit}")]
+    /// The archive exceeds a configured limit.
+    #[error("the archive exceeds a limit at {at}: {what} is {found}, limit is {limit}")]
     Limit {
-        /// Where.
+        /// Position in the archive.
         at: Position,
-        /// Which limit, with the setting that raises it.
+        /// Limited quantity, with the setting that raises the limit.
         what: &'static str,
-        /// What the archive asks for.
+        /// Value found in the archive.
         found: u64,
-        /// What is allowed.
+        /// Largest allowed value.
         limit: u64,
     },
-    /// A feature that no snapshot uses and we do not have.
+    /// The archive needs a feature that no snapshot uses and that is not supported.
     #[error("the compressed data at {at} needs {feature}, which is not supported")]
     Unsupported {
-        /// Where.
+        /// Position in the archive.
         at: Position,
-        /// What.
+        /// Name of the feature.
         feature: &'static str,
     },
     /// The archive could not be read.
@@ -87,16 +88,16 @@ pub enum DecodeError {
     /// The decoder itself could not be set up.
     #[error("cannot start decoding: {reason}")]
     SetUp {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// The run is being given up; nobody waits for the segments any more.
+    /// The run is being aborted; nobody waits for the segments any more.
     #[error("decoding was cancelled")]
     Cancelled,
 }
 
 impl DecodeError {
-    /// Whether the archive is to blame, rather than the machine.
+    /// Returns whether the archive rather than the machine is at fault.
     pub fn is_bad_archive(&self) -> bool {
         !matches!(self, Self::Source(_) | Self::SetUp { .. } | Self::Cancelled)
     }
@@ -107,7 +108,17 @@ impl DecodeError {
     }
 }
 
-/// The first bytes of something, for a message.
+/// Returns the error for a failed allocation of a zstd context.
+pub(crate) fn no_context() -> DecodeError {
+    DecodeError::SetUp { reason: "not enough memory for a zstd context".to_owned() }
+}
+
+/// Returns the error for a thread that could not be started.
+pub(crate) fn no_thread(error: &std::io::Error) -> DecodeError {
+    DecodeError::SetUp { reason: format!("cannot start a thread: {error}") }
+}
+
+/// Formats up to 8 bytes for a message.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let shown: Vec<String> = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     shown.join(" ")

@@ -1,29 +1,30 @@
-//! What kind of archive it is, by its first bytes (never by its name).
+//! Archive formats, detected from the first bytes and never from the name.
 
-/// How an archive is compressed.
+/// Compression format of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One or more zstd frames.
     Zstd,
     /// One or more lz4 frames.
     Lz4,
-    /// Not at all: a tar stream.
+    /// Not compressed: a tar stream.
     Tar,
 }
 
-/// The magic number of a zstd frame (RFC 8878).
+/// Magic number of a zstd frame (RFC 8878).
 pub(crate) const ZSTD_MAGIC: u32 = 0xfd2f_b528;
-/// The magic number of an lz4 frame.
+/// Magic number of an lz4 frame.
 pub(crate) const LZ4_MAGIC: u32 = 0x184d_2204;
-/// Skippable frames, of both formats, have sixteen magic numbers from this one.
+/// First of the sixteen magic numbers of skippable frames, which both formats share.
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a50;
 
-/// Bytes of the head that [`Format::detect`] wants to see: one tar header.
+/// Bytes that [`Format::detect`] needs: one tar header.
 pub(crate) const HEAD_BYTES: usize = 512;
 
 impl Format {
-    /// Tells the format by the first bytes of an archive, 512 if it has as many. An archive that
-    /// begins with a skippable frame counts as zstd, as Firedancer may write it.
+    /// Detects the format from the first bytes of an archive, 512 if it has as many. An archive
+    /// that begins with a skippable frame counts as zstd, because Firedancer may write such
+    /// archives.
     pub fn detect(head: &[u8]) -> Option<Self> {
         match magic(head) {
             Some(ZSTD_MAGIC) => Some(Self::Zstd),
@@ -34,7 +35,7 @@ impl Format {
         }
     }
 
-    /// The word used in reports.
+    /// Returns the word used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zstd => "zstd",
@@ -52,16 +53,16 @@ pub(crate) fn is_skippable(magic: u32) -> bool {
     magic & 0xffff_fff0 == SKIPPABLE_MAGIC
 }
 
-/// Whether `head`, of less than four bytes, may be the beginning of a frame with this magic number
-/// or of a skippable one.
+/// Returns whether `head`, which has fewer than four bytes, may be the beginning of a frame with
+/// this magic number or of a skippable frame.
 pub(crate) fn begins_magic(head: &[u8], magic: u32) -> bool {
     (SKIPPABLE_MAGIC..SKIPPABLE_MAGIC + 16)
         .chain([magic])
         .any(|magic| magic.to_le_bytes().starts_with(head))
 }
 
-/// A tar header is told by its checksum, since the oldest ones have no magic; an archive without
-/// members is all zeros.
+/// Returns whether `head` is a tar header, recognised by its checksum since the oldest headers have
+/// no magic. The header of an archive without members is all zeros.
 fn is_tar_header(head: &[u8]) -> bool {
     let Some(header) = head.first_chunk::<HEAD_BYTES>() else { return false };
     if header.iter().all(|&byte| byte == 0) {
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_first_bytes() {
+    fn formats_are_detected_from_the_first_bytes() {
         assert_eq!(Format::detect(&[0x28, 0xb5, 0x2f, 0xfd, 0]), Some(Format::Zstd));
         assert_eq!(Format::detect(&[0x5a, 0x2a, 0x4d, 0x18]), Some(Format::Zstd));
         assert_eq!(Format::detect(&[0x04, 0x22, 0x4d, 0x18]), Some(Format::Lz4));

@@ -1,22 +1,22 @@
-//! zstd frame and block headers (RFC 8878), read without decoding anything.
+//! Parser for zstd frame and block headers (RFC 8878).
 
 use crate::format::{ZSTD_MAGIC, begins_magic, is_skippable, magic};
 
-/// The longest frame header: magic, descriptor, window, dictionary id, content size.
+/// Longest frame header in bytes: magic, descriptor, window, dictionary id, content size.
 pub const FRAME_HEADER_BYTES_MAX: usize = 18;
-/// Every block begins with this many bytes.
+/// Length of a block header in bytes.
 pub const BLOCK_HEADER_BYTES: usize = 3;
-/// No block holds more, whatever its frame's window.
+/// Largest decoded size of a block in bytes, whatever its frame's window.
 pub(crate) const BLOCK_BYTES_MAX: u64 = 128 << 10;
 
-/// What stands at the beginning of a frame.
+/// Parsed beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStart {
     /// A frame to decode.
     Zstd(FrameHeader),
-    /// A frame to skip: its whole length, header included.
+    /// A frame to skip.
     Skippable {
-        /// Bytes to pass.
+        /// Length of the frame in bytes, header included.
         bytes: u64,
     },
 }
@@ -24,37 +24,37 @@ pub enum FrameStart {
 /// A zstd frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Length of the header itself.
+    /// Length of the header in bytes.
     pub header_bytes: usize,
-    /// How far back a match may reach.
+    /// Largest distance of a match in bytes.
     pub window_bytes: u64,
-    /// Decoded size, if the frame declares it.
+    /// Decoded size in bytes, if the frame declares it.
     pub content_bytes: Option<u64>,
-    /// Whether four bytes of checksum follow the last block.
+    /// Whether a checksum of four bytes follows the last block.
     pub has_checksum: bool,
     /// Identifier of a dictionary, 0 for none.
     pub dictionary: u32,
 }
 
 impl FrameHeader {
-    /// Decoded bytes of a block at most.
+    /// Returns the largest decoded size of a block in bytes.
     pub fn block_bytes_max(&self) -> usize {
         usize::try_from(self.window_bytes.min(BLOCK_BYTES_MAX)).unwrap_or(usize::MAX)
     }
 }
 
-/// Why a frame's beginning cannot be understood.
+/// The beginning of a frame cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameStartError {
     /// `head` ends within the header.
     Incomplete,
     /// Neither a zstd nor a skippable frame.
     NotAFrame,
-    /// A bit that must be zero is not.
+    /// A reserved bit is set.
     Reserved,
 }
 
-/// Reads the header at the beginning of `head`, of which 18 bytes are always enough.
+/// Parses the header at the beginning of `head`. 18 bytes are always enough.
 pub fn frame_start(head: &[u8]) -> Result<FrameStart, FrameStartError> {
     let Some(magic) = magic(head) else {
         let cut = begins_magic(head, ZSTD_MAGIC);
@@ -109,29 +109,29 @@ pub fn frame_start(head: &[u8]) -> Result<FrameStart, FrameStartError> {
     }))
 }
 
-/// What is wrong with a frame that holds so many bytes; libzstd does not look if the last block is
-/// empty.
-pub(crate) fn content_lie(declared: u64, decoded: u64) -> Option<String> {
-    let lie = || format!("the frame declares {declared} bytes and holds {decoded}");
-    (declared != decoded).then(lie)
+/// Compares the declared size of a frame with the decoded one, and returns an error message if they
+/// differ. libzstd does not check this if the last block is empty.
+pub(crate) fn size_mismatch(declared: u64, decoded: u64) -> Option<String> {
+    (declared != decoded)
+        .then(|| format!("the frame declares {declared} bytes but holds {decoded}"))
 }
 
-/// Compressed length of the block after its header, and whether it is the frame's last; `None`
-/// for the reserved block type.
+/// Returns the compressed length of the block without its header, and whether it is the last block
+/// of the frame; `None` for the reserved block type.
 pub fn block_header(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<(u64, bool)> {
     let header = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     let last = header & 1 != 0;
     let size = u64::from(header >> 3);
     match (header >> 1) & 3 {
         0 | 2 => Some((size, last)),
-        // A run: one byte, repeated `size` times.
+        // An RLE block: one byte, repeated `size` times.
         1 => Some((1, last)),
         _ => None,
     }
 }
 
-/// Decoded length of a block, where its header alone says it: of one that is stored as it is, and of
-/// a run. `None` for one that is compressed.
+/// Returns the decoded length of a raw or RLE block, which its header gives; `None` for a
+/// compressed block.
 pub(crate) fn block_raw_bytes(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<u64> {
     let header = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]);
     matches!((header >> 1) & 3, 0 | 1).then(|| u64::from(header >> 3))
@@ -159,7 +159,7 @@ mod tests {
         let header = zstd(&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x48]);
         assert_eq!((header.window_bytes, header.content_bytes), (512 << 10, None));
         assert_eq!((header.header_bytes, header.has_checksum, header.dictionary), (6, false, 0));
-        // From 4.3: 32 MiB frames that say so.
+        // From 4.3: 32 MiB frames that declare their size.
         let header = zstd(&[0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x48, 0, 0, 0, 2]);
         assert_eq!((header.window_bytes, header.content_bytes), (512 << 10, Some(32 << 20)));
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserved_block_type_is_no_block() {
+    fn the_reserved_block_type_is_refused() {
         assert_eq!(block_header([0x07, 0, 0]), None);
         assert_eq!(block_header([0x02, 0xff, 0xff]), Some((1, false)));
     }

@@ -1,32 +1,32 @@
 #![deny(unsafe_code)]
-//! Compressed spans become decoded segments.
+//! Decoding of compressed spans into segments.
 //!
 //! ```text
 //!                      ┌─▶ worker ─┐
-//! Source ─▶ planner ───┼─▶ worker ─┼─▶ segments in raw order ─▶ Decoded
+//! Source ─▶ planner ───┼─▶ worker ─┼─▶ segments in stream order ─▶ Decoded
 //!            │  ▲      └─▶ worker ─┘          ▲
 //!            │  └ frame and block headers     │
 //!            └──── streaming engine ──────────┘
 //! ```
 //!
 //! The planner walks frame headers and 3-byte block headers, so it knows where frames end without
-//! decoding them. For each zstd frame it picks an engine:
+//! decoding them. For each zstd frame it chooses an engine:
 //!
-//! * **frame-parallel**: the frame declares its content size and fits: a worker decodes it straight
-//!   into a segment of that size, borrowed in raw order before the work is handed out (which is
-//!   why waiting for memory can never deadlock);
-//! * **streaming**: everything else, on the planner's own thread. libzstd's block-level interface
-//!   decodes each block at its final place, the segments themselves being the window; frames
-//!   whose window is larger than a segment go through the ordinary streaming interface, which
-//!   copies once more.
+//! * **frame-parallel**, for frames that declare their content size and fit. A worker decodes the
+//!   frame directly into a segment of that size. The planner allocates the segment in stream order
+//!   before it assigns the work, which is why waiting for memory can never deadlock.
+//! * **streaming**, for all other frames, on the planner's own thread. libzstd's block-level
+//!   interface decodes each block at its final place, with the segments themselves as the window.
+//!   Frames whose window does not fit into a segment go through the ordinary streaming interface,
+//!   which copies once more.
 //!
-//! lz4 and plain tar have streaming engines of their own. Whatever the engine, segments leave in
-//! raw order, the memory in use is the pool's, and [`Limits`] hold for what an archive claims.
+//! lz4 and plain tar have their own streaming engines. Every engine returns segments in stream
+//! order, decodes into memory from the pool and enforces [`Limits`] on the archive.
 //!
-//! Beside all that, [`survey`](survey()) looks at an archive beforehand and tells how much it will
-//! decode to, and [`walk_frames`] where its frames lie.
+//! Two functions examine an archive without decoding all of it: [`survey`](survey()) estimates its
+//! decoded size, and [`walk_frames`] finds its frames.
 //!
-//! What this crate leaves to others: what the decoded bytes mean.
+//! This crate does not interpret the decoded bytes.
 
 #[allow(unsafe_code)]
 mod block;
@@ -59,7 +59,7 @@ pub use survey::{
     WalkEnd, survey, walk_frames,
 };
 
-/// How frames are found, for the fuzz targets: no part of the interface.
+/// Frame parsing for the fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::frame::{

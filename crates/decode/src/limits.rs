@@ -1,27 +1,28 @@
-//! What a compressed stream may claim.
+//! Limits on compressed archives.
 
-/// Caps on what a compressed archive may ask of us. Everything in it is hostile until proven
-/// otherwise; a cap that a genuine archive could meet names the setting that raises it.
+/// Limits on the resources that a compressed archive may demand. Its contents are hostile until
+/// proven otherwise. The error for a limit that a genuine archive could reach names the setting
+/// that raises it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest zstd window, in bytes. Default 128 MiB, libzstd's own default; Agave's archives
-    /// need 512 KiB or 2 MiB.
+    /// Largest zstd window in bytes. Default: 128 MiB, as in libzstd. Agave's archives need 512 KiB
+    /// or 2 MiB.
     pub window_bytes_max: u64,
-    /// Largest frame decoded as a whole by one worker; larger ones are streamed. Default 128 MiB:
-    /// Agave and Firedancer write at most 32 MiB.
+    /// Largest frame, in decoded bytes, that one worker decodes as a whole; larger frames are
+    /// streamed. Default: 128 MiB. Agave and Firedancer write at most 32 MiB.
     pub frame_bytes_max: u64,
-    /// Frames in an archive, skippable ones included. Default 20 million: a mainnet snapshot in
-    /// Firedancer's form has about 1.3 million.
+    /// Most frames in an archive, including skippable ones. Default: 20 million. A mainnet snapshot
+    /// in Firedancer's format has about 1.3 million.
     pub frames_max: u64,
-    /// Decoded bytes. Default 64 TiB, what Agave accepts at most.
+    /// Most decoded bytes. Default: 64 TiB, the most that Agave accepts.
     pub raw_bytes_max: u64,
-    /// Decoded bytes for each compressed byte, counted once 256 MiB have been decoded. Default
-    /// 500; snapshots have 3 to 6, and all that zstd can do is about 32,000.
+    /// Most decoded bytes per compressed byte, checked once 256 MiB have been decoded. Default:
+    /// 500. Snapshots reach 3 to 6; the most that zstd can reach is about 32,000.
     pub ratio_max: u64,
 }
 
-/// Below this many decoded bytes a high ratio harms nobody, and small archives of a few repeated
-/// accounts do have one.
+/// Decoded bytes from which on the ratio is checked. Below, a high ratio is harmless, and small
+/// archives of a few repeated accounts do have one.
 const RATIO_COUNTS_FROM_BYTES: u64 = 256 << 20;
 
 impl Default for Limits {
@@ -36,7 +37,7 @@ impl Default for Limits {
     }
 }
 
-/// A limit that was passed.
+/// An exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded {
     pub what: &'static str,
@@ -45,7 +46,7 @@ pub(crate) struct Exceeded {
 }
 
 impl Limits {
-    /// Whether `raw` decoded bytes out of `compressed` ones are within limits.
+    /// Checks that `raw` bytes decoded from `compressed` bytes are within the limits.
     pub(crate) fn check_output(&self, raw: u64, compressed: u64) -> Result<(), Exceeded> {
         if raw > self.raw_bytes_max {
             let limit = self.raw_bytes_max;

@@ -1,4 +1,4 @@
-//! The streaming engine for lz4 frames.
+//! Streaming engine for lz4 frames.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,7 @@ use crate::{
     plain::Filler,
 };
 
-/// What an archive of lz4 frames consists of.
+/// Numbers of frames in an lz4 archive.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lz4Frames {
     pub frames: u64,
@@ -32,7 +32,7 @@ pub(crate) fn decode<S: Spans>(
 ) -> Result<Lz4Frames, DecodeError> {
     let mut filler = Filler::new(output, segment_bytes);
     let result = frames(cursor, &mut filler, limits, starts, progress);
-    // After an error too: what precedes the damage is handed out.
+    // Also after an error, so that all bytes before the damage are returned.
     filler.flush()?;
     result
 }
@@ -58,7 +58,7 @@ fn frames<S: Spans>(
         }
         match magic(head) {
             Some(LZ4_MAGIC) => {
-                // A header that has no flags is cut, which the decoder notices.
+                // A header without flags is truncated, which the decoder detects.
                 let flags = head.get(4).copied().unwrap_or(0);
                 starts.mark(at, false);
                 frame(cursor, BlockWalk::new(flags), filler, at, progress)?;
@@ -99,10 +99,10 @@ fn frame<S: Spans>(
         at.compressed_offset = feed.cursor.offset();
         progress(at.compressed_offset);
         match result {
-            // The decoder takes an archive that ends between two blocks for complete.
+            // The decoder accepts an archive that ends between two blocks.
             _ if feed.ended => return Err(DecodeError::Truncated { at, inside: "an lz4 frame" }),
             Ok(0) if feed.blocks.at_end() => return Ok(()),
-            // A block that decodes to nothing: it has at least been passed, so this comes to an end.
+            // A block that decodes to nothing. It has been passed, so the loop ends.
             Ok(0) => {}
             Ok(count) => filler.advance(count, at)?,
             Err(error) => {
@@ -116,8 +116,8 @@ fn frame<S: Spans>(
     }
 }
 
-/// The cursor as a reader that remembers what a reader cannot say: that the archive has ended, and
-/// why reading failed.
+/// Adapter from a cursor to [`Read`]. It remembers two facts that [`Read`] cannot return: that the
+/// archive has ended, and why reading failed.
 struct Feed<'a, S> {
     cursor: &'a mut Cursor<S>,
     blocks: BlockWalk,
@@ -147,8 +147,8 @@ impl<S: Spans> Read for Feed<'_, S> {
     }
 }
 
-/// Follows a frame by the headers of its blocks, to know its end mark: the decoder answers the same
-/// to an end mark and to a block that decodes to nothing.
+/// Follows the block headers of a frame to find its end mark, since the decoder does not
+/// distinguish an end mark from a block that decodes to nothing.
 ///
 /// ```text
 /// │ magic 4 │ flags, sizes, header checksum 3 to 15 │ length 4 │ block │ … │ 0 0 0 0 │ checksum │
@@ -157,16 +157,16 @@ struct BlockWalk {
     /// Bytes to pass before the next length.
     skip: u64,
     length: [u8; 4],
-    /// Bytes of `length` that are there.
+    /// Number of bytes of `length` received so far.
     length_bytes: usize,
-    /// The end mark has been passed.
+    /// Whether the end mark has been passed.
     marked: bool,
     block_checksum_bytes: u64,
     content_checksum_bytes: u64,
 }
 
 impl BlockWalk {
-    /// A frame whose header has these flags (the first byte behind the magic number).
+    /// Creates a walk over a frame with these flags, the first byte after the magic number.
     fn new(flags: u8) -> Self {
         let flag = |bit: u8, bytes: u64| if flags & bit == 0 { 0 } else { bytes };
         Self {
@@ -180,7 +180,7 @@ impl BlockWalk {
         }
     }
 
-    /// Whether the frame is complete.
+    /// Returns whether the frame is complete.
     fn at_end(&self) -> bool {
         self.marked && self.skip == 0
     }
@@ -205,7 +205,7 @@ impl BlockWalk {
                 self.skip = if self.marked {
                     self.content_checksum_bytes
                 } else {
-                    // The first bit says that the block is stored as it is.
+                    // The highest bit marks a block that is not compressed.
                     u64::from(length & 0x7fff_ffff) + self.block_checksum_bytes
                 };
             }

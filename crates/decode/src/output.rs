@@ -1,4 +1,4 @@
-//! The way out: segments in raw order, through a bounded queue of promises.
+//! Output of decoding: segments in stream order, through a bounded queue of promises.
 
 use std::{
     thread::JoinHandle,
@@ -10,67 +10,70 @@ use unsnap_arena::{OpenSegment, Pool, Segment};
 
 use crate::{DecodeError, Format, Limits, Position, parallel::Done};
 
-/// Pieces that may wait for the tar walk. The pool bounds their bytes; this bounds their number.
+/// Most pieces that may wait for the tar walk. The pool bounds their bytes; this bounds their
+/// number.
 const PIECES_MAX: usize = 256;
 
-/// What travels to the tar walk, in raw order.
+/// Item in the queue to the tar walk, in stream order.
 pub(crate) enum Piece {
     Ready(DecodedSegment),
-    /// A worker is at it.
+    /// A worker is decoding the segment.
     Promised(Receiver<Done>),
     End(DecodeSummary),
     Failed(DecodeError),
 }
 
-/// A stretch of the decoded stream, and where in the archive it came from.
+/// A part of the decoded stream and its position in the archive.
 #[derive(Debug)]
 pub struct DecodedSegment {
-    /// Its bytes.
+    /// Decoded bytes.
     pub segment: Segment,
-    /// Where the decoding of its first byte began.
+    /// Position at which decoding of its first byte began.
     pub at: Position,
 }
 
-/// What was decoded, told at the end.
+/// Statistics of a complete decoding.
 #[derive(Clone, Debug, Default)]
 pub struct DecodeSummary {
-    /// How the archive is compressed.
+    /// Compression format of the archive.
     pub format: Option<Format>,
-    /// Compressed bytes, all there are.
+    /// Size of the archive in bytes.
     pub bytes_read: u64,
     /// Decoded bytes.
     pub bytes_decoded: u64,
-    /// Frames, skippable ones not counted, but for those before the place where decoding began.
+    /// Number of frames. Skippable frames do not count, except for those before the position at
+    /// which decoding began.
     pub frames: u64,
-    /// Frames before the place where decoding began; counted among the others.
+    /// Number of frames before the position at which decoding began, included in `frames`.
     pub frames_before: u64,
-    /// Skippable frames.
+    /// Number of skippable frames.
     pub skippable_frames: u64,
-    /// Frames that workers decoded as a whole.
+    /// Number of frames that workers decoded as a whole.
     pub parallel_frames: u64,
-    /// Frames that went through libzstd's own window, since theirs is larger than a segment.
+    /// Number of frames copied through libzstd's own window, because their window did not fit into
+    /// a segment.
     pub copied_frames: u64,
-    /// What the source turned out to be able to do.
+    /// Properties and statistics of the source.
     pub source: unsnap_source::SourceTraits,
 }
 
-/// Where a thread's time went.
+/// Running and waiting times of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadTimes {
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub total: Duration,
-    /// Waiting for the archive to be read.
+    /// Time spent waiting for reads of the archive.
     pub waited_for_reads: Duration,
-    /// Waiting for work from the thread that reads.
+    /// Time spent waiting for work from the planner.
     pub waited_for_input: Duration,
-    /// Waiting for a thread that decodes to take a frame.
+    /// Time spent waiting for a worker to accept a job.
     pub waited_for_workers: Duration,
-    /// Waiting for memory, or for room in a queue: for those who come after.
+    /// Time spent waiting for memory or for room in a queue, that is, for later stages.
     pub waited_for_output: Duration,
 }
 
 impl ThreadTimes {
-    /// What is left when all waiting is taken off.
+    /// Returns the total time without all waiting.
     pub fn busy(&self) -> Duration {
         let waited = self.waited_for_reads
             + self.waited_for_input
@@ -84,12 +87,12 @@ pub(crate) fn queue() -> (Sender<Piece>, Receiver<Piece>) {
     bounded(PIECES_MAX)
 }
 
-/// The decoded stream, as consecutive segments.
+/// The decoded stream as consecutive segments.
 pub struct Decoded {
     pieces: Receiver<Piece>,
     threads: Vec<JoinHandle<ThreadTimes>>,
     summary: Option<DecodeSummary>,
-    /// An error that follows on a segment which was handed out.
+    /// Error that follows a segment already returned.
     failed: Option<DecodeError>,
     waited: Duration,
 }
@@ -99,9 +102,9 @@ impl Decoded {
         Self { pieces, threads, summary: None, failed: None, waited: Duration::ZERO }
     }
 
-    /// The next segment; `None` at the true end of the archive. Errors come in raw order too:
-    /// everything before the damage has been handed out.
-    #[allow(clippy::should_implement_trait)] // an Iterator of Results invites going on after one
+    /// Returns the next segment; `None` at the true end of the archive. Errors come in stream order
+    /// too: an error follows all segments before the damage.
+    #[allow(clippy::should_implement_trait)] // callers of an Iterator might continue after an error
     pub fn next(&mut self) -> Result<Option<DecodedSegment>, DecodeError> {
         if self.summary.is_some() {
             return Ok(None);
@@ -134,18 +137,18 @@ impl Decoded {
         next
     }
 
-    /// What was decoded; known once [`next`](Self::next) has given `None`.
+    /// Returns the statistics, once [`next`](Self::next) has returned `None`.
     pub fn summary(&self) -> Option<&DecodeSummary> {
         self.summary.as_ref()
     }
 
-    /// Time spent in [`next`](Self::next).
+    /// Returns the time spent in [`next`](Self::next).
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Ends the decoding threads and tells where their time went: the planner's first, then the
-    /// workers'. The pools must have been closed if decoding has not come to its end.
+    /// Joins the decoding threads and returns their times, the planner's first, then the workers'.
+    /// If decoding is not complete, the pools must have been closed.
     pub fn join(self) -> Vec<ThreadTimes> {
         let Self { pieces, threads, .. } = self;
         drop(pieces);
@@ -153,12 +156,12 @@ impl Decoded {
     }
 }
 
-/// A thread ended without saying why, which it does only by a panic.
+/// Returns the error for a thread that ended without a result, which happens only after a panic.
 fn died() -> DecodeError {
     DecodeError::SetUp { reason: "a decoding thread ended unexpectedly (a bug)".to_owned() }
 }
 
-/// The planner's side: borrows segments in raw order and sends them off.
+/// The planner's end of the queue: allocates segments in stream order and sends pieces.
 pub(crate) struct Output {
     pool: Pool,
     pieces: Sender<Piece>,
@@ -172,7 +175,7 @@ impl Output {
         Self { pool, pieces, limits, raw_offset, waited: Duration::ZERO }
     }
 
-    /// Borrows a segment that continues the stream at `raw_offset`.
+    /// Allocates a segment that continues the stream at `raw_offset`.
     pub fn open(&mut self, capacity: usize) -> Result<OpenSegment, DecodeError> {
         let (open, waited) = OpenSegment::allocate(&self.pool, self.raw_offset, capacity)
             .map_err(|_| DecodeError::Cancelled)?;
@@ -180,7 +183,7 @@ impl Output {
         Ok(open)
     }
 
-    /// Counts decoded bytes, and stops a stream that decodes into too many.
+    /// Counts decoded bytes. Fails if the limits on decoded bytes are exceeded.
     pub fn count(&mut self, bytes: u64, at: Position) -> Result<(), DecodeError> {
         self.raw_offset = self.raw_offset.saturating_add(bytes);
         self.limits

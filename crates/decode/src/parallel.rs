@@ -1,4 +1,4 @@
-//! The frame-parallel engine: workers that decode whole frames into segments.
+//! Frame-parallel engine: workers that decode whole frames into segments.
 
 use std::{
     collections::VecDeque,
@@ -10,8 +10,11 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use unsnap_arena::{OpenSegment, Slice};
 
 use crate::{
-    DecodeError, DecodedSegment, Position, ThreadTimes, block::BlockDecoder, cursor::Cursor,
-    frame::content_lie,
+    DecodeError, DecodedSegment, Position, ThreadTimes,
+    block::BlockDecoder,
+    cursor::Cursor,
+    error::{no_context, no_thread},
+    frame::size_mismatch,
 };
 
 /// Consecutive frames to decode into one segment.
@@ -21,42 +24,41 @@ pub(crate) struct FrameJob {
     pub reply: Sender<Done>,
 }
 
-/// What came of a job.
+/// Result of a job.
 pub(crate) struct Done {
-    /// What was decoded, up to the damage if there is any; nothing if the frames were empty.
+    /// Decoded bytes up to the first damage; `None` if there are none.
     pub segment: Option<DecodedSegment>,
-    /// The first damage.
+    /// First damage.
     pub error: Option<DecodeError>,
 }
 
-/// One frame, all of it, with its declared size.
+/// One complete frame, with its declared size.
 pub(crate) struct WholeFrame {
     pub at: Position,
     pub compressed: Vec<Slice>,
     pub content_bytes: usize,
 }
 
-/// The workers. They end when the returned sender is dropped.
+/// Starts the workers. They end when the returned sender is dropped.
 pub(crate) fn spawn_workers(
     count: usize,
 ) -> Result<(Sender<FrameJob>, Vec<JoinHandle<ThreadTimes>>), DecodeError> {
-    // One job waiting for each worker: enough to keep it busy, and no more memory than that.
+    // One waiting job per worker keeps it busy without using more memory than that.
     let (jobs, inbox) = bounded(count);
     let mut workers = Vec::with_capacity(count);
     for index in 0..count {
-        let decoder = BlockDecoder::new()
-            .ok_or(DecodeError::SetUp { reason: "no memory for a zstd context".to_owned() })?;
+        let decoder = BlockDecoder::new().ok_or_else(no_context)?;
         let inbox: Receiver<FrameJob> = inbox.clone();
         let worker = thread::Builder::new()
             .name(format!("unsnap-zstd-{index}"))
-            .spawn(move || work_off(decoder, &inbox))
-            .map_err(|error| DecodeError::SetUp { reason: error.to_string() })?;
+            .spawn(move || run_worker(decoder, &inbox))
+            .map_err(|error| no_thread(&error))?;
         workers.push(worker);
     }
     Ok((jobs, workers))
 }
 
-fn work_off(mut decoder: BlockDecoder, inbox: &Receiver<FrameJob>) -> ThreadTimes {
+fn run_worker(mut decoder: BlockDecoder, inbox: &Receiver<FrameJob>) -> ThreadTimes {
     let started = Instant::now();
     let mut times = ThreadTimes::default();
     loop {
@@ -64,7 +66,7 @@ fn work_off(mut decoder: BlockDecoder, inbox: &Receiver<FrameJob>) -> ThreadTime
         let job = inbox.recv();
         times.waited_for_input += waiting_since.elapsed();
         let Ok(FrameJob { frames, segment, reply }) = job else { break };
-        // Nobody listens when the run is given up; then the segment just returns to its pool.
+        // Nobody listens if the run is being aborted; then the segment just returns to its pool.
         let _ = reply.send(decode_frames(&mut decoder, frames, segment));
     }
     times.total = started.elapsed();
@@ -115,5 +117,5 @@ fn decode_frame(decoder: &mut BlockDecoder, frame: WholeFrame) -> Result<(), (Po
     if !matches!(cursor.peek(1), Ok([])) {
         return Err((at, "the frame's blocks are inconsistent".to_owned()));
     }
-    content_lie(frame.content_bytes as u64, decoded).map_or(Ok(()), |reason| Err((at, reason)))
+    size_mismatch(frame.content_bytes as u64, decoded).map_or(Ok(()), |reason| Err((at, reason)))
 }

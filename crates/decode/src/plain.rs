@@ -1,4 +1,4 @@
-//! Filling segments from anything that is not zstd; plain tar.
+//! Segment filling for formats other than zstd, and the engine for plain tar.
 
 use unsnap_arena::OpenSegment;
 
@@ -8,11 +8,11 @@ use crate::{
     output::{Output, Piece},
 };
 
-/// Fills one segment after the other.
+/// Fills one segment after another.
 pub(crate) struct Filler<'a> {
     pub output: &'a mut Output,
     open: Option<OpenSegment>,
-    /// Where the open segment was begun.
+    /// Position at which the open segment begins.
     opened_at: Position,
     segment_bytes: usize,
 }
@@ -22,7 +22,7 @@ impl<'a> Filler<'a> {
         Self { output, open: None, opened_at: Position::default(), segment_bytes }
     }
 
-    /// Room for at least one byte, which comes from `at`.
+    /// Returns room for at least one byte, decoded from `at`.
     pub fn spare_mut(&mut self, at: Position) -> Result<&mut [u8], DecodeError> {
         if self.open.as_ref().is_some_and(|open| open.spare() == 0) {
             self.flush()?;
@@ -36,7 +36,7 @@ impl<'a> Filler<'a> {
         Ok(self.open.insert(open).spare_mut())
     }
 
-    /// Counts bytes put into the spare room.
+    /// Counts `count` bytes written to the spare room.
     pub fn advance(&mut self, count: usize, at: Position) -> Result<(), DecodeError> {
         if let Some(open) = &mut self.open {
             open.advance(count);
@@ -44,7 +44,7 @@ impl<'a> Filler<'a> {
         self.output.count(count as u64, at)
     }
 
-    /// Sends off what the open segment holds.
+    /// Sends the bytes of the open segment.
     pub fn flush(&mut self) -> Result<(), DecodeError> {
         match self.open.take().filter(|open| open.filled() > 0) {
             Some(open) => {
@@ -56,7 +56,7 @@ impl<'a> Filler<'a> {
     }
 }
 
-/// Copies a tar stream that is not compressed.
+/// Copies an uncompressed tar stream.
 pub(crate) fn copy<S: Spans>(
     cursor: &mut Cursor<S>,
     segment_bytes: usize,
@@ -65,7 +65,7 @@ pub(crate) fn copy<S: Spans>(
 ) -> Result<(), DecodeError> {
     let mut filler = Filler::new(output, segment_bytes);
     let result = fill(cursor, &mut filler, progress);
-    // After an error too: what precedes it is handed out.
+    // Also after an error, so that all bytes before it are returned.
     filler.flush()?;
     result
 }

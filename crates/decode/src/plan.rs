@@ -1,4 +1,4 @@
-//! Memory, divided before anything is read.
+//! Division of the memory budget before anything is read.
 
 use crate::{
     Limits,
@@ -8,70 +8,70 @@ use unsnap_arena::OpenSegment;
 
 const MIB: usize = 1 << 20;
 
-/// Segments of the streaming engines. Large enough that what is done once a segment (a hand-off, a
-/// carry of up to 4 KiB) does not count, small enough that writing begins early.
+/// Segment size of the streaming engines in bytes. Large enough that the cost per segment (a
+/// hand-off, a carry of up to 4 KiB) is negligible, small enough that writing begins early.
 const STREAM_SEGMENT_BYTES: usize = 4 * MIB;
 
-/// Memory of all segments when streaming. Measured by the prototype (WRITE-PATH: 64 MiB as fast as
-/// 256 MiB for one frame).
+/// Memory for all segments when streaming, in bytes. Measured with a prototype: 64 MiB is as fast
+/// as 256 MiB for one frame.
 const STREAM_SEGMENTS_BYTES: usize = 64 * MIB;
 
 /// Memory for reading ahead when streaming: 16 reads of 1 MiB.
 const STREAM_READ_BYTES: usize = 16 * MIB;
 
-/// Small frames are decoded together up to this many bytes.
+/// Decoded bytes up to which small frames are decoded in one job.
 const JOB_BYTES: usize = 4 * MIB;
 
-/// Segments that must fit into the pool at least: the one being filled, the window behind it,
-/// and one that is being written.
+/// Minimum number of segments in the pool: the one being filled, the window before it, and one
+/// being written.
 const SEGMENTS_MIN: usize = 3;
 
-/// The least budget that makes sense.
+/// Smallest budget in bytes.
 const BUDGET_BYTES_MIN: usize = MIB;
 
-/// Sizes forced by tests and benchmarks; `None` leaves the choice to the plan.
+/// Sizes chosen by tests and benchmarks; `None` leaves the choice to the plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tuning {
-    /// Bytes of a streaming segment, and of a job of small frames.
+    /// Bytes of a streaming segment and of a job of small frames.
     pub segment_bytes: Option<usize>,
     /// Bytes of one read.
     pub chunk_bytes: Option<usize>,
-    /// Bytes of segments that whoever takes the decoded stream may hold on to while he waits for
-    /// more of it. They come on top of the budget. 0 unless somebody says so.
+    /// Bytes of segments that the consumer of the decoded stream may hold while it waits for more.
+    /// They come on top of the budget. Default: 0.
     pub held_bytes: usize,
 }
 
-/// How the memory budget is divided between reading ahead and decoded segments.
+/// Division of the memory budget between reading ahead and decoded segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Memory for compressed bytes.
+    /// Memory for compressed bytes, in bytes.
     pub read_bytes: usize,
-    /// Memory for segments, headroom included.
+    /// Memory for segments in bytes, headroom included.
     pub segments_bytes: usize,
     /// Decoded bytes in a segment of the streaming engines.
     pub segment_bytes: usize,
-    /// Small frames are decoded together up to this many decoded bytes.
+    /// Decoded bytes up to which small frames are decoded in one job.
     pub job_bytes: usize,
-    /// Largest frame that is decoded as a whole.
+    /// Largest frame that is decoded as a whole, in decoded bytes.
     pub frame_bytes_max: usize,
-    /// Largest window that libzstd may allocate for itself, outside the arena.
+    /// Largest window in bytes that libzstd may allocate itself, outside the arena.
     pub own_window_bytes_max: usize,
 }
 
 impl MemoryPlan {
-    /// The budget that suits `threads` decoding threads: 128 MiB and 64 MiB a thread.
+    /// Returns the budget for `threads` decoding threads: 128 MiB plus 64 MiB per thread.
     pub fn default_budget(threads: usize) -> usize {
         128 * MIB + threads.clamp(1, 256) * 64 * MIB
     }
 
-    /// The smallest budget that works.
+    /// Returns the smallest budget that works, in bytes.
     pub fn budget_min() -> usize {
         BUDGET_BYTES_MIN
     }
 
-    /// Divides `budget` bytes for an archive that begins with `head` (empty if unknown). An
-    /// archive whose first frame does not declare its size is taken for one that must be
-    /// streamed, which needs little memory however large the budget.
+    /// Divides `budget` bytes for an archive that begins with `head` (empty if unknown). An archive
+    /// whose first frame does not declare its size is expected to be streamed, which needs little
+    /// memory however large the budget is.
     pub fn new(
         budget: usize,
         threads: usize,
@@ -85,7 +85,7 @@ impl MemoryPlan {
             || first.is_some_and(|header| header.content_bytes.is_none())
             || (first.is_none() && !head.is_empty());
         let window = first.map_or(0, |header| header.window_bytes.min(limits.window_bytes_max));
-        // More than any memory has, and small enough to be added to.
+        // More than any machine's memory, and small enough that additions do not overflow.
         let window = usize::try_from(window).unwrap_or(usize::MAX).min(usize::MAX / 8);
 
         let read_bytes = if streaming {
@@ -108,7 +108,7 @@ impl MemoryPlan {
             most
         };
         let segments_bytes = segments_bytes / 4096 * 4096;
-        // Room for two others beside it.
+        // Room for two other segments beside it.
         let frame_footprint_max = segments_bytes / SEGMENTS_MIN / 4096 * 4096;
         let frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
         Self {
@@ -121,13 +121,13 @@ impl MemoryPlan {
         }
     }
 
-    /// Bytes of the one reservation that holds everything.
+    /// Returns the size in bytes of the one reservation that holds everything.
     pub fn total_bytes(&self) -> usize {
         self.read_bytes + self.segments_bytes
     }
 }
 
-/// The header of the first frame that is not skippable, if `head` reaches that far.
+/// Returns the header of the first frame that is not skippable, if `head` reaches that far.
 fn first_header(head: &[u8]) -> Option<FrameHeader> {
     let mut rest = head;
     loop {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_needs_little_whatever_the_budget() {
+    fn one_frame_needs_little_memory_whatever_the_budget() {
         let plan = plan(4 << 30, 8, &ONE_FRAME);
         assert_eq!((plan.read_bytes, plan.segments_bytes), (16 * MIB, 64 * MIB));
         assert_eq!(plan.segment_bytes, 4 * MIB);

@@ -1,4 +1,4 @@
-//! The planner: reads the archive from front to back and gives each frame to an engine.
+//! The planner: reads the archive from front to back and passes each frame to an engine.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::{
     DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position,
     ThreadTimes,
     cursor::Cursor,
-    error::hex,
+    error::{hex, no_thread},
     format::HEAD_BYTES,
     frame::{
         BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
@@ -30,28 +30,28 @@ use crate::{
     stream::{Streamed, Streaming},
 };
 
-/// What to decode, and with what.
+/// An archive to decode, and the resources to use.
 pub struct Job {
-    /// The archive.
+    /// Source of the archive's bytes.
     pub source: Box<dyn Source>,
-    /// Memory for segments: `plan.segments_bytes`.
+    /// Memory for segments, of `plan.segments_bytes` bytes.
     pub segments: Pool,
-    /// How memory is divided.
+    /// Division of the memory.
     pub plan: MemoryPlan,
-    /// What the archive may claim.
+    /// Limits on the archive.
     pub limits: Limits,
-    /// Threads that decode. With one, everything is streamed.
+    /// Number of decoding threads. With one, everything is streamed.
     pub threads: usize,
-    /// Where to tell how much of the archive has been passed, in compressed bytes.
+    /// Receives the number of compressed bytes passed so far.
     pub progress: Arc<AtomicU64>,
-    /// Where the source begins: the default for an archive's beginning, else the start of one of
-    /// its zstd frames.
+    /// Position at which the source begins: the default for the archive's beginning, otherwise the
+    /// start of one of its zstd frames.
     pub begin: Position,
-    /// Where to note starts of frames.
+    /// Receives the starts of frames.
     pub frame_starts: Arc<FrameStarts>,
 }
 
-/// Starts decoding on threads of its own.
+/// Starts decoding on new threads.
 pub fn start(job: Job) -> Result<Decoded, DecodeError> {
     let (pieces, receiver) = output::queue();
     let (workers, worker_threads) = match job.threads {
@@ -61,7 +61,7 @@ pub fn start(job: Job) -> Result<Decoded, DecodeError> {
     let planner = thread::Builder::new()
         .name("unsnap-decode".to_owned())
         .spawn(move || run(job, workers, pieces))
-        .map_err(|error| DecodeError::SetUp { reason: error.to_string() })?;
+        .map_err(|error| no_thread(&error))?;
     let threads = std::iter::once(planner).chain(worker_threads).collect();
     Ok(Decoded::new(receiver, threads))
 }
@@ -89,7 +89,7 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
         Ok(()) => Piece::End(planner.finish()),
         Err(error) => Piece::Failed(error),
     };
-    // Nobody listens any more when the run is given up.
+    // Nobody listens if the run is being aborted.
     let _ = planner.output.send(end);
     ThreadTimes {
         total: started.elapsed(),
@@ -100,8 +100,9 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
     }
 }
 
-/// A frame smaller than this, between frames that are streamed, is streamed as well: that costs less
-/// than handing it to a worker. Firedancer puts a frame of 512 bytes before every file. A guess.
+/// Size in decoded bytes below which a frame that follows a streamed frame is streamed as well,
+/// since that costs less than passing it to a worker. Firedancer puts a frame of 512 bytes before
+/// every file. A guess.
 const PARALLEL_BYTES_MIN: usize = 64 << 10;
 
 struct Planner {
@@ -113,23 +114,23 @@ struct Planner {
     limits: Limits,
     progress: Arc<AtomicU64>,
     frame_starts: Arc<FrameStarts>,
-    /// The frame before was streamed, so a segment may be open that a small frame fits into.
+    /// The previous frame was streamed, so a segment may be open that has room for a small frame.
     streamed_last: bool,
     summary: DecodeSummary,
     waited_for_workers: Duration,
 }
 
-/// Frames to be decoded together, which have not been handed to a worker yet.
+/// Frames to be decoded together, not yet passed to a worker.
 #[derive(Default)]
 struct Batch {
     frames: Vec<WholeFrame>,
     content_bytes: usize,
-    /// Where in the archive the last of them ends.
+    /// Offset in the archive at which the last frame ends.
     end: u64,
 }
 
-/// Frames decoded together at most. What is kept for each frame is not of the pool, and an empty
-/// frame is only nine bytes long; genuine frames are no shorter than a tar header, of which a job
+/// Most frames in one batch. The bookkeeping for each frame lies outside the pool, and an empty
+/// frame is only nine bytes long. Genuine frames are no shorter than a tar header, of which a job
 /// holds as many.
 const JOB_FRAMES_MAX: usize = 8192;
 
@@ -174,13 +175,13 @@ impl Planner {
         }
     }
 
-    /// Frame after frame, up to the true end of the archive.
+    /// Decodes all zstd frames up to the true end of the archive.
     fn zstd(&mut self, progress: &impl Fn(u64)) -> Result<(), DecodeError> {
         let mut streaming =
             Streaming::new(self.plan.segment_bytes, self.plan.own_window_bytes_max)?;
         let result = self.zstd_frames(&mut streaming, progress);
-        // After an error too: what precedes the damage is handed out, so that the walk can say
-        // how far the archive was good.
+        // Also after an error: all bytes before the damage are returned, so that the walk can
+        // report how far the archive was good.
         self.dispatch()?;
         streaming.flush(&mut self.output)?;
         result
@@ -264,8 +265,8 @@ impl Planner {
             .map_err(|exceeded| DecodeError::limit(at, exceeded))
     }
 
-    /// Adds the frame the cursor stands at to the batch, if a worker can decode it as a whole.
-    /// Otherwise leaves the cursor where it is and says `false`.
+    /// Adds the frame at the cursor to the batch, if a worker can decode it as a whole. Otherwise
+    /// leaves the cursor in place and returns `false`.
     fn batch_frame(
         &mut self,
         header: &FrameHeader,
@@ -286,7 +287,7 @@ impl Planner {
             self.dispatch()?;
         }
         if self.batch.frames.is_empty() {
-            // What was streamed so far comes first.
+            // Bytes streamed so far come first.
             streaming.flush(&mut self.output)?;
         }
         self.batch.content_bytes += content_bytes;
@@ -300,10 +301,10 @@ impl Planner {
         Ok(true)
     }
 
-    /// Passes one frame by its block headers and gives its bytes; `None`, with the cursor back at
-    /// the frame's start, if they would take up too much of the read buffer. `None` also if the
-    /// frame is cut or has a block that is none: the streaming engine finds out where, and hands
-    /// out what precedes.
+    /// Passes one frame by its block headers and returns its bytes. Returns `None`, with the cursor
+    /// back at the start of the frame, if they would occupy too much of the read buffer, or if the
+    /// frame is truncated or has an invalid block. In the latter case the streaming engine finds
+    /// the position and returns the bytes before it.
     fn record_frame(
         &mut self,
         header: &FrameHeader,
@@ -321,7 +322,7 @@ impl Planner {
             }
             let first = self.batch.frames.first().map_or(at, |frame| frame.at);
             if !self.fits(first.compressed_offset, bytes) {
-                // The frame does, but not together with those before it.
+                // The frame fits, but not together with those before it.
                 self.dispatch()?;
             }
             whole = self.cursor.skip(bytes)?;
@@ -334,14 +335,13 @@ impl Planner {
         Ok(None)
     }
 
-    /// Whether all bytes from `start` to `bytes` after the cursor may be kept from being read
-    /// over. Half of the read buffer stays for reading on, so that the planner can never starve
-    /// itself.
+    /// Returns whether the read buffer may hold all bytes from `start` to `bytes` after the cursor.
+    /// Half of it must stay free for further reads, so that the planner can never starve itself.
     fn fits(&self, start: u64, bytes: u64) -> bool {
         self.cursor.offset() + bytes - start <= self.plan.read_bytes as u64 / 2
     }
 
-    /// Hands the batch to a worker. Its segment is borrowed here, in raw order.
+    /// Passes the batch to a worker. Its segment is allocated here, in stream order.
     fn dispatch(&mut self) -> Result<(), DecodeError> {
         let Batch { frames, content_bytes, end } = std::mem::take(&mut self.batch);
         let (Some(workers), Some(last)) = (self.workers.clone(), frames.last()) else {
@@ -349,8 +349,8 @@ impl Planner {
         };
         let at = Position { compressed_offset: end, ..last.at };
         let (reply, promise) = bounded(1);
-        // An empty segment would be no segment; frames without content still get one byte of
-        // room, and are checked all the same.
+        // Segments cannot be empty. Frames without content get one byte of room, and are checked
+        // like all others.
         let segment = self.output.open(content_bytes.max(1))?;
         self.output.count(content_bytes as u64, at)?;
         let since = Instant::now();

@@ -1,4 +1,4 @@
-//! Where decoding could begin anew.
+//! Frame starts, at which decoding can restart.
 
 use std::{
     collections::VecDeque,
@@ -7,46 +7,47 @@ use std::{
 
 use crate::Position;
 
-/// Decoded bytes between two starts that are remembered. Less would spare a resumed run little: so
-/// much is decoded in milliseconds.
+/// Minimum distance of two remembered starts, in decoded bytes. A smaller distance would save a
+/// resumed run little, since this much is decoded in milliseconds.
 const SPACING_BYTES: u64 = 256 << 10;
 
-/// Starts that are remembered at most; when there are more, every other one is forgotten.
+/// Most remembered starts. When there are more, every other one is forgotten.
 const STARTS_MAX: usize = 1 << 16;
 
-/// A frame's beginning, and whether decoders pass the frame over.
+/// Start of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameMark {
-    /// Where it is.
+    /// Position of the start.
     pub at: Position,
-    /// Whether nothing is decoded from it.
+    /// Whether decoders skip the frame.
     pub skippable: bool,
 }
 
-/// Starts of frames, noted as they are passed. A frame needs nothing of those before it, so
-/// decoding can begin at any of them.
+/// Starts of frames, recorded as decoding passes them. A frame does not depend on earlier frames,
+/// so decoding can begin at any of them.
 #[derive(Debug, Default)]
 pub struct FrameStarts {
-    /// Of zstd frames, some: enough to begin anew. Empty for archives of other formats.
+    /// Some starts of zstd frames, enough for a restart. Empty for other formats.
     starts: Mutex<VecDeque<Position>>,
-    /// Of all frames, if they are wanted.
+    /// Starts of all frames, if requested.
     all: Option<Mutex<Vec<FrameMark>>>,
 }
 
 impl FrameStarts {
-    /// Remembers every frame, which takes 32 bytes for each: their number is limited by
-    /// [`Limits::frames_max`](crate::Limits::frames_max).
+    /// Creates a record of every frame, at 32 bytes each.
+    /// [`Limits::frames_max`](crate::Limits::frames_max) bounds their number.
     pub fn complete() -> Self {
         Self { all: Some(Mutex::default()), ..Self::default() }
     }
 
-    /// Every frame that has been passed, in order; empty unless made by [`complete`](Self::complete).
+    /// Takes the starts of all frames passed so far, in order. Empty unless created by
+    /// [`complete`](Self::complete).
     pub fn take_all(&self) -> Vec<FrameMark> {
         let all = self.all.as_ref().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
         all.map(|mut all| std::mem::take(&mut *all)).unwrap_or_default()
     }
 
-    /// A frame begins, of whatever kind.
+    /// Records the start of a frame of any kind.
     pub(crate) fn mark(&self, at: Position, skippable: bool) {
         if let Some(all) = &self.all {
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,8 +71,9 @@ impl FrameStarts {
         starts.push_back(at);
     }
 
-    /// The last start at or before a byte of the decoded stream; those before it are forgotten, so
-    /// `raw_offset` may only grow from call to call. `None` means the archive's beginning.
+    /// Returns the last start at or before an offset in the decoded stream; `None` means the
+    /// beginning of the archive. Earlier starts are forgotten, so `raw_offset` may only grow from
+    /// call to call.
     pub fn last_before(&self, raw_offset: u64) -> Option<Position> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
         while starts.get(1).is_some_and(|next| next.raw_offset <= raw_offset) {
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn all_starts_are_kept_if_they_are_wanted() {
+    fn all_starts_are_kept_if_requested() {
         let starts = FrameStarts::complete();
         starts.note(at(0));
         starts.note(at(1));

@@ -1,4 +1,4 @@
-//! The streaming engine for zstd: one frame after the other, in order, on the planner's thread.
+//! Streaming engine for zstd: one frame after another, in order, on the planner's thread.
 
 use unsnap_arena::Segment;
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
@@ -7,21 +7,22 @@ use crate::{
     DecodeError, DecodedSegment, Position,
     block::BlockDecoder,
     cursor::{Cursor, Spans},
-    frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, content_lie},
+    error::no_context,
+    frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, size_mismatch},
     output::{Output, Piece},
 };
 
 pub(crate) struct Streaming {
     decoder: BlockDecoder,
-    /// For frames that do not fit into segments; made when the first one comes.
+    /// Decoder for frames whose window does not fit into a segment; created for the first of them.
     copier: Option<DCtx<'static>>,
     segment_bytes: usize,
     own_window_bytes_max: usize,
-    /// Where the open segment was begun.
+    /// Position at which the open segment begins.
     opened_at: Position,
 }
 
-/// How a frame was decoded.
+/// Method by which a frame was decoded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streamed {
     InPlace,
@@ -30,13 +31,12 @@ pub(crate) enum Streamed {
 
 impl Streaming {
     pub fn new(segment_bytes: usize, own_window_bytes_max: usize) -> Result<Self, DecodeError> {
-        let decoder = BlockDecoder::new()
-            .ok_or(DecodeError::SetUp { reason: "no memory for a zstd context".to_owned() })?;
+        let decoder = BlockDecoder::new().ok_or_else(no_context)?;
         let opened_at = Position::default();
         Ok(Self { decoder, copier: None, segment_bytes, own_window_bytes_max, opened_at })
     }
 
-    /// Decodes the frame the cursor stands at.
+    /// Decodes the frame at the cursor.
     pub fn frame<S: Spans>(
         &mut self,
         cursor: &mut Cursor<S>,
@@ -55,8 +55,9 @@ impl Streaming {
             Streamed::Copied
         };
         let raw_offset = output.raw_offset;
-        let lie = header.content_bytes.and_then(|bytes| content_lie(bytes, raw_offset - before));
-        match lie {
+        let mismatch =
+            header.content_bytes.and_then(|bytes| size_mismatch(bytes, raw_offset - before));
+        match mismatch {
             None => Ok(streamed),
             Some(reason) => {
                 let at = Position { compressed_offset: cursor.offset(), frame, raw_offset };
@@ -65,7 +66,7 @@ impl Streaming {
         }
     }
 
-    /// Sends off what the open segment holds. A frame under way cannot go on after that.
+    /// Sends the bytes of the open segment. An unfinished frame cannot continue afterwards.
     pub fn flush(&mut self, output: &mut Output) -> Result<(), DecodeError> {
         let segment = self.decoder.finish().map_err(|reason| DecodeError::SetUp { reason })?;
         self.send(segment, output)
@@ -76,7 +77,7 @@ impl Streaming {
         segment.map_or(Ok(()), |segment| output.send(Piece::Ready(DecodedSegment { segment, at })))
     }
 
-    /// Block by block, each at its final place.
+    /// Decodes a frame block by block, each at its final place.
     fn frame_in_place<S: Spans>(
         &mut self,
         cursor: &mut Cursor<S>,
@@ -110,7 +111,7 @@ impl Streaming {
         }
     }
 
-    /// Through a window of libzstd's own.
+    /// Decodes a frame through libzstd's own window.
     fn frame_copied<S: Spans>(
         &mut self,
         cursor: &mut Cursor<S>,
@@ -129,8 +130,8 @@ impl Streaming {
                 limit: self.own_window_bytes_max as u64,
             });
         }
-        // A piece at a time, as libzstd suggests, so that of a damaged frame all but the last block
-        // before the damage is handed out.
+        // Pieces of the size that libzstd suggests, so that of a damaged frame all but the last
+        // block before the damage is returned.
         let mut piece = FRAME_HEADER_BYTES_MAX;
         loop {
             if self.decoder.spare() == 0 {
@@ -163,8 +164,8 @@ impl Streaming {
         }
     }
 
-    /// Goes on in a new segment. The filled one is sent off before the new one is borrowed: who
-    /// waits for memory must not sit on any that others could use up and return.
+    /// Continues in a new segment. The filled one is sent before the new one is allocated: a thread
+    /// that waits for memory must not hold any that others could use up and return.
     fn roll(&mut self, at: Position, output: &mut Output) -> Result<(), DecodeError> {
         let filled = self.decoder.seal();
         self.send(filled, output)?;
@@ -176,8 +177,8 @@ impl Streaming {
 
 fn copier() -> Result<DCtx<'static>, DecodeError> {
     let set_up = |reason: &str| DecodeError::SetUp { reason: reason.to_owned() };
-    let mut context = DCtx::try_create().ok_or_else(|| set_up("no memory for a zstd context"))?;
-    // Windows are checked against our own limit; this only lifts libzstd's.
+    let mut context = DCtx::try_create().ok_or_else(no_context)?;
+    // Windows are checked against our own limit; this only lifts libzstd's limit.
     context
         .set_parameter(DParameter::WindowLogMax(31))
         .map_err(|code| set_up(zstd_safe::get_error_name(code)))?;

@@ -1,4 +1,4 @@
-//! A token bucket for each device that is written to.
+//! Token bucket that limits the write rate of one device.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,51 +7,53 @@ use std::{
 
 use crate::Pace;
 
-/// What may be handed over to one device now, by all who share it: a token bucket that is kept as
-/// the debt of what has been handed over and not been earned yet, so that single writes may be larger
-/// than the bucket.
+/// Token bucket for the writes to one device, shared by all its writers.
+///
+/// It is kept as a debt: the bytes that were admitted but not yet earned at the current rate. So a
+/// single write may be larger than the bucket.
 #[derive(Debug)]
 pub struct Bucket {
     pace: Pace,
     debt: Mutex<Debt>,
 }
 
-/// Seconds' worth of bytes that may be owed, and still something is admitted. So over two seconds or more
-/// the limit holds within 5 %, with pieces that are no larger ([`Bucket::piece_bytes`]).
+/// Largest debt at which a write is still admitted, in seconds at the current rate. Over two
+/// seconds or more the limit therefore holds within 5 %, if no write is larger than
+/// [`Bucket::piece_bytes`].
 const DEBT_SECONDS_MAX: f64 = 0.05;
 
-/// Where the debt shall be before who was refused comes again: half of it, so that somebody with
-/// small files is woken 40 times in a second and not once for each of them.
+/// Debt at which a refused writer asks again, in seconds: half of the maximum, so that a writer of
+/// small files wakes 40 times a second and not once for each file.
 const DEBT_SECONDS_GOAL: f64 = DEBT_SECONDS_MAX / 2.0;
 
-/// Bytes of a piece at the least: smaller ones cost more than they smooth. A guess.
+/// Smallest piece in bytes. Smaller pieces cost more than they smooth. A guess.
 const PIECE_BYTES_MIN: usize = 64 << 10;
 
 #[derive(Debug, Default)]
 struct Debt {
     bytes: f64,
-    /// When it was that; `None` if nothing was ever owed.
+    /// Time at which `bytes` was computed; `None` before the first write.
     at: Option<Instant>,
 }
 
-/// Whether something may be begun.
+/// Answer to a request to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes, and it has been counted.
+    /// The write may begin and has been counted.
     Granted,
-    /// Not before so long.
+    /// Ask again after this time.
     Later(Duration),
-    /// Not before a change ([`Pace::wake_on_change`]).
+    /// The run is paused. Ask again after a change ([`Pace::wake_on_change`]).
     Paused,
 }
 
 impl Bucket {
-    /// For one device.
+    /// Creates a bucket for one device.
     pub fn new(pace: Pace) -> Self {
         Self { pace, debt: Mutex::default() }
     }
 
-    /// Asks to hand over so many bytes; 0 for what only pauses hold up.
+    /// Asks to write `bytes`. A request for 0 bytes is held back only by a pause.
     pub fn admit(&self, bytes: u64) -> Admission {
         match self.pace.limit() {
             None => Admission::Paused,
@@ -70,15 +72,16 @@ impl Bucket {
         debt.at = Some(now);
         if debt.bytes > rate * DEBT_SECONDS_MAX {
             let seconds = debt.bytes / rate - DEBT_SECONDS_GOAL;
-            // No matter how small the rate: who waits asks again.
+            // However low the rate is, the writer asks again within an hour.
             return Admission::Later(Duration::from_secs_f64(seconds.min(3600.0)));
         }
         debt.bytes += bytes as f64;
         Admission::Granted
     }
 
-    /// What one write should hold at most, so that writing is smooth: a twentieth of a second's worth,
-    /// a multiple of 64 KiB; `None` without a limit.
+    /// Returns the largest size of a write in bytes that keeps the flow smooth: the bytes of a
+    /// twentieth of a second, rounded down to a multiple of 64 KiB, at least 64 KiB. `None` without
+    /// a limit.
     pub fn piece_bytes(pace: &Pace) -> Option<usize> {
         let rate = usize::try_from(pace.rate()?.get() / 20).unwrap_or(usize::MAX);
         Some((rate - rate % PIECE_BYTES_MIN).max(PIECE_BYTES_MIN))
@@ -99,8 +102,8 @@ mod tests {
         (pace.clone(), Bucket::new(pace))
     }
 
-    /// Hands over writes of so many bytes for ten seconds as fast as it may, coming back `late`
-    /// whenever it had to wait. Gives the bytes of each window of two seconds.
+    /// Requests writes of `bytes` as fast as admitted for ten seconds and asks again `late` after
+    /// each waiting time. Returns the bytes admitted in each window of two seconds.
     fn windows(bytes: u64, rate: u64, late: Duration) -> Vec<u64> {
         let (_, bucket) = limited(rate);
         let start = Instant::now();
@@ -130,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_bucket_is_owed() {
+    fn a_write_larger_than_the_bucket_becomes_debt() {
         let (_, bucket) = limited(MB);
         let start = Instant::now();
         assert_eq!(bucket.admit_at(4 * MB, MB, start), Admission::Granted);
         let Admission::Later(time) = bucket.admit_at(1, MB, start) else { panic!() };
         assert_eq!(time, Duration::from_millis(3975));
         assert_eq!(bucket.admit_at(1, MB, start + time), Admission::Granted);
-        // At four times the rate it is paid four times as fast.
+        // At four times the rate the debt shrinks four times as fast.
         let (_, bucket) = limited(MB);
         assert_eq!(bucket.admit_at(4 * MB, MB, start), Admission::Granted);
         let Admission::Later(time) = bucket.admit_at(1, 4 * MB, start) else { panic!() };
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_is_not_saved() {
+    fn unused_rate_is_not_saved() {
         let (_, bucket) = limited(MB);
         let start = Instant::now();
         assert_eq!(bucket.admit_at(1, MB, start), Admission::Granted);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_everything_is_granted_and_nothing_owed() {
+    fn without_a_limit_everything_is_granted_without_debt() {
         let (pace, bucket) = limited(1);
         assert_eq!(bucket.admit(MB), Admission::Granted);
         assert!(matches!(bucket.admit(1), Admission::Later(_)));
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(bucket.admit(u64::MAX), Admission::Granted);
         pace.pause();
         assert_eq!((bucket.admit(0), bucket.admit(1)), (Admission::Paused, Admission::Paused));
-        // The limit outlives a pause, and can be changed in it.
+        // The limit survives a pause and can be changed during it.
         pace.set_rate(NonZeroU64::new(7));
         assert!(pace.is_paused());
         pace.resume();
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_cut_by_the_rate() {
+    fn the_piece_size_follows_the_rate() {
         let of = |rate| {
             let pace = Pace::new();
             pace.set_rate(NonZeroU64::new(rate));

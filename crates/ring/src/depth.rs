@@ -1,22 +1,22 @@
-//! How many operations to keep in flight, asked of the device.
+//! Queue depth that suits a device.
 
 use std::{fs, path::PathBuf};
 
-/// Bounds of a calibrated depth. Below 8 a virtual NVMe disk idles between completions; above 128
-/// only latency grows (practice of others, see ARCHITECTURE.md).
+/// Bounds of the queue depth. Below 8 a virtual NVMe disk idles between completions; above 128 only
+/// latency grows (common practice, see ARCHITECTURE.md).
 const DEPTH_MIN: usize = 8;
 const DEPTH_MAX: usize = 128;
 
-/// Where sysfs says nothing (overlay, tmpfs, network file systems).
+/// Depth for devices without an entry in sysfs (overlay, tmpfs, network file systems).
 const DEPTH_UNKNOWN: usize = 32;
 
-/// Operations worth keeping in flight for the device of a file (`st_dev`): half of the request
-/// queue's `nr_requests`, between 8 and 128; a partition asks its parent; 32 where the kernel
-/// does not say.
+/// Returns the number of operations to keep in flight for a file's device (`st_dev`): half of the
+/// request queue's `nr_requests`, between 8 and 128. A partition uses the queue of its disk. The
+/// depth is 32 where sysfs has no entry.
 pub fn queue_depth(device: u64) -> usize {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let block = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    // A partition has no queue of its own; its directory lies inside that of the whole disk.
+    // A partition has no queue of its own; its directory lies inside the directory of its disk.
     ["queue/nr_requests", "../queue/nr_requests"]
         .iter()
         .find_map(|file| fs::read_to_string(block.join(file)).ok()?.trim().parse().ok())

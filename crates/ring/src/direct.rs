@@ -1,8 +1,8 @@
-//! What a file asks of direct I/O.
+//! Alignment that files require for direct I/O.
 
 use rustix::fs::{Statx, StatxFlags};
 
-/// Alignment a file asks of direct I/O.
+/// Alignment that a file requires for direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectIo {
     /// Offsets and lengths must be multiples of this many bytes.
@@ -11,31 +11,31 @@ pub struct DirectIo {
     pub memory_align: usize,
 }
 
-/// Whether to bypass the page cache.
+/// Policy on bypassing the page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectMode {
-    /// Where the file system allows it, silently falling back where not. What is to be read and is
-    /// in the page cache already is read from there.
+    /// Use direct I/O where the file system allows it, and silently fall back to the page cache
+    /// elsewhere. Data that is already cached is read from the cache.
     #[default]
     Auto,
-    /// Or fail.
+    /// Use direct I/O or fail.
     On,
-    /// Never.
+    /// Never use direct I/O.
     Off,
 }
 
-/// The kernel's answer to whether a file can be accessed by direct I/O.
+/// Whether a file supports direct I/O, according to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectSupport {
-    /// It can, with this alignment.
+    /// The file supports direct I/O with this alignment.
     Yes(DirectIo),
-    /// It cannot.
+    /// The file does not support direct I/O.
     No,
-    /// The kernel (before 6.1) or the file system does not say: only trying tells.
+    /// The kernel (before 6.1) or the file system does not report it; only a trial can show it.
     Unknown,
 }
 
-/// What `statx` answers (`STATX_DIOALIGN`) about direct I/O.
+/// Reads the answer to `STATX_DIOALIGN`.
 pub(crate) fn support(answer: &Statx) -> DirectSupport {
     if answer.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
         return DirectSupport::Unknown;

@@ -1,4 +1,4 @@
-//! The interface of the engines, and the choice between them.
+//! Interface of the engines, and their configuration.
 
 use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
 
@@ -13,90 +13,92 @@ use crate::{
     uring::Uring,
 };
 
-/// The end of an operation.
+/// Result of an operation, with its token.
 #[derive(Debug)]
 pub struct Completion {
-    /// What the submitter called it.
+    /// Token that the operation was submitted with.
     pub token: u64,
-    /// What came of it.
+    /// Outcome, or the step that failed.
     pub result: Result<Outcome, OpError>,
 }
 
-/// Carries out operations, several at a time, for one owning thread.
+/// Executes operations, several at a time, for one owning thread.
 ///
-/// Dropping an engine waits for what is in flight: no memory returns to its pool while the kernel
-/// may still touch it.
+/// Dropping an engine waits for the operations in flight: no memory returns to its pool while the
+/// kernel may still access it.
 pub trait Engine: Send {
-    /// Operations that may be in flight at once.
+    /// Returns the number of operations that may be in flight at once.
     fn capacity(&self) -> usize;
 
-    /// Operations submitted and not yet returned by [`Engine::wait`].
+    /// Returns the number of operations submitted and not yet returned by [`Engine::wait`].
     fn in_flight(&self) -> usize;
 
-    /// Takes an operation in. It may be held back until the next [`Engine::wait`], so that many
-    /// share a system call.
+    /// Accepts an operation. The engine may hold it back until the next [`Engine::wait`], so that
+    /// many operations share a system call.
     ///
     /// # Panics
-    /// If `capacity` operations are in flight: the caller counts.
+    /// If `capacity` operations are already in flight. The caller must count.
     fn submit(&mut self, token: u64, operation: Operation);
 
-    /// Sends off what was submitted, and sleeps until at least one operation has completed or the
-    /// [`Waker`] was used. Appends what has completed to `done`.
+    /// Starts all submitted operations and sleeps until at least one has completed or the [`Waker`]
+    /// was used. Appends the completions to `done`.
     ///
-    /// An error is the engine's own and final; operations report theirs in their completions.
+    /// An error concerns the engine itself and is final. Operations report their errors in their
+    /// completions.
     fn wait(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
         self.wait_at_most(None, done)
     }
 
-    /// The same, but sleeps no longer than `limit`, if there is one: for owners that have something to
-    /// do at a certain time.
+    /// Like [`Engine::wait`], but sleeps no longer than `limit`, if one is given. For owners that
+    /// have a deadline.
     fn wait_at_most(
         &mut self,
         limit: Option<Duration>,
         done: &mut Vec<Completion>,
     ) -> Result<(), EngineError>;
 
-    /// Sends off what was submitted and appends what has completed, without sleeping.
+    /// Starts all submitted operations and appends the completions to `done`, without sleeping.
     fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError>;
 
-    /// Wakes this engine's owner out of [`Engine::wait`], from another thread.
+    /// Returns a handle with which another thread wakes the owner from [`Engine::wait`].
     fn waker(&self) -> Waker;
 
-    /// What it is.
+    /// Returns the kind of the engine.
     fn kind(&self) -> EngineKind;
 
-    /// Whether the kernel has the arena's pages pinned and mapped for this engine.
+    /// Returns whether the kernel has pinned and mapped the arena's pages for this engine.
     fn registered_buffers(&self) -> bool {
         false
     }
 
-    /// Whether the kernel refuses this engine's ring all but the operations of engines, for good;
-    /// `None` if it has no ring.
+    /// Returns whether this engine's ring is permanently restricted to the operations that engines
+    /// submit. `None` if the engine has no ring.
     fn ring_restricted(&self) -> Option<bool> {
         None
     }
 
-    /// Where the time of its own threads has gone so far; a ring has none.
+    /// Returns how long each of its worker threads has been busy so far. A ring has no worker
+    /// threads.
     fn workers(&self) -> Vec<WorkerTimes> {
         Vec::new()
     }
 
-    /// The ring that another may be attached to.
+    /// Returns the descriptor of the ring, to which another ring may be attached.
     fn ring_fd(&self) -> Option<RawFd> {
         None
     }
 }
 
-/// Where the time of an engine's worker thread has gone.
+/// Running time of an engine's worker thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerTimes {
-    /// Since its start.
+    /// Time since the start of the thread.
     pub total: Duration,
-    /// In system calls, for operations that have ended.
+    /// Time spent in system calls for operations that have ended.
     pub busy: Duration,
 }
 
-/// Wakes an engine's owner. Cheap to clone.
+/// Handle that wakes an engine's owner. Cheap to clone.
 #[derive(Clone)]
 pub struct Waker(pub(crate) Arc<dyn Fn() + Send + Sync>);
 
@@ -113,7 +115,7 @@ impl std::fmt::Debug for Waker {
     }
 }
 
-/// Which engine.
+/// Kind of engine.
 #[derive(Clone, Debug)]
 pub enum EngineKind {
     /// io_uring.
@@ -125,7 +127,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The word used in reports and options.
+    /// Returns the word used in reports and options.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Uring => "uring",
@@ -134,7 +136,8 @@ impl EngineKind {
         }
     }
 
-    /// The calls to make beside such an engine: if it has a plan of faults, they are part of it.
+    /// Returns the [`Syscalls`] to use beside such an engine. They share its fault plan, if it has
+    /// one.
     pub fn syscalls(&self) -> Syscalls {
         match self {
             Self::Uring | Self::Threads => Syscalls::default(),
@@ -143,28 +146,28 @@ impl EngineKind {
     }
 }
 
-/// What an engine is made from.
+/// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which engine.
+    /// Kind of engine.
     pub kind: EngineKind,
-    /// Operations in flight at most.
+    /// Maximum number of operations in flight.
     pub capacity: usize,
-    /// Threads that may block in the kernel for it: io-wq workers, or worker threads.
+    /// Number of threads that may block in the kernel for the engine: io-wq workers of a ring, or
+    /// worker threads.
     pub workers: usize,
-    /// Memory to register with the ring, where the kernel allows that much.
+    /// Memory to register with the ring, if the kernel allows that much.
     pub register: Option<ArenaRanges>,
-    /// A ring to share kernel workers with (`ATTACH_WQ`). Since Linux 5.12 workers belong to
-    /// threads, and what is shared is only the order of writes to one file.
+    /// Ring to share kernel workers with (`ATTACH_WQ`). Since Linux 5.12 workers belong to threads,
+    /// and attached rings share only the order of writes to one file.
     pub attach: Option<RawFd>,
-    /// How urgent a ring's reads and writes are; `None` for what its owner's thread has. What worker
-    /// threads do is as urgent as the thread that has opened the engine.
+    /// I/O priority of a ring's reads and writes; `None` for the priority of its owner's thread.
+    /// Worker threads inherit the priority of the thread that opens the engine.
     pub priority: Option<IoPriority>,
 }
 
 impl EngineConfig {
-    /// Makes the engine. Its owner may be another thread: a ring binds to the thread that uses it
-    /// first.
+    /// Opens the engine. Another thread may own it: a ring binds to the thread that uses it first.
     pub fn open(self) -> Result<Box<dyn Engine>, EngineError> {
         Ok(match self.kind.clone() {
             EngineKind::Uring => Box::new(Uring::open(&self)?),
@@ -174,34 +177,35 @@ impl EngineConfig {
     }
 }
 
-/// An engine could not be made, or broke. Always a matter of the environment.
+/// The engine could not be opened, or broke. Except for a worker's panic, always a fault of the
+/// environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// io_uring is not to be had.
+    /// io_uring is not available.
     #[error(transparent)]
     Refused(#[from] UringRefused),
-    /// A ring system call failed for good.
-    #[error("io_uring failed in {call}: {source}")]
+    /// A system call for the ring failed.
+    #[error("{call} failed: {source}")]
     Ring {
-        /// Which call.
+        /// Name of the system call.
         call: &'static str,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         source: io::Error,
     },
     /// A worker thread could not be started.
     #[error("cannot start an I/O thread: {source}")]
     Spawn {
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         source: io::Error,
     },
-    /// A worker thread died of a bug.
+    /// A worker thread panicked, which is a bug.
     #[error("an I/O thread panicked")]
     WorkerDied,
 }
 
 impl EngineError {
-    /// The kernel's answer, where there is one.
+    /// Returns the kernel's error, if there is one.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Self::Refused(refused) => Some(refused.errno),
@@ -215,25 +219,26 @@ impl EngineError {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the kernel refuses io_uring: {errno} ({})", self.reason())]
 pub struct UringRefused {
-    /// The kernel's answer.
+    /// Error returned by the kernel.
     pub errno: Errno,
 }
 
 impl UringRefused {
-    /// What usually lies behind the answer, and the remedy.
+    /// Returns the usual cause of the error, or where to look for it.
     pub fn reason(&self) -> &'static str {
         match self.errno {
             Errno::PERM | Errno::ACCESS => {
-                "sysctl kernel.io_uring_disabled is set, or a seccomp filter such as a container's forbids it"
+                "sysctl kernel.io_uring_disabled is set, or a seccomp filter (a container's, say) \
+                 forbids it"
             }
             Errno::NOSYS => "the kernel is built without it, or a seccomp filter hides it",
-            Errno::NOMEM => "the limit of locked memory is too low, see ulimit -l",
+            Errno::NOMEM => "the locked-memory limit (ulimit -l) is too low",
             _ => "see io_uring_setup(2)",
         }
     }
 }
 
-/// Asks the kernel for a small ring and lets it go again.
+/// Checks whether the kernel allows io_uring, by setting up a small ring and closing it.
 pub fn probe_uring() -> Result<(), UringRefused> {
     match io_uring::IoUring::new(2) {
         Ok(_) => Ok(()),

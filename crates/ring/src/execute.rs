@@ -1,4 +1,4 @@
-//! Carrying out a step by a system call on the calling thread.
+//! Execution of a step by a system call on the calling thread.
 
 use std::os::fd::{AsFd, IntoRawFd};
 
@@ -9,14 +9,14 @@ use rustix::{
 
 use crate::operation::{NewFile, Step, StepDone};
 
-/// A new file's open flags.
+/// Returns the flags that a new file is opened with.
 pub(crate) fn open_flags(new: &NewFile) -> OFlags {
     let direct = if new.direct.is_some() { OFlags::DIRECT } else { OFlags::empty() };
     let access = if new.keep_open { OFlags::RDWR } else { OFlags::WRONLY };
     access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW | direct
 }
 
-/// Never outside the directory, never through a link, whatever the path says.
+/// Path resolution never leaves the directory and never follows a link, whatever the path says.
 pub(crate) const RESOLVE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -41,7 +41,7 @@ pub(crate) fn execute(step: Step<'_>) -> Result<StepDone, Errno> {
             rustix::io::pwrite(file, buffer, offset).map(StepDone::Count)
         }
         Step::Close { file } => {
-            // SAFETY: the descriptor is owned, and given up here; nobody can use it afterwards.
+            // SAFETY: the descriptor is owned and given up here; nobody can use it afterwards.
             unsafe { rustix::io::try_close(file.into_raw_fd()) }.map(|()| StepDone::Nothing)
         }
         Step::Nothing => Ok(StepDone::Nothing),

@@ -1,5 +1,5 @@
-//! What is to go wrong in a run: the plan that the faulty engine and [`Syscalls`](crate::Syscalls)
-//! consult at every system call.
+//! Fault plans, which the faulty engine and [`Syscalls`](crate::Syscalls) consult at every system
+//! call.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,15 @@ use std::{
 
 use rustix::io::Errno;
 
-/// A delayed step sleeps less than this. A guess: long enough for every other thread of a run to
-/// go on, short enough for thousands of them.
+/// Upper bound of the sleep of a delayed step, in microseconds. A guess: long enough for every
+/// other thread of a run to make progress, short enough for thousands of delays.
 const DELAY_MICROS_MAX: u64 = 200;
 
-/// Which faults to inject. Clones share one count of steps, so that a plan given to all that makes
-/// system calls in a run fails exactly one step of the whole run. Steps are counted from 0 in the
-/// order in which they happen; where threads run side by side that order is theirs.
+/// Faults to inject into a run.
+///
+/// Clones share one count of steps, so that a plan given to every engine and every
+/// [`Syscalls`](crate::Syscalls) of a run can fail exactly one step of the whole run. Steps are
+/// counted from 0 in the order in which they happen, which is not deterministic across threads.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     seed: u64,
@@ -31,7 +33,7 @@ pub struct FaultPlan {
     run: Arc<Run>,
 }
 
-/// An errno instead of some steps.
+/// An errno returned instead of making some calls.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     when: When,
@@ -42,12 +44,12 @@ struct Fault {
 enum When {
     Step(u64),
     From(u64),
-    /// The call of this kind with this number.
+    /// The call of this kind with this number, counted from 0.
     Nth(Call, u64),
 }
 
 impl When {
-    /// `nth`: how many calls of its kind were before.
+    /// Returns whether the fault applies. `nth` is the number of earlier calls of this kind.
     fn is_now(self, step: u64, call: Call, nth: u64) -> bool {
         match self {
             Self::Step(number) => step == number,
@@ -60,7 +62,7 @@ impl When {
 #[derive(Clone, Copy, Debug)]
 enum Answer {
     This(Errno),
-    /// The entry of the call's own table with this index (modulo the table's length).
+    /// The entry with this index in the call's own table, modulo the table's length.
     OfTable(usize),
 }
 
@@ -70,10 +72,10 @@ struct Cut {
     short: Short,
 }
 
-/// How far a transfer gets that is cut short.
+/// Number of bytes that a shortened transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// Nothing is transferred: for a read the end of the file, for a write a disk that takes no more.
+    /// Nothing: for a read the end of the file, for a write a disk that accepts no more.
     Nothing,
     /// One byte.
     OneByte,
@@ -81,11 +83,11 @@ pub enum Short {
     Half,
 }
 
-/// What all clones of a plan count together.
+/// Counters shared by all clones of a plan.
 #[derive(Debug, Default)]
 struct Run {
     steps: AtomicU64,
-    /// Steps of each kind.
+    /// Number of steps of each kind.
     calls: Mutex<BTreeMap<Call, u64>>,
     transfers: AtomicU64,
     cut: AtomicU64,
@@ -94,72 +96,73 @@ struct Run {
     injected: Mutex<Vec<Injected>>,
 }
 
-/// A fault that was injected.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injected {
-    /// The step's number.
+    /// Number of the step.
     pub step: u64,
-    /// What should have been called.
+    /// Kind of call.
     pub call: Call,
-    /// What was answered instead.
+    /// Errno that the call returned.
     pub errno: Errno,
 }
 
 impl FaultPlan {
-    /// A plan that only reorders; everything random follows from `seed`.
+    /// Creates a plan that only reorders. Everything random follows from `seed`.
     pub fn new(seed: u64) -> Self {
         let plan = Self { seed, ..Self::default() };
         plan.run.random.store(seed, Ordering::Relaxed);
         plan
     }
 
-    /// Cuts the transfers of engines short, with this chance in thousandths.
+    /// Shortens transfers of engines, with this probability in thousandths.
     #[must_use]
     pub fn short(mut self, per_mille: u64) -> Self {
         self.short_per_mille = per_mille;
         self
     }
 
-    /// Answers the steps of engines by `EINTR` or `EAGAIN` first, with this chance in thousandths.
+    /// Fails steps of engines with `EINTR` or `EAGAIN` first, with this probability in thousandths.
     #[must_use]
     pub fn interrupt(mut self, per_mille: u64) -> Self {
         self.interrupt_per_mille = per_mille;
         self
     }
 
-    /// Lets steps begin up to 200 µs late, with this chance in thousandths.
+    /// Delays steps by up to 200 µs, with this probability in thousandths.
     #[must_use]
     pub fn delay(mut self, per_mille: u64) -> Self {
         self.delay_per_mille = per_mille;
         self
     }
 
-    /// Answers step number `step` by `errno`.
+    /// Fails step number `step` with `errno`.
     #[must_use]
     pub fn fail(self, step: u64, errno: Errno) -> Self {
         self.with(Fault { when: When::Step(step), answer: Answer::This(errno) })
     }
 
-    /// Answers step number `step` by one of the errnos that its call can give: that with the index
-    /// `choice` in [`Call::errnos`], modulo their number.
+    /// Fails step number `step` with an errno that its call can return: the one at index `choice`
+    /// in [`Call::errnos`], modulo their number.
     #[must_use]
     pub fn fail_by_choice(self, step: u64, choice: usize) -> Self {
         self.with(Fault { when: When::Step(step), answer: Answer::OfTable(choice) })
     }
 
-    /// Answers every step from number `step` on by `errno`, like a disk that has died.
+    /// Fails every step from number `step` on with `errno`, like a disk that has died.
     #[must_use]
     pub fn fail_from(self, step: u64, errno: Errno) -> Self {
         self.with(Fault { when: When::From(step), answer: Answer::This(errno) })
     }
 
-    /// Answers the call of this kind with the number `nth`, counted from 0, by `errno`.
+    /// Fails call number `nth` of this kind, counted from 0, with `errno`.
     #[must_use]
     pub fn fail_nth(self, call: Call, nth: u64, errno: Errno) -> Self {
         self.with(Fault { when: When::Nth(call, nth), answer: Answer::This(errno) })
     }
 
-    /// Cuts transfer number `transfer` short. Reads and writes are counted from 0, apart from steps.
+    /// Shortens transfer number `transfer`. Reads and writes are counted from 0, separately from
+    /// steps.
     #[must_use]
     pub fn cut(mut self, transfer: u64, short: Short) -> Self {
         self.cut = Some(Cut { transfer, short });
@@ -171,28 +174,29 @@ impl FaultPlan {
         self
     }
 
-    /// The seed it was made from.
+    /// Returns the seed of the plan.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Steps so far.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.run.steps.load(Ordering::Relaxed)
     }
 
-    /// The faults that were injected so far, in their order. Interruptions, delays and short
-    /// transfers are none.
+    /// Returns the faults injected so far, in order. Interruptions, delays and short transfers are
+    /// not included.
     pub fn injected(&self) -> Vec<Injected> {
         self.run.injected.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the transfer that was to be cut short has been.
+    /// Returns whether the transfer chosen by [`cut`](Self::cut) has been shortened.
     pub fn has_cut(&self) -> bool {
         self.run.cut.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a step, maybe delays it, and tells what to answer instead of carrying it out.
+    /// Counts a step and maybe delays it. Returns the errno to return instead of executing the
+    /// step, if the plan fails it.
     pub(crate) fn step(&self, call: Call) -> Option<Errno> {
         if self.delay_per_mille > 0 && self.random() % 1000 < self.delay_per_mille {
             thread::sleep(Duration::from_micros(self.random() % DELAY_MICROS_MAX));
@@ -209,7 +213,7 @@ impl FaultPlan {
         Some(errno)
     }
 
-    /// Counts a call, and tells how many of its kind were before.
+    /// Counts a call. Returns the number of earlier calls of its kind.
     fn count(&self, call: Call) -> u64 {
         let mut calls = self.run.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let count = calls.entry(call).or_default();
@@ -217,7 +221,7 @@ impl FaultPlan {
         *count - 1
     }
 
-    /// Counts a transfer of `len` bytes, and tells how many it may transfer if that is not all.
+    /// Counts a transfer of `len` bytes. Returns how many it may move, if the plan shortens it.
     pub(crate) fn transfer(&self, len: usize) -> Option<usize> {
         let transfer = self.run.transfers.fetch_add(1, Ordering::Relaxed);
         let short = self.cut.filter(|cut| cut.transfer == transfer)?.short;
@@ -237,7 +241,7 @@ impl FaultPlan {
         self.interrupt_per_mille
     }
 
-    /// A seed for the next engine made from this plan, so that no two do the same.
+    /// Returns a seed for the next engine made from this plan, so that no two behave alike.
     pub(crate) fn engine_seed(&self) -> u64 {
         let engine = self.run.engines.fetch_add(1, Ordering::Relaxed);
         mix(self.seed ^ mix(engine))
@@ -252,7 +256,7 @@ impl FaultPlan {
 /// generators", 2014).
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The output function of splitmix64.
+/// Computes the output function of splitmix64.
 pub(crate) fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -260,34 +264,34 @@ pub(crate) fn mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A system call that can be made to fail, by what it is for.
+/// A system call that a plan can fail, distinguished by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Call {
     /// `openat`, `openat2` with `O_CREAT`.
     Create,
-    /// `open`, `openat`, `openat2` of what is there.
+    /// `open`, `openat`, `openat2` of an existing file or directory.
     Open,
-    /// The same for direct I/O.
+    /// The same with `O_DIRECT`, and `fcntl` that sets `O_DIRECT`.
     OpenDirect,
     /// `pread`, `read`.
     Read,
     /// `pwrite`, `write`.
     Write,
-    /// A read whose failure is an answer.
+    /// A probing read, whose failure is a result and not an error.
     TrialRead,
-    /// A write whose failure is an answer.
+    /// A probing write, whose failure is a result and not an error.
     TrialWrite,
     /// `ftruncate`.
     SetLen,
     /// `fchmod`.
     SetMode,
-    /// `close` of a file that was written.
+    /// `close` of a written file.
     Close,
     /// `realpath`.
     Resolve,
     /// `mkdirat`.
     MakeDirectory,
-    /// `getdents64`, and what it takes to get there.
+    /// `getdents64`, and the calls needed before it.
     List,
     /// `unlinkat`.
     Remove,
@@ -307,7 +311,7 @@ pub enum Call {
     Stat,
     /// `fstatfs`.
     StatFs,
-    /// `statx`, for what older kernels do not tell.
+    /// `statx`, for attributes that older kernels do not report.
     Statx,
     /// `cachestat`.
     CacheStat,
@@ -320,9 +324,9 @@ pub enum Call {
 }
 
 impl Call {
-    /// What it can answer when it is called as it is here: the section ERRORS of its page in
-    /// man-pages 6.03 without what only a wrong argument brings (`EBADF`, `EFAULT`, flags), and
-    /// everywhere `EIO`, which any file system may give whether its page says so or not.
+    /// Returns the errors that the call can return as used here: those in the section ERRORS of its
+    /// page in man-pages 6.03, without those caused only by a wrong argument (`EBADF`, `EFAULT`,
+    /// flags). Most lists also have `EIO`, which any file system may return, documented or not.
     #[rustfmt::skip] // a table
     pub fn errnos(self) -> &'static [Errno] {
         match self {
@@ -351,7 +355,8 @@ impl Call {
                 Errno::IO, Errno::NOSPC, Errno::AGAIN, Errno::DQUOT, Errno::FBIG, Errno::INTR,
                 Errno::INVAL, Errno::PERM,
             ],
-            // truncate(2); on file systems that copy or allocate on a cut also those of a write.
+            // truncate(2); file systems that copy or allocate when truncating also return errors of
+            // a write.
             Self::SetLen => &[
                 Errno::IO, Errno::NOSPC, Errno::FBIG, Errno::INTR, Errno::INVAL, Errno::PERM,
                 Errno::ROFS, Errno::TXTBSY,
@@ -375,7 +380,7 @@ impl Call {
                 Errno::MLINK, Errno::NAMETOOLONG, Errno::NOENT, Errno::NOMEM, Errno::NOTDIR,
                 Errno::PERM, Errno::ROFS,
             ],
-            // getdents(2), and the open before it.
+            // getdents(2), and open(2) before it.
             Self::List => &[
                 Errno::IO, Errno::ACCESS, Errno::MFILE, Errno::NFILE, Errno::NOENT, Errno::NOMEM,
             ],
@@ -418,11 +423,12 @@ impl Call {
             Self::StatFs => &[
                 Errno::IO, Errno::INTR, Errno::NOMEM, Errno::NOSYS, Errno::OVERFLOW,
             ],
-            // statx(2); kernels and filters that do not know it.
+            // statx(2); also kernels and seccomp filters that do not know it.
             Self::Statx => &[
                 Errno::NOSYS, Errno::INVAL, Errno::IO, Errno::NOMEM, Errno::PERM,
             ],
-            // The comment of cachestat in mm/filemap.c; kernels and filters that do not know it.
+            // The comment on cachestat in mm/filemap.c; also kernels and seccomp filters that do
+            // not know it.
             Self::CacheStat => &[
                 Errno::NOSYS, Errno::INVAL, Errno::OPNOTSUPP, Errno::PERM,
             ],
@@ -441,8 +447,8 @@ impl Call {
         }
     }
 
-    /// Whether the answer means that somebody else was faster. The call is then carried out and
-    /// the answer given all the same, so that what is found afterwards agrees with it.
+    /// Returns whether `errno` means that another process was faster. The call is then made
+    /// nevertheless before `errno` is returned, so that the file system agrees with the error.
     pub(crate) fn was_overtaken(self, errno: Errno) -> bool {
         matches!(
             (self, errno),
@@ -457,13 +463,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_fails_what_it_was_asked_to() {
+    fn a_plan_fails_the_chosen_steps() {
         let plan = FaultPlan::new(1).fail(1, Errno::IO).fail_by_choice(3, 5);
         let clone = plan.clone();
         assert_eq!(plan.step(Call::Read), None);
         assert_eq!(clone.step(Call::Write), Some(Errno::IO));
         assert_eq!(plan.step(Call::Write), None);
-        // The table of a close has four entries.
+        // The table of `close` has four entries.
         assert_eq!(clone.step(Call::Close), Some(Errno::NOSPC));
         assert_eq!(plan.step(Call::Close), None);
         assert_eq!(plan.steps(), 5);
@@ -482,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_cuts_one_transfer() {
+    fn a_plan_shortens_one_transfer() {
         for (short, expected) in [(Short::Nothing, 0), (Short::OneByte, 1), (Short::Half, 50)] {
             let plan = FaultPlan::new(1).cut(1, short);
             assert_eq!((plan.transfer(100), plan.has_cut()), (None, false));

@@ -1,11 +1,11 @@
-//! The engine of ill luck: ordinary system calls, spoilt on purpose, from a seed.
+//! The fault-injecting engine: ordinary system calls that fail on purpose, driven by a seed.
 //!
-//! Faults it injects, all of which the callers must survive:
+//! It injects these faults, all of which callers must survive:
 //!
 //! * completions in any order, operations interleaved step by step;
-//! * reads and writes that transfer only a part;
-//! * an errno instead of the n-th step, counted over all that makes system calls in a run;
-//! * `EINTR` and `EAGAIN` for no reason;
+//! * short reads and writes;
+//! * an errno instead of the n-th step, counted over all users of the plan in a run;
+//! * spurious `EINTR` and `EAGAIN`;
 //! * operations that seem stuck while others overtake them.
 
 use std::{sync::Arc, time::Duration};
@@ -23,10 +23,11 @@ use crate::{
     operation::{InFlight, Operation, Step, StepDone},
 };
 
-/// What direct I/O transfers in: the block size of ext4 and XFS.
+/// Unit of direct I/O in bytes: the block size of ext4 and XFS.
 const BLOCK_BYTES: usize = 4096;
 
-/// What becomes of memory that a read was given and did not fill, so that nobody takes it for data.
+/// Byte that overwrites the part of a buffer that a read did not fill, so that nobody takes it for
+/// data.
 const SCRIBBLE: u8 = 0xdb;
 
 pub(crate) struct Faulty {
@@ -45,13 +46,13 @@ impl Faulty {
         Self { plan, random, queue: Vec::new(), capacity: capacity.max(1), woken, wake }
     }
 
-    /// A pseudo-random number below `bound`.
+    /// Returns a pseudo-random number below `bound`.
     fn random(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(GOLDEN);
         mix(self.random) % bound.max(1)
     }
 
-    /// Carries one step of one operation, chosen at random.
+    /// Executes one step of one operation, chosen at random.
     fn advance(&mut self, done: &mut Vec<Completion>) {
         let chosen = usize::try_from(self.random(self.queue.len() as u64)).unwrap_or(0);
         let short = self.random(1000) < self.plan.short_per_mille();
@@ -74,12 +75,12 @@ impl Faulty {
     }
 }
 
-/// Carries out a step. A transfer does less than it was asked to, if the plan says so or `keep` is
-/// given.
+/// Executes a step. A transfer moves fewer bytes than requested if the plan shortens it or `keep`,
+/// a random number, is given.
 fn transfer(step: Step<'_>, plan: &FaultPlan, keep: Option<u64>) -> Result<StepDone, Errno> {
     let count = |len: usize| {
         plan.transfer(len).or_else(|| {
-            // At least one block, never the whole.
+            // At least one block, never all of them.
             let blocks = (len / BLOCK_BYTES).saturating_sub(1) as u64;
             let kept = keep.filter(|_| blocks > 0)? % blocks;
             Some(BLOCK_BYTES * (1 + usize::try_from(kept).unwrap_or(0)))
@@ -89,7 +90,7 @@ fn transfer(step: Step<'_>, plan: &FaultPlan, keep: Option<u64>) -> Result<StepD
         Step::Read { file, offset, buffer, copies } => match count(buffer.len()) {
             None => execute(Step::Read { file, offset, buffer, copies }),
             Some(count) => {
-                // In whole blocks, as direct I/O wants it, whatever is told.
+                // Direct I/O requires whole blocks, whatever count is reported.
                 let len = count.next_multiple_of(BLOCK_BYTES).min(buffer.len());
                 let read = Step::Read { file, offset, buffer: &mut buffer[..len], copies };
                 let count = execute(read)?.count()?.min(count);
@@ -131,7 +132,8 @@ impl Engine for Faulty {
         done: &mut Vec<Completion>,
     ) -> Result<(), EngineError> {
         if self.queue.is_empty() {
-            // Nothing can complete; only a wake-up can end this. The sender is our own.
+            // Nothing can complete; only a wake-up can end the wait. This engine holds a sender, so
+            // the channel stays connected.
             let _ = match limit {
                 None => self.woken.recv().ok(),
                 Some(limit) => self.woken.recv_timeout(limit).ok(),
@@ -155,7 +157,7 @@ impl Engine for Faulty {
     fn waker(&self) -> Waker {
         let wake = self.wake.clone();
         Waker(Arc::new(move || {
-            // A full channel means that a wake-up is on its way already.
+            // A full channel means that a wake-up is already pending.
             let _ = wake.try_send(());
         }))
     }

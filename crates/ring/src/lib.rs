@@ -1,36 +1,41 @@
-//! File operations in flight.
+//! Asynchronous file operations over io_uring, worker threads or injected faults.
 //!
-//! An [`Operation`] is a whole errand ("create this file, write these bytes, cut it to size,
-//! close it"). It owns everything the kernel will touch, and is moved into an [`Engine`]; a
-//! [`Completion`] brings the result back under the token it was submitted with. There is no other
-//! way to learn that an operation has ended, and completions arrive in any order.
+//! An [`Operation`] is a complete task, such as "create this file, write these bytes, truncate it
+//! to its size, close it". It owns everything that the kernel will access, and is moved into an
+//! [`Engine`]. A [`Completion`] returns the result under the token that the operation was submitted
+//! with. There is no other way to learn that an operation has ended, and completions arrive in any
+//! order.
 //!
 //! ```text
 //! Operation ──submit──▶ slab of in-flight operations ──step──▶ one system call's worth of work
 //!                           ▲          │                         uring:   one SQE
 //!                           └─complete─┘◀──────────────────────  threads: one call on a worker
-//!                                      │                         faulty:  one call, maybe spoilt
+//!                                      │                         faulty:  one call, maybe failed
 //! Completion ◀────────────wait─────────┘
 //! ```
 //!
-//! Resuming after short transfers, retrying after `EINTR` and `EAGAIN`, keeping direct I/O aligned
-//! while doing so: all of that is decided once, in [`Operation`]'s state machines, and is the same
-//! for every engine. An engine only carries out steps:
+//! The state machines in [`Operation`] resume short transfers, retry after `EINTR` and `EAGAIN`,
+//! and keep direct I/O aligned meanwhile. They are the same for every engine. An engine only
+//! executes steps:
 //!
-//! | engine | carries out a step by | for |
+//! | engine | executes a step by | for |
 //! |---|---|---|
 //! | [`EngineKind::Uring`] | a submission to io_uring | the default where the kernel allows it |
 //! | [`EngineKind::Threads`] | a system call on a worker thread | containers, hardened kernels |
 //! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering | tests |
 //!
-//! What is done one call at a time, such as making directories, goes through [`Syscalls`], so that
-//! a [`FaultPlan`] counts and fails every system call of a run and not only those of engines.
+//! The io_uring engine makes an ordinary system call for `fchmod`, and before Linux 6.9 for
+//! `ftruncate`, since a ring has no such operations.
 //!
-//! How fast operations are begun is up to their owners, who ask a [`Bucket`]; a [`Pace`] sets that from
-//! outside, and pauses.
+//! [`Syscalls`] makes calls one at a time, such as those that create directories. A [`FaultPlan`]
+//! counts the steps of engines and the calls made through [`Syscalls`], and can fail any of them.
+//! Calls that a crate makes directly, such as reads from a pipe, are outside the plan.
 //!
-//! This is the only crate that speaks io_uring. What it leaves to others: which files to read or
-//! create, and what an error means for the run.
+//! The owner of an engine asks a [`Bucket`] before it begins an operation. A [`Pace`] controls the
+//! rate from outside and can pause a run.
+//!
+//! This is the only crate that uses io_uring. Other crates decide which files to read or create,
+//! and how an error affects the run.
 
 mod bucket;
 mod depth;

@@ -1,4 +1,4 @@
-//! Operations: errands of several steps, each a state machine that knows no engine.
+//! Operations: tasks of several steps, each a state machine that is independent of the engine.
 
 use std::{
     ffi::CStr,
@@ -12,23 +12,24 @@ use unsnap_arena::{Block, Slice};
 
 use crate::{Call, DirectIo};
 
-/// How often one step may be answered by `EINTR`, `EAGAIN` or without progress before the
-/// operation is given up. A guess: hundreds of interruptions in a row are not an accident.
+/// Number of times that one step may fail with `EINTR` or `EAGAIN`, or make no progress, before the
+/// operation fails. A guess: hundreds of interruptions in a row are no accident.
 const RETRIES_MAX: u32 = 1000;
 
-/// A path below a directory, ready for the kernel: relative, NUL-terminated, stored inline when
-/// it is as short as a storage's name.
+/// A relative path, NUL-terminated for the kernel. Stored inline if it is as short as the name of
+/// an account storage.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RelativePath(SmallVec<[u8; 64]>);
 
-/// A path was empty, absolute or held a NUL byte.
+/// A path is empty, absolute or contains a NUL byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a relative path the kernel can open")]
+#[error("the path is empty, absolute or contains a NUL byte")]
 pub struct RelativePathError;
 
 impl RelativePath {
-    /// Checks what the kernel itself cannot (NUL) or would take otherwise (absolute paths).
-    /// Escapes by `..` or links are stopped by the open, which stays beneath its directory.
+    /// Checks for NUL bytes, which the kernel cannot see, and for absolute paths, which it would
+    /// not resolve below the directory. The open itself stops escapes by `..` or links, since it
+    /// stays beneath its directory.
     pub fn new(path: &str) -> Result<Self, RelativePathError> {
         if path.is_empty() || path.starts_with('/') || path.contains('\0') {
             return Err(RelativePathError);
@@ -39,7 +40,7 @@ impl RelativePath {
         Ok(Self(bytes))
     }
 
-    /// The path as the kernel wants it.
+    /// Returns the path as the kernel expects it.
     pub fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }
@@ -57,52 +58,54 @@ impl std::fmt::Debug for RelativePath {
     }
 }
 
-/// One errand, with everything the kernel will touch while it is under way.
+/// A task on one file, with everything that the kernel will access while it is in flight.
 #[derive(Debug)]
 pub enum Operation {
-    /// Read a stretch of a file.
+    /// Read a range of a file.
     Read(ReadAt),
-    /// Create a file and hand it back open.
+    /// Create a file and return it open.
     Create(CreateFile),
-    /// Write a stretch of an open file.
+    /// Write a range of an open file.
     Write(WriteAt),
-    /// Cut an open file to its size and close it.
+    /// Truncate an open file to its size and close it.
     Finish(FinishFile),
-    /// Create, write, cut and close a file in one go.
+    /// Create, write, truncate and close a file.
     WriteFile(WriteFile),
 }
 
-/// What an operation that succeeded gives back.
+/// Result of a successful operation.
 #[derive(Debug)]
 pub enum Outcome {
-    /// [`ReadAt`]: the block, and how many of its bytes were read (fewer than wanted: end of file).
+    /// [`ReadAt`]: the block and the number of bytes read. Fewer than wanted means the end of the
+    /// file.
     Read {
         /// The buffer that was moved in.
         block: Block,
-        /// Bytes at its front that are valid.
+        /// Number of valid bytes at its front.
         filled: usize,
     },
     /// [`CreateFile`]: the open file.
     Created(Arc<OwnedFd>),
-    /// [`WriteAt`]: every byte was taken.
+    /// [`WriteAt`]: every byte was written.
     Written,
     /// [`FinishFile`] and [`WriteFile`]: the file has its size and is closed.
     Finished,
-    /// The same, but that it is still open, as was asked for.
+    /// The same, but the file is still open, as requested by [`NewFile::keep_open`].
     Kept(OwnedFd),
 }
 
-/// Why an operation failed: the step and the kernel's answer. What it held has been released.
+/// The step at which an operation failed, and its error. All resources of the operation have been
+/// released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {errno}")]
 pub struct OpError {
-    /// The system call's everyday name: "open", "read", "write", ...
+    /// Common name of the system call: "open", "read", "write", ...
     pub step: &'static str,
-    /// The kernel's answer.
+    /// Error returned by the kernel.
     pub errno: Errno,
 }
 
-/// Read `wanted` bytes at `offset` into `block`.
+/// Reads `wanted` bytes at `offset` into `block`.
 #[derive(Debug)]
 pub struct ReadAt {
     file: Arc<OwnedFd>,
@@ -114,8 +117,9 @@ pub struct ReadAt {
 }
 
 impl ReadAt {
-    /// `wanted` may be less than the block's length; the kernel may fill the rest, but it is not
-    /// counted. Under direct I/O `offset` and the block's length are multiples of its alignment.
+    /// Creates a read. `wanted` may be less than the block's length; the kernel may fill the rest,
+    /// but those bytes do not count. For direct I/O `offset` and the block's length must be
+    /// multiples of its alignment.
     ///
     /// # Panics
     /// If the block is shorter than `wanted`.
@@ -131,13 +135,14 @@ impl ReadAt {
         Self { file, offset, block, wanted, align, filled: 0 }
     }
 
-    /// Where to go on: under direct I/O at the last aligned position, reading a few bytes again.
+    /// Returns the position at which to continue. For direct I/O it is the last aligned position,
+    /// so that a few bytes are read again.
     fn cursor(&self) -> usize {
         self.filled - self.filled % self.align
     }
 }
 
-/// Write `data` at `offset`.
+/// Writes `data` at `offset`.
 #[derive(Debug)]
 pub struct WriteAt {
     file: Arc<OwnedFd>,
@@ -148,8 +153,8 @@ pub struct WriteAt {
 }
 
 impl WriteAt {
-    /// Under direct I/O `offset` and the length of `data` are multiples of its alignment, and so
-    /// is the address of `data` (of the memory alignment).
+    /// Creates a write. For direct I/O `offset` and the length of `data` must be multiples of its
+    /// offset alignment, and the address of `data` a multiple of its memory alignment.
     pub fn new(file: Arc<OwnedFd>, offset: u64, data: Slice, direct: Option<DirectIo>) -> Self {
         let align = direct.map_or(1, |direct| direct.offset_align.max(1));
         Self { file, offset, data, align, written: 0 }
@@ -160,37 +165,38 @@ impl WriteAt {
     }
 }
 
-/// A file that does not exist yet. It is opened below `directory` and nowhere else
-/// (`RESOLVE_BENEATH`, no symbolic links), and must not exist (`O_EXCL`).
+/// A file to create. It is opened only below `directory` (`RESOLVE_BENEATH`, no symbolic links) and
+/// must not exist (`O_EXCL`).
 #[derive(Clone, Debug)]
 pub struct NewFile {
-    /// The directory that `path` is relative to.
+    /// Directory that `path` is relative to.
     pub directory: Arc<OwnedFd>,
-    /// Where to create the file.
+    /// Path of the file.
     pub path: RelativePath,
     /// Permission bits.
     pub mode: u32,
-    /// Set `mode` again after the open, because the process's umask or a default ACL takes bits.
+    /// Set `mode` again after the open, because the process's umask or a default ACL may clear
+    /// bits.
     pub force_mode: bool,
     /// Open for direct I/O with this alignment.
     pub direct: Option<DirectIo>,
-    /// Open for reading too, and hand the descriptor back when the file is complete
+    /// Open for reading too, and return the descriptor when the file is complete
     /// ([`Outcome::Kept`]) instead of closing it.
     pub keep_open: bool,
 }
 
-/// Create a file and hand it back open for writing.
+/// Creates a file and returns it open for writing.
 #[derive(Debug)]
 pub struct CreateFile {
     new: NewFile,
-    /// Size to preset, so that several writes inside it can run side by side.
+    /// Initial size, so that several writes inside it can run in parallel.
     preset_len: Option<u64>,
     state: CreateState,
     file: Option<OwnedFd>,
 }
 
 impl CreateFile {
-    /// `preset_len`: the size the file gets before the first write.
+    /// Creates the operation. `preset_len` is the size that the file gets before the first write.
     pub fn new(new: NewFile, preset_len: Option<u64>) -> Self {
         Self { new, preset_len, state: CreateState::Open, file: None }
     }
@@ -203,7 +209,7 @@ enum CreateState {
     Preset,
 }
 
-/// Cut an open file to its exact size, then close it. All its writes must have completed.
+/// Truncates an open file to its exact size, then closes it. All its writes must have completed.
 #[derive(Debug)]
 pub struct FinishFile {
     file: Option<Arc<OwnedFd>>,
@@ -212,14 +218,14 @@ pub struct FinishFile {
 }
 
 impl FinishFile {
-    /// `len`: the exact size, where writes were rounded up; `None` when they were not. `keep_open`:
-    /// hand the descriptor back instead of closing it.
+    /// Creates the operation. `len` is the exact size if writes were rounded up, and `None`
+    /// otherwise. `keep_open` returns the descriptor instead of closing it.
     pub fn new(file: Arc<OwnedFd>, len: Option<u64>, keep_open: bool) -> Self {
         Self { file: Some(file), len, keep_open }
     }
 }
 
-/// Create a file of one write.
+/// Creates, writes and closes a file that consists of one write.
 #[derive(Debug)]
 pub struct WriteFile {
     create: CreateFile,
@@ -228,7 +234,7 @@ pub struct WriteFile {
 
 #[derive(Debug)]
 enum WriteFileRest {
-    /// Not open yet: what to write, and the exact size if that is less.
+    /// Not open yet. `len` is the exact size if it is less than the length of `data`.
     Waiting {
         data: Slice,
         len: Option<u64>,
@@ -242,8 +248,8 @@ enum WriteFileRest {
 }
 
 impl WriteFile {
-    /// `len`: the exact size where `data` was rounded up for direct I/O; `None` when `data` is
-    /// exact. Empty `data` makes an empty file.
+    /// Creates the operation. `len` is the exact size if `data` was rounded up for direct I/O, and
+    /// `None` if `data` is exact. Empty `data` creates an empty file.
     pub fn new(new: NewFile, data: Slice, len: Option<u64>) -> Self {
         Self { create: CreateFile::new(new, None), rest: WriteFileRest::Waiting { data, len } }
     }
@@ -266,7 +272,7 @@ pub(crate) enum Step<'op> {
         file: BorrowedFd<'op>,
         offset: u64,
         buffer: &'op mut [u8],
-        /// Through the page cache, out of which the processor copies.
+        /// The read goes through the page cache, from which the processor copies.
         copies: bool,
     },
     Write {
@@ -277,7 +283,8 @@ pub(crate) enum Step<'op> {
     Close {
         file: OwnedFd,
     },
-    /// Another operation still refers to the file, so there is nothing to close: no call.
+    /// No system call: there is nothing to close, because another operation still refers to the
+    /// file or it is to stay open.
     Nothing,
 }
 
@@ -293,7 +300,7 @@ impl Step<'_> {
         }
     }
 
-    /// The system call it is; `None` if it is none.
+    /// Returns the kind of system call; `None` if the step makes none.
     pub(crate) fn call(&self) -> Option<Call> {
         Some(match self {
             Self::Open { .. } => Call::Create,
@@ -307,27 +314,27 @@ impl Step<'_> {
     }
 }
 
-/// What a step that succeeded brought.
+/// Result of a successful step.
 pub(crate) enum StepDone {
     Nothing,
     Count(usize),
     File(OwnedFd),
 }
 
-/// Whether an operation wants another step.
+/// State of an operation after a step.
 enum Progress {
     Again,
     Stalled,
     Done(Outcome),
 }
 
-/// An operation under way: what an engine's slab holds.
+/// An operation in flight, as kept in an engine's slab.
 pub(crate) struct InFlight {
     pub(crate) token: u64,
     operation: Operation,
     retries: u32,
     step_name: &'static str,
-    /// The kernel answered `EAGAIN`: let a kernel worker do the step.
+    /// The kernel returned `EINTR` or `EAGAIN`: from now on a kernel worker executes the steps.
     pub(crate) force_async: bool,
 }
 
@@ -336,26 +343,26 @@ impl InFlight {
         Self { token, operation, retries: 0, step_name: "start", force_async: false }
     }
 
-    /// Whether the step under way is an open, whose result is a descriptor.
+    /// Returns whether the current step is an open, whose result is a descriptor.
     pub(crate) fn is_opening(&self) -> bool {
         self.step_name == "open"
     }
 
-    /// The next step. Every call to `step` is followed by one to `complete`.
+    /// Returns the next step. Every call to `step` must be followed by one to `complete`.
     pub(crate) fn step(&mut self) -> Step<'_> {
         let step = self.operation.step();
         self.step_name = step.name();
         step
     }
 
-    /// Takes a step's result; gives the operation's own when there are no more steps.
+    /// Takes the result of a step. Returns the operation's result when there are no more steps.
     pub(crate) fn complete(
         &mut self,
         result: Result<StepDone, Errno>,
     ) -> Option<Result<Outcome, OpError>> {
         let progress = match result {
             Ok(done) => self.operation.complete(done),
-            // On Linux a close that was interrupted has closed. Everything else starts over.
+            // On Linux an interrupted close has closed the descriptor. Every other step is retried.
             Err(Errno::INTR) if self.step_name == "close" => {
                 self.operation.complete(StepDone::Nothing)
             }
@@ -413,7 +420,8 @@ impl Operation {
                 let count = done.count()?;
                 let before = read.filled;
                 read.filled = (read.cursor() + count).min(read.block.len());
-                // No progress, be it zero bytes or the same short tail read again: end of file.
+                // No progress means end of file, be it zero bytes or the same short tail read
+                // again.
                 if read.filled < read.wanted && read.filled > before {
                     return Ok(Progress::Again);
                 }
@@ -455,7 +463,7 @@ impl WriteAt {
     fn complete(&mut self, done: &StepDone) -> Result<WriteProgress, Errno> {
         let count = done.count()?;
         if count == 0 && !self.data.is_empty() {
-            // A write that takes nothing would be repeated for ever.
+            // A write of nothing would be repeated for ever.
             return Err(Errno::IO);
         }
         let before = self.written;
@@ -480,7 +488,7 @@ impl CreateFile {
         }
     }
 
-    /// The open file, once there is nothing left to do to it.
+    /// Returns the open file after the last step.
     fn complete(&mut self, done: StepDone) -> Result<Option<OwnedFd>, Errno> {
         if let CreateState::Open = self.state {
             let StepDone::File(file) = done else { return Err(Errno::BADF) };
@@ -512,12 +520,12 @@ impl FinishFile {
         }
     }
 
-    /// What has come of it, if that was the last step.
+    /// Returns the outcome after the last step.
     fn complete(&mut self) -> Option<Outcome> {
         if self.len.take().is_some() {
             return None;
         }
-        // Without `keep_open` it has been closed.
+        // Without `keep_open` the file has been closed.
         let kept = self.file.take().and_then(Arc::into_inner);
         Some(kept.map_or(Outcome::Finished, Outcome::Kept))
     }

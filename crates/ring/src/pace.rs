@@ -1,4 +1,4 @@
-//! How fast operations may be begun, and whether any may: set from outside, while a run goes on.
+//! Rate limit and pause of a run, controlled from outside while the run is under way.
 
 use std::{
     num::NonZeroU64,
@@ -11,19 +11,20 @@ use std::{
 
 use crate::Waker;
 
-/// Set in [`Shared::word`] while paused; the other bits are bytes per second, 0 for no limit.
+/// Bit that is set in [`Shared::word`] while paused. The other bits are the rate in bytes per
+/// second, 0 for no limit.
 const PAUSED: u64 = 1 << 63;
 
-/// How fast a run may write, and whether it may do anything at all. Cheap to clone; all clones are
-/// one. What is changed holds at once, for runs that are under way too.
+/// Rate limit and pause of a run. Cheap to clone; all clones share one state. Changes take effect
+/// at once, also for runs that are under way.
 ///
-/// * The *rate* is in bytes that are written to one destination device in a second, by all that
-///   share the handle's bucket for it. How fast the archive is read follows from it: nobody
-///   reads further ahead than there is memory for ([`set_rate`](Self::set_rate)).
-/// * A *pause* ends all reading and writing as soon as what is in flight has completed, and keeps
-///   everything as it is.
+/// * The *rate* is the number of bytes written to one destination device per second, by all writers
+///   that share a bucket for it. The archive is read at the same pace, since reading ahead is
+///   bounded by memory ([`set_rate`](Self::set_rate)).
+/// * A *pause* stops all reading and writing as soon as the operations in flight have completed.
+///   Everything else stays as it is.
 ///
-/// Without limit and pause it costs one atomic load for each operation.
+/// Without a limit and a pause it costs one atomic load per operation.
 #[derive(Clone, Default)]
 pub struct Pace {
     shared: Arc<Shared>,
@@ -31,48 +32,49 @@ pub struct Pace {
 
 #[derive(Default)]
 struct Shared {
-    /// What holds now, for who only wants to know whether anything does.
+    /// Rate and pause bit, readable without the lock.
     word: AtomicU64,
     inner: Mutex<Inner>,
-    /// The word has changed, or somebody is to look around.
+    /// Signalled when the word has changed or waiters must check their conditions again.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Inner {
     paused_since: Option<Instant>,
-    /// Time of pauses that are over.
+    /// Total time of past pauses.
     paused: Duration,
-    /// Who sleeps in an engine and wants to know of changes.
+    /// Wakers of the engines that must learn of changes, by subscription.
     wakers: Vec<(u64, Waker)>,
     next_subscription: u64,
 }
 
 impl Pace {
-    /// No limit, no pause.
+    /// Creates a pace without a limit, not paused.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Limits the bytes that are written to each device in a second; `None` for no limit.
+    /// Limits the bytes written to each device per second; `None` removes the limit.
     ///
-    /// What counts are whole blocks of files, when they are handed to the kernel: of files that go
-    /// through the page cache the disk sees them when they are written back, at most half a second's
-    /// worth later as long as there is a limit. What file systems add of their own is not counted.
+    /// The limit counts whole file blocks at the time when they are handed to the kernel. Blocks in
+    /// the page cache reach the disk at write-back, which lags by at most half a second's worth of
+    /// bytes while a limit is set. Bytes that file systems write for themselves, such as metadata,
+    /// do not count.
     ///
-    /// A run reads ahead of what it writes by no more than its memory budget.
+    /// A run never reads ahead of its writes by more than its memory budget.
     pub fn set_rate(&self, bytes_per_second: Option<NonZeroU64>) {
         let rate = bytes_per_second.map_or(0, |rate| rate.get().min(PAUSED - 1));
         self.change(|word, _| (word & PAUSED) | rate);
     }
 
-    /// The limit in force, in bytes per second.
+    /// Returns the current limit in bytes per second.
     pub fn rate(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.word() & !PAUSED)
     }
 
-    /// Has everybody begin nothing more until [`resume`](Self::resume). Without effect on who is
-    /// paused already.
+    /// Stops all users from beginning operations until [`resume`](Self::resume). Has no effect
+    /// while paused already.
     pub fn pause(&self) {
         self.change(|word, inner| {
             inner.paused_since.get_or_insert_with(Instant::now);
@@ -80,7 +82,7 @@ impl Pace {
         });
     }
 
-    /// Has everybody go on.
+    /// Ends the pause.
     pub fn resume(&self) {
         self.change(|word, inner| {
             if let Some(since) = inner.paused_since.take() {
@@ -90,46 +92,46 @@ impl Pace {
         });
     }
 
-    /// Whether it is paused.
+    /// Returns whether the run is paused.
     pub fn is_paused(&self) -> bool {
         self.word() & PAUSED != 0
     }
 
-    /// How long it has been paused since it was made, this pause included.
+    /// Returns the total time of all pauses, including the current one.
     pub fn paused_for(&self) -> Duration {
         let inner = self.inner();
         inner.paused + inner.paused_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Sleeps while it is paused and not `given_up`, which is looked at again with each
+    /// Sleeps until the pause ends or `given_up` returns true. `given_up` is checked again at each
     /// [`rouse`](Self::rouse).
     pub fn wait_while_paused(&self, given_up: impl Fn() -> bool) {
         if self.is_paused() {
-            let goes_on = |inner: &mut Inner| inner.paused_since.is_some() && !given_up();
-            drop(self.shared.changed.wait_while(self.inner(), goes_on));
+            let must_wait = |inner: &mut Inner| inner.paused_since.is_some() && !given_up();
+            drop(self.shared.changed.wait_while(self.inner(), must_wait));
         }
     }
 
-    /// The same, but for at most so long.
+    /// Like [`wait_while_paused`](Self::wait_while_paused), but sleeps for at most `at_most`.
     pub fn wait_while_paused_for(&self, at_most: Duration, given_up: impl Fn() -> bool) {
-        let goes_on = |inner: &mut Inner| inner.paused_since.is_some() && !given_up();
-        drop(self.shared.changed.wait_timeout_while(self.inner(), at_most, goes_on));
+        let must_wait = |inner: &mut Inner| inner.paused_since.is_some() && !given_up();
+        drop(self.shared.changed.wait_timeout_while(self.inner(), at_most, must_wait));
     }
 
-    /// Sleeps until it is paused, or has been `given_up`.
+    /// Sleeps until a pause begins or `given_up` returns true.
     pub fn wait_until_paused(&self, given_up: impl Fn() -> bool) {
-        let goes_on = |inner: &mut Inner| inner.paused_since.is_none() && !given_up();
-        drop(self.shared.changed.wait_while(self.inner(), goes_on));
+        let must_wait = |inner: &mut Inner| inner.paused_since.is_none() && !given_up();
+        drop(self.shared.changed.wait_while(self.inner(), must_wait));
     }
 
-    /// Has whoever waits for the end of a pause look whether that is still wanted.
+    /// Makes all waiters check again whether they should give up.
     pub fn rouse(&self) {
-        // Taken, so that nobody is between looking and sleeping.
+        // With the lock taken once, no waiter is between its check and its sleep.
         drop(self.inner());
         self.shared.changed.notify_all();
     }
 
-    /// Has `waker` used whenever something changes, until the result is dropped.
+    /// Uses `waker` at every change, until the returned subscription is dropped.
     pub fn wake_on_change(&self, waker: Waker) -> Subscription {
         let mut inner = self.inner();
         let number = inner.next_subscription;
@@ -138,12 +140,12 @@ impl Pace {
         Subscription { pace: self.clone(), number }
     }
 
-    /// Pauses and limits in one word: 0 if there is neither.
+    /// Returns rate and pause bit; 0 if there is neither a limit nor a pause.
     fn word(&self) -> u64 {
         self.shared.word.load(Ordering::Acquire)
     }
 
-    /// What may be begun now: 0 if anything, [`None`] if nothing, and a rate otherwise.
+    /// Returns the rate that applies now: 0 without a limit, [`None`] while paused.
     pub(crate) fn limit(&self) -> Option<u64> {
         let word = self.word();
         (word & PAUSED == 0).then_some(word)
@@ -174,7 +176,7 @@ impl std::fmt::Debug for Pace {
     }
 }
 
-/// While it lives, changes of a [`Pace`] wake somebody.
+/// Subscription to the changes of a [`Pace`], which ends when it is dropped.
 #[derive(Debug)]
 pub struct Subscription {
     pace: Pace,
@@ -197,7 +199,7 @@ mod tests {
     fn pauses_add_up_and_end() {
         let pace = Pace::new();
         assert_eq!(pace.paused_for(), Duration::ZERO);
-        pace.wait_while_paused(|| panic!("nobody is paused"));
+        pace.wait_while_paused(|| panic!("not paused"));
         pace.pause();
         pace.pause();
         // Given up, and then resumed.
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_wake_who_wants_to_know_for_as_long_as_they_do() {
+    fn changes_use_the_waker_until_the_subscription_is_dropped() {
         let woken = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&woken);
         let pace = Pace::new();

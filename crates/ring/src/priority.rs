@@ -1,10 +1,11 @@
-//! How urgent a thread's reads and writes are to the kernel (ioprio_set(2)).
+//! I/O priority of threads and ring operations (ioprio_set(2)).
 
 use std::{fmt, str::FromStr};
 
 use rustix::io::Errno;
 
-/// A class is in the upper bits of the kernel's number (linux/ioprio.h), a level in the lower ones.
+/// The kernel's number has the class in its upper bits and the level in its lower ones
+/// (linux/ioprio.h).
 const CLASS_SHIFT: u16 = 13;
 const BEST_EFFORT: u16 = 2 << CLASS_SHIFT;
 const IDLE: u16 = 3 << CLASS_SHIFT;
@@ -12,42 +13,41 @@ const IDLE: u16 = 3 << CLASS_SHIFT;
 /// Levels of the best-effort class: 0 is the most urgent, 7 the least.
 const LEVEL_MAX: u8 = 7;
 
-/// What the kernel takes for threads that nobody has given a level.
+/// Level that the kernel assumes for threads without one.
 const LEVEL_DEFAULT: u8 = 4;
 
-/// `IOPRIO_WHO_PROCESS`, which means a thread.
+/// `IOPRIO_WHO_PROCESS`, which denotes a thread.
 const WHO_PROCESS: libc::c_int = 1;
 
-/// How urgent reads and writes are. The schedulers bfq, mq-deadline and (by class) kyber go by it;
-/// `none` does not, nor does what the kernel writes back from the page cache on its own.
+/// Priority of reads and writes. The schedulers bfq, mq-deadline and (by class) kyber honour it.
+/// The scheduler `none` does not, and neither does the kernel's own write-back from the page cache.
 ///
-/// There is no real-time class: nothing that is unpacked is more urgent than everything else.
+/// There is no real-time class: unpacking is never more urgent than everything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoPriority(u16);
 
-/// Not a class of I/O priority.
+/// The text is not an I/O priority.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "\"{0}\" is not a class of I/O priority: use idle, best-effort, or best-effort:0 to best-effort:7"
-)]
+#[error("\"{0}\" is not an I/O priority: use idle, best-effort, or best-effort:0 to best-effort:7")]
 pub struct NotAnIoPriority(String);
 
 impl IoPriority {
-    /// Only when nobody else wants the disk.
+    /// Served only when nobody else uses the disk.
     pub const IDLE: Self = Self(IDLE);
 
-    /// Like everybody, with a level from 0 (most urgent) to 7; `None` for others.
+    /// Returns the best-effort priority, the default class, with a level from 0 (most urgent) to 7.
+    /// `None` for other levels.
     pub fn best_effort(level: u8) -> Option<Self> {
         (level <= LEVEL_MAX).then(|| Self(BEST_EFFORT | u16::from(level)))
     }
 
-    /// The kernel's number for it, as submissions to a ring carry it.
+    /// Returns the kernel's number, as submissions to a ring carry it.
     pub(crate) fn bits(self) -> u16 {
         self.0
     }
 
-    /// Gives it to the calling thread, and to those that it starts from then on, kernel workers of
-    /// rings included.
+    /// Sets the priority of the calling thread. Threads that it starts later inherit it, including
+    /// the kernel workers of rings.
     pub fn set_for_this_thread(self) -> Result<(), Errno> {
         let bits = libc::c_int::from(self.0);
         // SAFETY: the call takes three numbers; 0 is the calling thread.
@@ -55,7 +55,7 @@ impl IoPriority {
         if result == 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    /// That of the calling thread; `None` if nobody has given it one of these.
+    /// Returns the priority of the calling thread; `None` if it has none of these.
     pub fn of_this_thread() -> Result<Option<Self>, Errno> {
         // SAFETY: the call takes two numbers; 0 is the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) };
@@ -71,7 +71,7 @@ fn last_error() -> Errno {
 impl FromStr for IoPriority {
     type Err = NotAnIoPriority;
 
-    /// Reads "idle", "best-effort" (level 4) or "best-effort:N".
+    /// Parses "idle", "best-effort" (level 4) or "best-effort:N".
     fn from_str(text: &str) -> Result<Self, NotAnIoPriority> {
         let level = match text {
             "idle" => return Ok(Self::IDLE),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_it_is_written() {
+    fn parsing_and_printing_agree() {
         for text in ["idle", "best-effort:0", "best-effort:7"] {
             let priority: IoPriority = text.parse().unwrap();
             assert_eq!(priority.to_string(), text);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_the_priority_that_it_was_given_and_so_have_those_that_it_starts() {
+    fn a_thread_keeps_its_priority_and_new_threads_inherit_it() {
         let before = IoPriority::of_this_thread();
         std::thread::spawn(|| {
             for priority in [IoPriority::best_effort(6).unwrap(), IoPriority::IDLE] {

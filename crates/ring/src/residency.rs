@@ -1,10 +1,11 @@
-//! Whether a file's bytes are in the page cache already.
+//! Page-cache residency of files (cachestat).
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-/// `cachestat`, the same number on every architecture that Linux gave a common table (since 5.1).
+/// Number of `cachestat`. New system calls have the same number on every architecture since Linux
+/// 5.1.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range` of linux/mman.h.
@@ -25,17 +26,17 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// Whether every page of `bytes` bytes at `offset` is in the page cache, at this moment.
+/// Returns whether every page of the `bytes` bytes at `offset` is in the page cache at this moment.
 ///
-/// `None` where the kernel does not tell: before 6.5, under some seccomp filters, and (since 6.13)
-/// for files that this process neither owns nor may write to. File systems that keep the bytes
-/// elsewhere (overlays, ZFS) never seem to have any cached. Asking reads nothing and moves nothing
-/// in the cache.
+/// Returns `None` where the kernel does not report it: before 6.5, under some seccomp filters, and
+/// (since 6.13) for files that this process neither owns nor may write to. File systems that keep
+/// the bytes elsewhere (overlays, ZFS) appear to have none cached. The call reads no data and
+/// changes nothing in the cache.
 pub fn is_cached(file: impl AsFd, offset: u64, bytes: u64) -> Option<bool> {
     cached(file, offset, bytes).ok()
 }
 
-/// The same, with the kernel's reason.
+/// Like [`is_cached`], but returns the kernel's error.
 pub(crate) fn cached(file: impl AsFd, offset: u64, bytes: u64) -> Result<bool, Errno> {
     let page = rustix::param::page_size() as u64;
     let end = offset.checked_add(bytes).ok_or(Errno::OVERFLOW)?;
@@ -43,8 +44,8 @@ pub(crate) fn cached(file: impl AsFd, offset: u64, bytes: u64) -> Result<bool, E
     let range = Range { offset, bytes };
     let mut counts = Counts::default();
     let file = file.as_fd().as_raw_fd();
-    // SAFETY: the call reads one `Range` and writes one `Counts`, both of which live across it;
-    // the descriptor is borrowed for as long. No flags are defined.
+    // SAFETY: the call reads one `Range` and writes one `Counts`, both of which outlive it; the
+    // descriptor is borrowed for as long. No flags are defined.
     let result =
         unsafe { libc::syscall(SYS_CACHESTAT, file, &raw const range, &raw mut counts, 0_u32) };
     if result == 0 {

@@ -1,4 +1,4 @@
-//! What io_uring can do for engines on this kernel, asked without doing any I/O.
+//! Survey of the io_uring features that engines use on this kernel, made without any I/O.
 
 use io_uring::{Parameters, Probe, opcode};
 use unsnap_arena::Arena;
@@ -8,27 +8,27 @@ use crate::{
     uring::{OPERATIONS, build_ring, register, restrict},
 };
 
-/// Bytes that are registered for a trial: within any limit that lets a ring exist (before Linux
-/// 5.12 rings themselves were accounted to the limit of locked memory, 64 KiB by default).
+/// Bytes registered for a trial: within any limit under which a ring can exist. Before Linux 5.12
+/// rings themselves counted towards the locked-memory limit, 64 KiB by default.
 const TRIAL_BYTES: usize = 16 << 10;
 
-/// What a ring offers to engines.
+/// Features that a ring offers to engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UringSurvey {
-    /// `IORING_FEAT_*` that the kernel announces, without the prefix.
+    /// Names of the `IORING_FEAT_*` flags that the kernel announces, without the prefix.
     pub features: Vec<&'static str>,
-    /// Operations that engines need and the kernel lacks; all of them, if it cannot be asked (before
-    /// Linux 5.6).
+    /// Operations that engines need and the kernel lacks. Lists all that they need if the kernel
+    /// cannot be asked (before Linux 5.6).
     pub missing_operations: Vec<&'static str>,
-    /// Whether files can be cut by the ring (Linux 6.9); if not, it is done by system calls.
+    /// Whether the ring can truncate files (Linux 6.9). If not, engines use system calls.
     pub truncates: bool,
-    /// Whether a ring can be restricted to what engines submit (Linux 5.10).
+    /// Whether a ring can be restricted to the operations that engines submit (Linux 5.10).
     pub restricts: bool,
-    /// Whether a few pages can be registered. How many more can is up to the limit of locked memory.
+    /// Whether a few pages can be registered. The locked-memory limit decides how many more can.
     pub registers: bool,
 }
 
-/// Sets up a ring like an engine's, asks what it can do, and lets it go again.
+/// Sets up a ring like an engine's, probes its features and closes it.
 pub fn survey_uring() -> Result<UringSurvey, UringRefused> {
     // Declared before the ring, so it is dropped after it.
     let arena = Arena::builder().bytes(TRIAL_BYTES).populate(false).build();
@@ -86,7 +86,7 @@ mod tests {
         };
         let engine = config.open().unwrap();
         assert_eq!(engine.ring_restricted(), Some(survey.restricts));
-        // `OPENAT2` and the others came with the same release as the question for them.
+        // `OPENAT2` and the others arrived in the same release as the probe for them.
         assert!(survey.missing_operations.is_empty(), "{survey:?}");
         assert!(survey.features.contains(&"NODROP"), "{survey:?}");
     }

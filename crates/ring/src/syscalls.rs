@@ -1,4 +1,4 @@
-//! System calls that are made one by one, outside of engines, as operations on directories are.
+//! System calls made one at a time, outside engines, such as operations on directories.
 
 use std::{
     ffi::CString,
@@ -17,18 +17,19 @@ use rustix::{
 
 use crate::{Call, DirectSupport, FaultPlan, direct, residency::cached};
 
-/// The way to the kernel for everything that is not an operation of an engine.
+/// Access to the system calls that no engine makes.
 ///
-/// Each method is the system call of its name and nothing more, unless the run has a
-/// [`FaultPlan`]: then the plan counts the call, and may answer in the kernel's stead. An open is
-/// made again when a signal interrupts it.
+/// Each method makes the system call of its name and nothing more, unless the run has a
+/// [`FaultPlan`]: then the plan counts the call and may return an error instead of making it. An
+/// open, read, write or truncation that a signal interrupts is retried, except in
+/// [`pread`](Self::pread) and the trial calls.
 #[derive(Clone, Debug, Default)]
 pub struct Syscalls {
     faults: Option<FaultPlan>,
 }
 
 impl Syscalls {
-    /// Calls that fail as planned.
+    /// Creates calls that fail as planned.
     pub fn with_faults(plan: FaultPlan) -> Self {
         Self { faults: Some(plan) }
     }
@@ -70,8 +71,8 @@ impl Syscalls {
         retry_on_intr(|| self.call(kind_of_open(flags), open))
     }
 
-    /// Creates a file below a directory, to be written, wherever no link is in the way. It must not be
-    /// there.
+    /// Creates a file for writing below a directory. Fails if the file exists or the path contains
+    /// a symbolic link.
     pub fn create_beneath(
         &self,
         directory: impl AsFd,
@@ -85,31 +86,32 @@ impl Syscalls {
         retry_on_intr(|| self.call(Call::Create, open))
     }
 
-    /// Reads from where the file stands.
+    /// Reads at the file's current position.
     pub fn read(&self, file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
         let len = self.transfer(buffer.len());
         retry_on_intr(|| self.call(Call::Read, || rustix::io::read(&file, &mut buffer[..len])))
     }
 
-    /// Reads at a place of its own.
+    /// Reads at the offset `at`.
     pub fn pread(&self, file: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
         let len = self.transfer(buffer.len());
         self.call(Call::Read, || rustix::io::pread(file, &mut buffer[..len], at))
     }
 
-    /// Reads to see what can be found out.
+    /// Reads at the offset `at` to probe the file; a failure is a result.
     pub fn trial_read(&self, file: impl AsFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
         let len = self.transfer(buffer.len());
         self.call(Call::TrialRead, || rustix::io::pread(file, &mut buffer[..len], at))
     }
 
-    /// Writes to where the file stands.
+    /// Writes at the file's current position.
     pub fn write(&self, file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
         let len = self.transfer(bytes.len());
         retry_on_intr(|| self.call(Call::Write, || rustix::io::write(&file, &bytes[..len])))
     }
 
-    /// Writes at a place of its own. `align`: what lengths must be multiples of, 1 but for direct I/O.
+    /// Writes at the offset `at`. The length of a write must be a multiple of `align`, which is 1
+    /// except for direct I/O.
     pub fn write_at(
         &self,
         file: impl AsFd,
@@ -117,12 +119,12 @@ impl Syscalls {
         at: u64,
         align: usize,
     ) -> Result<usize, Errno> {
-        // Cut short by a plan, it is still one that the kernel takes.
+        // A write shortened by a plan must still be valid for the kernel.
         let len = self.transfer(bytes.len()).next_multiple_of(align).min(bytes.len());
         retry_on_intr(|| self.call(Call::Write, || rustix::io::pwrite(&file, &bytes[..len], at)))
     }
 
-    /// Lets an open file pass by the page cache from now on, or not. Not every file can (`EINVAL`).
+    /// Switches direct I/O on an open file on or off. Not every file supports it (`EINVAL`).
     pub fn set_direct(&self, file: impl AsFd, direct: bool) -> Result<(), Errno> {
         let set = || {
             let mut flags = rustix::fs::fcntl_getfl(&file)?;
@@ -132,7 +134,7 @@ impl Syscalls {
         if direct { self.call(Call::OpenDirect, set) } else { set() }
     }
 
-    /// How many bytes a transfer is to be of.
+    /// Returns the number of bytes to transfer.
     fn transfer(&self, len: usize) -> usize {
         self.faults.as_ref().and_then(|plan| plan.transfer(len)).unwrap_or(len)
     }
@@ -142,12 +144,12 @@ impl Syscalls {
         retry_on_intr(|| self.call(Call::SetLen, || rustix::fs::ftruncate(&file, len)))
     }
 
-    /// Writes to see whether it can be done.
+    /// Writes at `offset` to probe the file; a failure is a result.
     pub fn trial_write(&self, file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
         self.call(Call::TrialWrite, || rustix::io::pwrite(file, bytes, offset))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn mkdirat(&self, holder: impl AsFd, name: impl Arg, mode: Mode) -> Result<(), Errno> {
         self.call(Call::MakeDirectory, || rustix::fs::mkdirat(holder, name, mode))
     }
@@ -159,7 +161,7 @@ impl Syscalls {
         self.call(call, || rustix::fs::unlinkat(holder, name, how))
     }
 
-    /// Gives a new name, replacing what has it.
+    /// Renames, replacing an existing target.
     pub fn renameat(
         &self,
         from: impl AsFd,
@@ -170,7 +172,7 @@ impl Syscalls {
         self.call(Call::Rename, || rustix::fs::renameat(from, name, to, new_name))
     }
 
-    /// Gives a name that must be new. Not every file system can (`EINVAL`).
+    /// Renames to a name that must not exist. Not every file system supports this (`EINVAL`).
     pub fn renameat_to_new(
         &self,
         from: impl AsFd,
@@ -183,8 +185,9 @@ impl Syscalls {
         self.call(Call::RenameToNew, rename)
     }
 
-    /// Gives a name that must be new; where the file system knows no such rename, after looking. Then
-    /// somebody else may take the name in between: it must be one that nobody else has.
+    /// Renames to a name that must not exist. If the file system does not support such a rename,
+    /// checks for the name and then renames. Another process could create the name in between, so
+    /// it must be one that only this process uses.
     pub fn rename_to_own(
         &self,
         from: impl AsFd + Copy,
@@ -202,7 +205,7 @@ impl Syscalls {
         }
     }
 
-    /// Makes two names change places. Not every file system can (`EINVAL`).
+    /// Exchanges two names. Not every file system supports this (`EINVAL`).
     pub fn exchange(
         &self,
         one: impl AsFd,
@@ -215,7 +218,7 @@ impl Syscalls {
         self.call(Call::Exchange, exchange)
     }
 
-    /// Gives a file another name, which must be new.
+    /// Creates a hard link to a file. The new name must not exist.
     pub fn linkat(
         &self,
         from: impl AsFd,
@@ -233,40 +236,40 @@ impl Syscalls {
         self.call(Call::Lock, || rustix::fs::flock(file, how))
     }
 
-    /// Looks at an open file.
+    /// Returns the attributes of an open file.
     pub fn fstat(&self, file: impl AsFd) -> Result<Stat, Errno> {
         self.call(Call::Stat, || rustix::fs::fstat(file))
     }
 
-    /// Looks at a name, without following it if it is a link.
+    /// Returns the attributes of a directory entry, without following a symbolic link.
     pub fn lstatat(&self, directory: impl AsFd, name: impl Arg) -> Result<Stat, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         self.call(Call::Stat, || rustix::fs::statat(directory, name, flags))
     }
 
-    /// Looks at what a path leads to, following links.
+    /// Returns the attributes of the file at a path, following symbolic links.
     pub fn stat(&self, path: &Path) -> Result<Stat, Errno> {
         self.call(Call::Stat, || rustix::fs::stat(path))
     }
 
-    /// Asks how much is free in the file system of an open file.
+    /// Returns size and free space of the file system of an open file.
     pub fn fstatfs(&self, file: impl AsFd) -> Result<StatFs, Errno> {
         self.call(Call::StatFs, || rustix::fs::fstatfs(file))
     }
 
-    /// Looks at an open file, for what `fstat` does not tell.
+    /// Returns attributes of an open file that `fstat` does not report.
     pub fn fstatx(&self, file: impl AsFd, wanted: StatxFlags) -> Result<Statx, Errno> {
         let look = || rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted);
         self.call(Call::Statx, look)
     }
 
-    /// Asks what direct I/O on an open file needs.
+    /// Returns whether an open file supports direct I/O, and with which alignment.
     pub fn direct_support(&self, file: impl AsFd) -> DirectSupport {
         self.fstatx(file, StatxFlags::DIOALIGN)
             .map_or(DirectSupport::Unknown, |answer| direct::support(&answer))
     }
 
-    /// [`is_cached`](crate::is_cached).
+    /// Returns whether a range of a file is in the page cache; see [`is_cached`](crate::is_cached).
     pub fn is_cached(&self, file: impl AsFd, offset: u64, bytes: u64) -> Option<bool> {
         self.call(Call::CacheStat, || cached(file, offset, bytes)).ok()
     }
@@ -276,18 +279,18 @@ impl Syscalls {
         self.call(Call::SetMode, || rustix::fs::fchmod(file, mode))
     }
 
-    /// Another descriptor of the same open file.
+    /// Returns another descriptor of the same open file.
     pub fn duplicate(&self, file: impl AsFd) -> Result<OwnedFd, Errno> {
         self.call(Call::Duplicate, || rustix::io::fcntl_dupfd_cloexec(file, 0))
     }
 
-    /// Waits until a file or directory is on the disk. A failure is final: made again, the call
-    /// may succeed without having done it.
+    /// Waits until a file or directory is on the disk. A failure is final: a repeated call may
+    /// succeed although the data is lost.
     pub fn fsync(&self, file: impl AsFd) -> Result<(), Errno> {
         self.call(Call::Sync, || rustix::fs::fsync(file))
     }
 
-    /// Waits until a file's content is on the disk. A failure is final.
+    /// Waits until the content of a file is on the disk. A failure is final.
     pub fn fdatasync(&self, file: impl AsFd) -> Result<(), Errno> {
         self.call(Call::Sync, || rustix::fs::fdatasync(file))
     }
@@ -297,7 +300,7 @@ impl Syscalls {
         self.call(Call::SyncFileSystem, || rustix::fs::syncfs(file))
     }
 
-    /// The absolute path without links of something that exists.
+    /// Returns the absolute path, without symbolic links, of an existing file or directory.
     pub fn canonicalize(&self, path: &Path) -> Result<PathBuf, Errno> {
         self.call(Call::Resolve, || {
             path.canonicalize()
@@ -305,7 +308,7 @@ impl Syscalls {
         })
     }
 
-    /// Names and kinds of a directory's entries, but for `.` and `..`.
+    /// Returns names and types of a directory's entries, without `.` and `..`.
     pub fn entries(&self, directory: impl AsFd) -> Result<Vec<(CString, FileType)>, Errno> {
         self.call(Call::List, || {
             let mut entries = Vec::new();
@@ -347,10 +350,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_overtaken_finds_what_the_other_did() {
+    fn an_overtaken_call_leaves_the_state_that_its_error_implies() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = File::open(scratch.path()).unwrap();
-        // EEXIST is the fifth of a mkdir's errnos, ENOENT the fourth of an rmdir's.
+        // EEXIST is the fifth errno of `mkdir`, ENOENT the fourth of `rmdir`.
         let plan = FaultPlan::new(0).fail_by_choice(0, 4).fail_by_choice(1, 3);
         let calls = Syscalls::with_faults(plan);
         let mode = Mode::from_raw_mode(0o755);
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_open_is_made_again() {
+    fn an_interrupted_open_is_retried() {
         let plan = FaultPlan::new(0).fail(0, Errno::INTR).fail(2, Errno::MFILE);
         let calls = Syscalls::with_faults(plan.clone());
         let open = || calls.open(Path::new("/"), OFlags::RDONLY | OFlags::CLOEXEC);

@@ -1,7 +1,7 @@
-//! The engine of plain threads: each operation runs to its end on one worker.
+//! The thread engine: each operation runs to completion on one worker thread.
 //!
-//! It is complete, not a makeshift: containers and hardened kernels refuse io_uring, and for files
-//! of a few KiB it is the faster engine anyway.
+//! It is a complete engine and not a makeshift: containers and hardened kernels refuse io_uring,
+//! and for files of a few KiB threads are faster anyway.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(crate) struct Threads {
-    /// `None` once dropping has begun, which ends the workers.
+    /// `None` once dropping has begun, which stops the workers.
     work: Option<Sender<InFlight>>,
     messages: Receiver<Message>,
     wake: Sender<Message>,
@@ -47,7 +47,8 @@ impl Threads {
     pub(crate) fn open(config: &EngineConfig) -> Result<Self, EngineError> {
         let capacity = config.capacity.max(1);
         let (work, jobs) = bounded(capacity);
-        // One place more than operations, so that a wake-up always finds room or company.
+        // One slot more than there can be operations, so that a wake-up always finds a free slot or
+        // a message that wakes the owner anyway.
         let (report, messages) = bounded(capacity + 1);
         let mut engine = Self {
             work: Some(work),
@@ -63,7 +64,7 @@ impl Threads {
             let clock = Arc::clone(&busy);
             let thread = thread::Builder::new()
                 .name(format!("unsnap-io-{index}"))
-                .spawn(move || work_off(&jobs, &report, &clock))
+                .spawn(move || run_worker(&jobs, &report, &clock))
                 .map_err(|source| EngineError::Spawn { source })?;
             engine.workers.push(Worker { thread, started: Instant::now(), busy });
         }
@@ -83,7 +84,7 @@ impl Threads {
     }
 }
 
-fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU64) {
+fn run_worker(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU64) {
     let alarm = Alarm(report);
     for mut job in jobs {
         let since = Instant::now();
@@ -94,7 +95,7 @@ fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU6
             }
         };
         let token = job.token;
-        // What the operation held is released before anybody learns that it has ended.
+        // The operation's resources are released before anybody learns that it has ended.
         drop(job);
         let nanos = u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         busy.fetch_add(nanos, Ordering::Relaxed);
@@ -105,7 +106,7 @@ fn work_off(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU6
     std::mem::forget(alarm);
 }
 
-/// Tells the owner when a worker unwinds, who would otherwise wait for ever.
+/// Reports a worker's panic to the owner, which would otherwise wait for ever.
 struct Alarm<'a>(&'a Sender<Message>);
 
 impl Drop for Alarm<'_> {
@@ -127,8 +128,8 @@ impl Engine for Threads {
         assert!(self.in_flight < self.capacity, "more operations than the engine holds");
         self.in_flight += 1;
         if let Some(work) = &self.work {
-            // Never blocks: the channel holds as many as may be in flight. Fails only when every
-            // worker has died, which `wait` reports.
+            // Never blocks: the channel holds as many operations as may be in flight. Fails only
+            // when every worker has died, which `wait` reports.
             let _ = work.send(InFlight::new(token, operation));
         }
     }
@@ -167,7 +168,7 @@ impl Engine for Threads {
 
     fn waker(&self) -> Waker {
         let wake = self.wake.clone();
-        // A full channel means that the owner has messages to wake up for.
+        // A full channel means that the owner has messages to wake for.
         Waker(Arc::new(move || drop(wake.try_send(Message::Wake))))
     }
 
@@ -178,8 +179,8 @@ impl Engine for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Workers finish what they have begun. Nobody reads their reports any more, so nothing
-        // they send may block: the channel goes first.
+        // Workers finish the operations that they have begun. Nobody reads their reports any more,
+        // so the channel is dropped first: sending to it must not block.
         self.work = None;
         self.messages = crossbeam::channel::never();
         for worker in self.workers.drain(..) {

@@ -1,4 +1,4 @@
-//! One body of tests, run over every engine.
+//! Tests that run on every engine.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stderr)]
 
@@ -25,21 +25,21 @@ struct Bench {
     pool: Pool,
 }
 
-/// No wait of a test takes so long.
+/// Timeout that no test may reach.
 const LONG: Duration = Duration::from_mins(10);
 
 impl Bench {
     fn new() -> Self {
         let mut arena = Arena::builder().bytes(16 << 20).populate(false).build().unwrap();
         let pool = arena.pool(16 << 20).unwrap();
-        // Beside the sources rather than in /tmp, which may be a tmpfs and know no direct I/O.
+        // Below the target directory rather than in /tmp, which may be a tmpfs without direct I/O.
         let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         Self { scratch, arena, pool }
     }
 
     fn engine(&self, kind: EngineKind, capacity: usize) -> Box<dyn Engine> {
         let register = Some(self.arena.ranges());
-        // Of no consequence to what is done.
+        // The priority must not change any result.
         let priority = Some(IoPriority::IDLE);
         let config = EngineConfig { kind, capacity, workers: 3, register, attach: None, priority };
         config.open().unwrap()
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// `len` recognisable bytes, readable up to the next multiple of 4096.
+    /// Returns `len` recognisable bytes, readable up to the next multiple of 4096.
     fn data(&self, len: usize, seed: u8) -> Slice {
         let mut block = self.pool.try_allocate(len.next_multiple_of(4096)).unwrap();
         for (index, byte) in block.iter_mut().enumerate() {
@@ -98,7 +98,7 @@ fn drain(engine: &mut dyn Engine) -> BTreeMap<u64, Completion> {
 }
 
 #[test]
-fn a_wait_ends_when_its_time_is_up_and_not_before() {
+fn a_timed_wait_ends_at_its_limit_and_not_before() {
     let bench = Bench::new();
     for kind in kinds() {
         let mut engine = bench.engine(kind.clone(), 2);
@@ -108,7 +108,7 @@ fn a_wait_ends_when_its_time_is_up_and_not_before() {
             engine.wait_at_most(Some(limit), &mut done).unwrap();
             assert!(since.elapsed() >= limit && done.is_empty(), "{kind:?}");
         }
-        // What completes, and a wake-up, end it long before.
+        // A completion or a wake-up ends the wait early.
         let since = Instant::now();
         let name = format!("file-{}", since.elapsed().as_nanos());
         let create = CreateFile::new(bench.new_file(&name, None), None);
@@ -160,7 +160,7 @@ fn whole_files_get_their_exact_bytes() {
 }
 
 #[test]
-fn a_file_of_many_writes_is_put_together_in_any_order() {
+fn a_file_of_many_writes_accepts_them_in_any_order() {
     for kind in kinds() {
         let bench = Bench::new();
         let mut engine = bench.engine(kind.clone(), 16);
@@ -216,7 +216,8 @@ fn a_file_can_be_kept_open_and_read() {
         for token in [0, 4] {
             let result = done.remove(&token).unwrap().result;
             let Ok(Outcome::Kept(file)) = result else { panic!("{kind:?} {result:?}") };
-            // As it was opened: whoever wants to read anything but blocks says so.
+            // The descriptor is still in direct mode, which must be switched off for reads of other
+            // sizes.
             let flags = rustix::fs::fcntl_getfl(&file).unwrap();
             rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::DIRECT).unwrap();
             let mut bytes = vec![0; 6000];
@@ -227,7 +228,7 @@ fn a_file_can_be_kept_open_and_read() {
 }
 
 #[test]
-fn reads_end_where_the_file_ends() {
+fn reads_stop_at_the_end_of_the_file() {
     for kind in kinds() {
         let bench = Bench::new();
         let path = bench.scratch.path().join("input");
@@ -334,7 +335,7 @@ fn dropping_an_engine_waits_for_its_operations() {
         engine.poll(&mut done).unwrap();
         drop(done);
         drop(engine);
-        // Every buffer has come back: nothing refers to the pool any more.
+        // Every buffer has been returned: nothing refers to the pool any more.
         assert!(bench.pool.try_allocate(bench.pool.bytes()).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a file from front to back that is not in the page cache.
+//! Benchmark of sequential reads of a file that is not in the page cache.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros
 
 use std::{
@@ -30,7 +30,8 @@ fn write_file(path: &Path) {
     file.sync_all().unwrap();
 }
 
-/// Times `read` after the file's pages were dropped. The device may have a cache of its own.
+/// Times `read` after dropping the file's pages from the page cache. The device may have its own
+/// cache.
 fn cold(path: &Path, iterations: u64, mut read: impl FnMut()) -> Duration {
     let mut spent = Duration::ZERO;
     for _ in 0..iterations {
@@ -43,7 +44,7 @@ fn cold(path: &Path, iterations: u64, mut read: impl FnMut()) -> Duration {
 }
 
 fn bench(criterion: &mut Criterion) {
-    // Beside the sources rather than in /tmp, which may be a tmpfs.
+    // Below the target directory rather than in /tmp, which may be a tmpfs.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = scratch.path().join("file");
     write_file(&path);

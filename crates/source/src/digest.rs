@@ -1,20 +1,20 @@
-//! Digests: of the whole archive while it passes by, and of single files.
+//! Digests of archives and of single files.
 
 use std::{fmt, str::FromStr};
 
-/// How bytes are digested.
+/// Digest algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DigestKind {
-    /// XXH3, 128 bits: finds damage, but anybody can make another archive with the same digest.
-    /// What `xxhsum -H2` prints.
+    /// XXH3, 128 bits, as printed by `xxhsum -H2`. Detects damage, but anybody can construct
+    /// another archive with the same digest.
     Xxh3,
-    /// BLAKE3, 256 bits: nobody can make another archive with the same digest. What `b3sum`
-    /// prints.
+    /// BLAKE3, 256 bits, as printed by `b3sum`. Nobody can construct another archive with the same
+    /// digest.
     Blake3,
 }
 
 impl DigestKind {
-    /// The word in front of a digest.
+    /// Returns the prefix of a printed digest.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xxh3 => "xxh3",
@@ -22,7 +22,7 @@ impl DigestKind {
         }
     }
 
-    /// A hasher that has seen nothing yet.
+    /// Returns a new hasher.
     pub fn hasher(self) -> Hasher {
         match self {
             Self::Xxh3 => Hasher::Xxh3(Box::new(twox_hash::XxHash3_128::new())),
@@ -31,18 +31,17 @@ impl DigestKind {
     }
 }
 
-/// A digest of some bytes. Written as `xxh3:` or `blake3:` and hexadecimal digits, and read from
-/// that.
+/// A digest. Printed and parsed as `xxh3:` or `blake3:` followed by hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Digest {
-    /// By [`DigestKind::Xxh3`].
+    /// Digest by [`DigestKind::Xxh3`].
     Xxh3(u128),
-    /// By [`DigestKind::Blake3`].
+    /// Digest by [`DigestKind::Blake3`].
     Blake3([u8; 32]),
 }
 
 impl Digest {
-    /// How it was made.
+    /// Returns the algorithm of the digest.
     pub fn kind(&self) -> DigestKind {
         match self {
             Self::Xxh3(_) => DigestKind::Xxh3,
@@ -63,9 +62,9 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What should be a digest is none.
+/// The text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected xxh3: and 32, or blake3: and 64 hexadecimal digits")]
+#[error("not a digest: expected xxh3:<32 hex digits> or blake3:<64 hex digits>")]
 pub struct NotADigest;
 
 impl FromStr for Digest {
@@ -92,17 +91,17 @@ impl FromStr for Digest {
     }
 }
 
-/// Takes bytes piece by piece and tells the digest of all of them.
+/// Incremental digest of a sequence of bytes.
 #[derive(Clone)]
 pub enum Hasher {
-    /// For [`DigestKind::Xxh3`].
+    /// Hasher for [`DigestKind::Xxh3`].
     Xxh3(Box<twox_hash::XxHash3_128>),
-    /// For [`DigestKind::Blake3`].
+    /// Hasher for [`DigestKind::Blake3`].
     Blake3(Box<blake3::Hasher>),
 }
 
 impl Hasher {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Xxh3(hasher) => hasher.write(bytes),
@@ -112,7 +111,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of what was taken so far; more may follow.
+    /// Returns the digest of all bytes added so far. More may follow.
     pub fn digest(&self) -> Digest {
         match self {
             Self::Xxh3(hasher) => Digest::Xxh3(hasher.finish_128()),
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_those_of_the_usual_tools() {
+    fn digests_match_the_standard_tools() {
         // printf abc | xxhsum -H2; printf abc | b3sum
         let known = [
             (DigestKind::Xxh3, "xxh3:06b05ab6733a618578af5f94892f3950"),
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_is_refused() {
+    fn malformed_digests_are_refused() {
         for text in ["", "xxh3:", "xxh3:00", "md5:d41d8cd98f00b204e9800998ecf8427e", "00"] {
             assert_eq!(text.parse::<Digest>(), Err(NotADigest), "{text}");
         }

@@ -1,24 +1,25 @@
-//! A source whose bytes are digested as they pass by.
+//! A source that digests the bytes of another source.
 
 use std::time::Duration;
 
 use crate::{Digest, Hasher, Source, SourceError, SourceTraits, Span};
 
-/// Hands on what another source gives, and digests it. At the archive's end the digest is in
-/// [`SourceTraits::digest`].
+/// Passes on the spans of another source and digests them. At the end of the archive
+/// [`SourceTraits::digest`] holds the digest.
 ///
-/// Digesting happens on the thread that asks for bytes, which brings them into its cache before
-/// they are decoded there.
+/// The calling thread computes the digest, which brings the bytes into its CPU cache before it
+/// decodes them.
 pub struct Digesting<F> {
     source: Box<dyn Source>,
     hasher: Hasher,
-    /// Told the offset and the digest of everything before it, after each span.
+    /// Called after each span with its end offset and the digest of everything before that offset.
     mark: F,
     ended: Option<Digest>,
 }
 
 impl<F: FnMut(u64, Digest) + Send> Digesting<F> {
-    /// `hasher` has taken what comes before the source's first byte, if anything does.
+    /// Wraps `source`. `hasher` must already contain the bytes before the source's first byte, if
+    /// there are any.
     pub fn new(source: Box<dyn Source>, hasher: Hasher, mark: F) -> Self {
         Self { source, hasher, mark, ended: None }
     }

@@ -1,81 +1,79 @@
-//! Why bytes could not be read.
+//! Errors of sources.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 use unsnap_ring::EngineError;
 
-/// A source failed. All but [`SourceError::Alignment`] (a request that makes no sense) are
-/// matters of the environment.
+/// A source failed. All variants except [`SourceError::Alignment`], an invalid request, are faults
+/// of the environment.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The file could not be opened or asked about.
+    /// The file could not be opened or examined.
     #[error("cannot open {}: {errno}", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         errno: Errno,
     },
     /// A read failed.
     #[error("cannot read {} at byte {offset}: {errno}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where the read began.
+        /// Offset at which the read began.
         offset: u64,
-        /// The kernel's answer.
+        /// Error returned by the kernel.
         errno: Errno,
     },
     /// The file ended before the size it had when it was opened.
-    #[error(
-        "{} shrank while it was read: {expected} bytes when opened, now it ends at byte {found}",
-        path.display()
-    )]
+    #[error("{} shrank while being read, from {expected} to {found} bytes", path.display())]
     Shrank {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its size when opened.
+        /// Size in bytes when opened.
         expected: u64,
-        /// Where it ends now.
+        /// Current size in bytes.
         found: u64,
     },
-    /// The file is longer than when it was opened: it is still being written.
+    /// The file is larger than when it was opened: it is still being written.
     #[error(
-        "{} grew while it was read: {expected} bytes when opened, {found} now; it is still being written",
+        "{} grew while being read, from {expected} to {found} bytes: it is still being written",
         path.display()
     )]
     Grew {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its size when opened.
+        /// Size in bytes when opened.
         expected: u64,
-        /// Its size at the end of the reading.
+        /// Size in bytes at the end of reading.
         found: u64,
     },
-    /// Direct I/O was demanded and cannot be had.
-    #[error("cannot read {} by direct I/O: {reason}", path.display())]
+    /// Direct I/O was requested but is not available.
+    #[error("cannot read {} with direct I/O: {reason}", path.display())]
     DirectRefused {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         reason: String,
     },
-    /// The chunk size fits neither pages nor the pool.
+    /// The chunk size is not a multiple of the page size or exceeds the pool.
     #[error(
-        "a read size of {chunk_bytes} bytes is not a multiple of 4096 between 4096 and the {pool_bytes} bytes of the read buffer"
+        "the read size of {chunk_bytes} bytes is not a multiple of 4096 between 4096 and the \
+         {pool_bytes} bytes of the read buffer"
     )]
     Alignment {
-        /// The size asked for.
+        /// Requested chunk size in bytes.
         chunk_bytes: usize,
-        /// The memory there is.
+        /// Size of the pool in bytes.
         pool_bytes: usize,
     },
     /// The I/O engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The run is being given up; nobody waits for these bytes any more.
+    /// The run is being aborted; nobody waits for these bytes any more.
     #[error("reading was cancelled")]
     Cancelled,
 }

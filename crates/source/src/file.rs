@@ -1,4 +1,4 @@
-//! `ArchiveFile`: a regular file, opened once and for all.
+//! `ArchiveFile`: a regular file and every descriptor needed to read it.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -14,29 +14,29 @@ use unsnap_ring::{DirectIo, DirectMode, DirectSupport, Syscalls, queue_depth};
 
 use crate::{Hasher, SourceError};
 
-/// Bytes of a read when nothing but a digest is wanted. A guess.
+/// Bytes of one read when only a digest is computed. A guess.
 const DIGEST_READ_BYTES: usize = 1 << 20;
 
-/// A regular file, opened, with all that reading it needs to ask of the file system: whoever has
-/// one can read the file without opening anything else, and so may give up the right to.
+/// An open regular file, with everything that reading it requires. Its owner need not open anything
+/// else and may therefore give up the right to open files.
 #[derive(Debug)]
 pub struct ArchiveFile {
     pub(crate) calls: Syscalls,
     pub(crate) path: PathBuf,
-    /// Reads through the page cache.
+    /// Descriptor for reads through the page cache.
     pub(crate) buffered: OwnedFd,
-    /// The same file for direct I/O, where that is wanted and to be had.
+    /// Descriptor for direct I/O and its alignment, if requested and available.
     pub(crate) direct: Option<(OwnedFd, DirectIo)>,
     pub(crate) mode: DirectMode,
-    /// What was wanted and could not be had, in words.
+    /// Reason why the file is read through the page cache although direct I/O was requested.
     pub(crate) fallback: Option<String>,
     pub(crate) size: u64,
-    /// Reads that are worth keeping in flight, by the device.
+    /// Number of reads that the device can use in flight.
     pub(crate) depth: usize,
 }
 
 impl ArchiveFile {
-    /// Opens a regular file; nothing is read. `mode`: whether to bypass the page cache.
+    /// Opens a regular file without reading from it. `mode` says whether to bypass the page cache.
     pub fn open(calls: &Syscalls, path: &Path, mode: DirectMode) -> Result<Self, SourceError> {
         let open_error = |errno| SourceError::Open { path: path.to_owned(), errno };
         let buffered = open_noatime(calls, path, OFlags::RDONLY).map_err(open_error)?;
@@ -65,7 +65,7 @@ impl ArchiveFile {
         })
     }
 
-    /// The same open file once more.
+    /// Duplicates the descriptors, for a second reader of the same open file.
     pub fn again(&self) -> Result<Self, SourceError> {
         let failed = |errno| SourceError::Open { path: self.path.clone(), errno };
         let duplicate = |file: &OwnedFd| self.calls.duplicate(file).map_err(failed);
@@ -84,29 +84,29 @@ impl ArchiveFile {
         })
     }
 
-    /// Its size in bytes when it was opened.
+    /// Returns the size in bytes when the file was opened.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Reads at any place, through the page cache, to find out what it may tell.
+    /// Reads at any offset through the page cache, to probe the file's contents.
     pub fn trial_read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
         self.calls.trial_read(&self.buffered, buffer, offset)
     }
 
-    /// To read it at any place, through the page cache.
+    /// Returns the descriptor for reads through the page cache.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.buffered.as_fd()
     }
 
-    /// What identifies it, and when it was changed.
+    /// Returns the file's current attributes, such as its identity and the time of its last change.
     pub fn stat(&self) -> Result<rustix::fs::Stat, SourceError> {
         let failed = |errno| SourceError::Open { path: self.path.clone(), errno };
         self.calls.fstat(&self.buffered).map_err(failed)
     }
 
-    /// Takes the bytes of a range into a hasher, through the page cache, and says where it ended:
-    /// before `to` if the file does.
+    /// Adds the bytes from `from` to `to` to a hasher, read through the page cache. Returns the
+    /// offset at which it stopped, which is before `to` if the file ends earlier.
     pub fn digest_range(
         &self,
         hasher: &mut Hasher,
@@ -132,7 +132,7 @@ impl ArchiveFile {
         }
     }
 
-    /// The first `count` bytes, or all if it has fewer, through the page cache.
+    /// Reads the first `count` bytes, or all if the file has fewer, through the page cache.
     pub fn read_head(&self, count: usize) -> Result<Vec<u8>, SourceError> {
         let mut head = vec![0; count];
         let mut filled = 0;
@@ -152,7 +152,8 @@ impl ArchiveFile {
     }
 }
 
-/// Direct I/O cannot be had: an error if it was demanded, otherwise words for the report.
+/// Handles a refusal of direct I/O: returns an error if direct I/O was required, and otherwise a
+/// text for the report.
 pub(crate) fn refused(
     path: &Path,
     mode: DirectMode,
@@ -164,7 +165,7 @@ pub(crate) fn refused(
     }
 }
 
-/// The file opened again for direct I/O, or the reason why it cannot be.
+/// Opens the file again for direct I/O. Returns the reason if that is impossible.
 fn open_direct(
     calls: &Syscalls,
     path: &Path,
@@ -172,21 +173,21 @@ fn open_direct(
 ) -> Result<(OwnedFd, DirectIo), String> {
     let direct = match calls.direct_support(buffered) {
         DirectSupport::Yes(direct) => direct,
-        DirectSupport::No => return Err("the file system knows no direct I/O".to_owned()),
-        // The alignment that every file system with direct I/O takes.
+        DirectSupport::No => return Err("the file system does not support direct I/O".to_owned()),
+        // Every file system with direct I/O accepts this alignment.
         DirectSupport::Unknown => DirectIo { offset_align: PAGE_BYTES, memory_align: PAGE_BYTES },
     };
-    let refused = |errno: Errno| format!("the file system refuses it ({errno})");
+    let refused = |errno: Errno| format!("the file system refuses direct reads ({errno})");
     let file = open_noatime(calls, path, OFlags::RDONLY | OFlags::DIRECT).map_err(refused)?;
     let reopened = calls.fstat(&file).map_err(refused)?;
     let opened = calls.fstat(buffered).map_err(refused)?;
     if (reopened.st_dev, reopened.st_ino) != (opened.st_dev, opened.st_ino) {
-        return Err("the file was replaced while it was opened".to_owned());
+        return Err("the file was replaced while being opened".to_owned());
     }
     Ok((file, direct))
 }
 
-/// Without updating the access time, which only the file's owner may ask for.
+/// Opens without updates of the access time, which the kernel allows only to the file's owner.
 fn open_noatime(calls: &Syscalls, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     match calls.open(path, flags | OFlags::NOATIME) {

@@ -1,18 +1,18 @@
 #![forbid(unsafe_code)]
-//! Where the bytes of an archive come from.
+//! Sources of an archive's bytes: files and streams.
 //!
-//! A [`Source`] hands out consecutive [`Span`]s of an archive: counted references to memory that
-//! returns to the source's pool when the decoder lets go of it. Two kinds:
+//! A [`Source`] returns consecutive [`Span`]s of an archive. A span is a counted reference to
+//! memory that returns to the source's pool when the decoder drops it. There are two kinds:
 //!
 //! | kind | for | how |
 //! |---|---|---|
-//! | [`SequentialFileReader`] | regular files | several aligned reads in flight, direct I/O if wanted |
+//! | [`SequentialFileReader`] | regular files | several aligned reads in flight, direct or cached |
 //! | [`StreamReader`] | standard input, pipes | one blocking read after the other |
 //!
-//! Opening comes first and apart: an [`ArchiveFile`] holds every descriptor that a reader made from
-//! it needs, so that a process may give up the right to open files before it looks at a byte.
+//! Opening a file is a separate first step. An [`ArchiveFile`] holds every descriptor that its
+//! reader needs, so that a process may give up the right to open files before it looks at a byte.
 //!
-//! What is left to others: what the bytes mean, and when enough has been read.
+//! Sources do not interpret the bytes, and their callers decide when to stop reading.
 
 use std::time::Duration;
 
@@ -36,58 +36,58 @@ pub use pausing::Pausing;
 pub use reader::{ReaderBuilder, SequentialFileReader};
 pub use stream::{StreamReader, read_head};
 
-/// A stretch of the archive.
+/// A contiguous part of the archive.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Where it begins in the archive.
+    /// Offset of its first byte in the archive.
     pub offset: u64,
-    /// Its bytes, at least one.
+    /// Bytes of the span, at least one.
     pub bytes: Slice,
 }
 
-/// What a source turned out to be able to do; for the report.
+/// Properties and statistics of a source, for the report.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTraits {
-    /// Reads bypass the page cache.
+    /// Whether reads bypass the page cache.
     pub direct: bool,
-    /// Buffers are registered with the ring.
+    /// Whether buffers are registered with the ring.
     pub registered_buffers: bool,
-    /// Whether the ring takes only the operations of engines; `None` if there is no ring.
+    /// Whether the ring is restricted to the operations of engines; `None` if there is no ring.
     pub ring_restricted: Option<bool>,
-    /// The engine's name; `None` for a stream, which has none.
+    /// Name of the engine; `None` for a stream, which has no engine.
     pub engine: Option<&'static str>,
-    /// Bytes that were read out of the page cache, because they were there.
+    /// Bytes read from the page cache because they were already there.
     pub cached_bytes: u64,
-    /// Digest of all bytes, once the end has been reached and if somebody asked for it.
+    /// Digest of all bytes, if requested and once the end has been reached.
     pub digest: Option<Digest>,
-    /// Where the time of the engine's own threads has gone.
+    /// Running times of the engine's worker threads.
     pub workers: Vec<WorkerTimes>,
-    /// What was wanted and could not be had, in words.
+    /// Messages on requested features that were not available.
     pub fallbacks: Vec<String>,
 }
 
-/// Hands out an archive from its first byte to its last.
+/// Provides an archive from its first byte to its last.
 pub trait Source: Send {
-    /// The next bytes, in order and without gaps; `None` at the true end, and ever after. An error
-    /// comes when the bytes before it have been handed out.
+    /// Returns the next bytes, in order and without gaps; `None` at the true end and ever after. An
+    /// error is returned only after all bytes before it.
     fn next_span(&mut self) -> Result<Option<Span>, SourceError>;
 
-    /// Size of the archive in bytes, where it is known beforehand.
+    /// Returns the size of the archive in bytes, if it is known beforehand.
     fn len(&self) -> Option<u64>;
 
-    /// Whether the archive is known to be empty.
+    /// Returns whether the archive is known to be empty.
     fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Time spent so far in waiting for bytes to arrive.
+    /// Returns the time spent so far waiting for bytes to arrive.
     fn waited(&self) -> Duration;
 
-    /// Time spent so far in waiting for memory to read into, which those who decode return.
+    /// Returns the time spent so far waiting for memory to read into, which the decoder returns.
     fn waited_for_memory(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// What the source turned out to be able to do, and has done so far.
+    /// Returns the properties of the source and its statistics so far.
     fn traits(&self) -> SourceTraits;
 }

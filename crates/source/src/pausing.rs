@@ -1,4 +1,4 @@
-//! A source that stands still while a run is paused.
+//! A source that returns nothing while a run is paused.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,19 @@ use unsnap_ring::Pace;
 
 use crate::{Source, SourceError, SourceTraits, Span};
 
-/// Hands on what another source gives, but while it is paused. What that is reading ahead then is
-/// read to its end, and nothing more is begun.
+/// Passes on the spans of another source, except while the run is paused. Reads in flight at the
+/// beginning of a pause complete; no further reads begin.
 pub struct Pausing {
     source: Box<dyn Source>,
     pace: Pace,
-    /// Closed when nobody wants the bytes any more, after which [`Pace::rouse`] must be called.
+    /// Pool that is closed when nobody wants the bytes any more. Its closer must then call
+    /// [`Pace::rouse`].
     pool: Pool,
     waited: Duration,
 }
 
 impl Pausing {
-    /// `pool`: that of the source's memory.
+    /// Wraps `source`, whose memory comes from `pool`.
     pub fn new(source: Box<dyn Source>, pace: Pace, pool: Pool) -> Self {
         Self { source, pace, pool, waited: Duration::ZERO }
     }

@@ -1,4 +1,4 @@
-//! `SequentialFileReader`: a file from front to back, several aligned reads ahead.
+//! `SequentialFileReader`: reads a file from front to back, several aligned reads ahead.
 
 use std::{
     collections::VecDeque,
@@ -18,18 +18,20 @@ use unsnap_ring::{
 
 use crate::{ArchiveFile, Source, SourceError, SourceTraits, Span, file::refused};
 
-/// Bytes a read asks for. Measured by the prototype (shared WRITE-PATH, 2 cores, virtual NVMe,
-/// November 2026): 1 MiB is as fast as anything larger, 256 KiB is slower.
+/// Bytes of one read. Measured with a prototype (2 cores, virtual NVMe, November 2026): 1 MiB is as
+/// fast as any larger size, 256 KiB is slower.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Chunks that fit into the pool at least, unless the caller wants it otherwise: a decoder may hold
-/// half of the pool, and a piece of the chunk at either end of that half, while it waits for more.
+/// Minimum number of chunks in the pool, unless the caller chooses the chunk size. While it waits
+/// for more bytes, a decoder may hold half of the pool and, at both ends of that half, parts of two
+/// more chunks.
 const CHUNKS_MIN: usize = 8;
 
-/// Reads through the page cache keep a worker each: for the copy, or until the disk has delivered.
+/// Number of workers. A read through the page cache occupies a worker while it copies or until the
+/// disk has delivered.
 const READ_WORKERS: usize = 4;
 
-/// How a [`SequentialFileReader`] is to read.
+/// Builder for a [`SequentialFileReader`].
 #[derive(Clone, Debug)]
 pub struct ReaderBuilder {
     pool: Pool,
@@ -43,59 +45,59 @@ pub struct ReaderBuilder {
 }
 
 impl ReaderBuilder {
-    /// Which engine carries out the reads. Default: threads.
+    /// Sets the engine that executes the reads. Default: threads.
     #[must_use]
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = engine;
         self
     }
 
-    /// Bytes of one read, a multiple of 4096 and no more than the pool. Default: 1 MiB, or an
-    /// eighth of the pool if that is less.
+    /// Sets the size of one read in bytes, a multiple of 4096 and at most the size of the pool.
+    /// Default: 1 MiB, or an eighth of the pool if that is less.
     #[must_use]
     pub fn chunk_bytes(mut self, chunk_bytes: usize) -> Self {
         self.chunk_bytes = Some(chunk_bytes);
         self
     }
 
-    /// Reads in flight at most. Default: what the device's queue suggests. The pool bounds it in
-    /// any case.
+    /// Sets the maximum number of reads in flight. Default: a depth that suits the device's queue.
+    /// The size of the pool bounds it in any case.
     #[must_use]
     pub fn depth(mut self, depth: usize) -> Self {
         self.depth = Some(depth.max(1));
         self
     }
 
-    /// Begin at this byte of the file. Default: its first.
+    /// Sets the offset at which reading begins. Default: 0.
     #[must_use]
     pub fn start(mut self, start: u64) -> Self {
         self.start = start;
         self
     }
 
-    /// Stop after this many bytes although the file goes on. Default: no limit.
+    /// Sets the offset at which reading ends although the file continues. Default: no limit.
     #[must_use]
     pub fn limit(mut self, limit: u64) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Memory to register with the ring.
+    /// Sets the memory to register with the ring.
     #[must_use]
     pub fn register(mut self, arena: ArenaRanges) -> Self {
         self.register = Some(arena);
         self
     }
 
-    /// How urgent the reads are. Default: as urgent as what the thread does that asks for bytes.
+    /// Sets the I/O priority of the reads. Default: the priority of the thread that reads.
     #[must_use]
     pub fn priority(mut self, priority: Option<IoPriority>) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Makes the reader and its engine. Nothing is opened any more, and nothing is read before the
-    /// first span is asked for.
+    /// Creates the reader and its engine. It opens no files, and reads nothing before the first
+    /// span is requested.
     pub fn build(self, mut file: ArchiveFile) -> Result<SequentialFileReader, SourceError> {
         let pool_bytes = self.pool.bytes();
         let chunk_bytes = self.chunk_bytes.unwrap_or_else(|| default_chunk_bytes(pool_bytes));
@@ -105,7 +107,7 @@ impl ReaderBuilder {
         }
         let direct = usable_direct(&mut file, chunk_bytes)?;
         let ArchiveFile { calls, path, buffered, mode, fallback, size, depth, .. } = file;
-        // Only advice: of a file that is read directly nothing is worth reading ahead.
+        // Only advice. The kernel need not read ahead in a file that is read directly.
         let advice = if direct.is_some() { Advice::Random } else { Advice::Sequential };
         let _ = rustix::fs::fadvise(&buffered, 0, None, advice);
         let (file, direct, cached) = match direct {
@@ -154,60 +156,61 @@ impl ReaderBuilder {
 
 /// Reads a regular file from front to back, keeping several aligned reads in flight.
 ///
-/// It gives exactly the bytes between the start and the size the file had when it was opened (or
-/// the limit, if that is less), whatever the alignment of that end; a file that shrank or grew
-/// meanwhile is an error. It is also a [`Read`] and a [`BufRead`], to stand in for a plain reader.
+/// It returns exactly the bytes between the start and the size that the file had when it was
+/// opened, or the limit if that is less, whatever the alignment of the end. A file that shrank or
+/// grew meanwhile is an error. The reader also implements [`Read`] and [`BufRead`], to replace an
+/// ordinary reader.
 ///
-/// Used by one thread at a time, the one that first asks for bytes (rings bind to a thread).
+/// Only the thread that first asks for bytes may use it, since rings bind to a thread.
 pub struct SequentialFileReader {
     calls: Syscalls,
     path: PathBuf,
     file: Arc<OwnedFd>,
     direct: Option<DirectIo>,
-    /// The same file without direct I/O: for chunks that are in the page cache, where a copy is
-    /// faster than a disk and leaves the disk to others. `None` when that is not wanted or cannot
-    /// be known.
+    /// The same file without direct I/O, for chunks in the page cache: a copy is faster than the
+    /// disk and leaves the disk to others. `None` if not wanted or if the kernel does not report
+    /// which chunks are cached.
     cached: Option<Arc<OwnedFd>>,
     cached_bytes: u64,
     fallbacks: Vec<String>,
     size: u64,
     limit: u64,
     end: u64,
-    /// Where the first chunk begins, aligned.
+    /// Aligned offset of the first chunk.
     base: u64,
-    /// Where the first span begins, within the first chunk.
+    /// Offset of the first span, which lies within the first chunk.
     start: u64,
     engine: Box<dyn Engine>,
     pool: Pool,
     chunk_bytes: usize,
     depth: usize,
-    /// Everything before this offset has been asked for.
+    /// Offset up to which reads have been submitted.
     submitted: u64,
-    /// Everything before this offset has been handed out.
+    /// Offset up to which bytes have been returned.
     handed_out: u64,
-    /// Chunks asked for and not yet handed out, in the order of the file.
+    /// Chunks submitted and not yet returned, in the order of the file.
     window: VecDeque<Chunk>,
-    /// Token of the window's first chunk; tokens count chunks from 0.
+    /// Token of the first chunk in the window. Tokens number chunks from 0.
     first_token: u64,
     done: Vec<Completion>,
     waited: Duration,
     waited_for_memory: Duration,
-    /// For `Read` and `BufRead`: the span being consumed.
+    /// Span being consumed through `Read` or `BufRead`.
     current: Option<Slice>,
 }
 
-/// What has become of a chunk that was asked for. A failure waits for its turn like bytes do, so
-/// that what precedes it is handed out, and stays at the window's front from then on.
+/// State of a submitted chunk. A failure waits for its turn like bytes do, so that all bytes before
+/// it are returned first; from then on it stays at the front of the window.
 enum Chunk {
     Awaited,
     Read(Slice),
-    /// The file ended after so many bytes of it.
+    /// The file ended after this many bytes of the chunk.
     Short(usize),
     Failed(Errno),
 }
 
 impl SequentialFileReader {
-    /// Starts describing a reader whose buffers come from `pool`.
+    /// Returns a builder for a reader whose buffers come from `pool`.
     pub fn builder(pool: Pool) -> ReaderBuilder {
         ReaderBuilder {
             pool,
@@ -221,14 +224,14 @@ impl SequentialFileReader {
         }
     }
 
-    /// Asks for as many chunks as depth and memory allow.
+    /// Submits as many reads as depth and memory allow.
     fn read_ahead(&mut self) -> Result<(), SourceError> {
         let before = self.submitted;
         while self.window.len() < self.depth && self.submitted < self.end {
             let block = match self.pool.try_allocate(self.chunk_bytes) {
                 Some(block) => block,
-                // Whoever holds the memory will return it; without a read in flight nothing
-                // else could wake us.
+                // The holders of the memory will return it. Without a read in flight nothing else
+                // could wake this thread.
                 None if self.window.is_empty() => {
                     let (block, waited) =
                         self.pool.allocate(self.chunk_bytes).map_err(|_| SourceError::Cancelled)?;
@@ -240,7 +243,7 @@ impl SequentialFileReader {
             let left = self.end - self.submitted;
             let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
             let token = self.first_token + self.window.len() as u64;
-            let (file, direct) = self.best_way(wanted);
+            let (file, direct) = self.choose_file(wanted);
             let read = ReadAt::new(file, self.submitted, block, wanted, direct);
             self.engine.submit(token, Operation::Read(read));
             self.window.push_back(Chunk::Awaited);
@@ -253,8 +256,9 @@ impl SequentialFileReader {
         Ok(())
     }
 
-    /// How to read the next `wanted` bytes: out of the page cache if all of them are there.
-    fn best_way(&mut self, wanted: usize) -> (Arc<OwnedFd>, Option<DirectIo>) {
+    /// Chooses the descriptor for the next `wanted` bytes: that for the page cache if all of them
+    /// are cached.
+    fn choose_file(&mut self, wanted: usize) -> (Arc<OwnedFd>, Option<DirectIo>) {
         if let Some(cached) = &self.cached {
             match self.calls.is_cached(cached, self.submitted, wanted as u64) {
                 Some(true) => {
@@ -287,7 +291,8 @@ impl SequentialFileReader {
         }
     }
 
-    /// The chunk at the window's front, once it has been read; `None` if the window is empty.
+    /// Waits for the chunk at the front of the window and returns it; `None` if the window is
+    /// empty.
     fn next_chunk(&mut self) -> Result<Option<Slice>, SourceError> {
         let waiting_since = Instant::now();
         while let Some(Chunk::Awaited) = self.window.front() {
@@ -310,7 +315,8 @@ impl SequentialFileReader {
         }
     }
 
-    /// The file must not have grown: an archive that is still being written would look cut.
+    /// Checks that the file has not grown: an archive that is still being written would look
+    /// truncated.
     fn check_end(&self) -> Result<(), SourceError> {
         let stat = self
             .calls
@@ -394,14 +400,14 @@ impl Read for SequentialFileReader {
     }
 }
 
-/// Bytes of a read for a pool of this size, when nobody says otherwise.
+/// Returns the default size of a read in bytes for a pool of this size.
 pub(crate) fn default_chunk_bytes(pool_bytes: usize) -> usize {
     let share = pool_bytes / CHUNKS_MIN;
     (share - share % PAGE_BYTES).clamp(PAGE_BYTES, CHUNK_BYTES)
 }
 
-/// How a file is read by chunks of this size: directly if it is open for that and the chunks are
-/// aligned as it asks.
+/// Returns the descriptor for direct reads if the file has one and chunks of this size meet its
+/// alignment.
 fn usable_direct(
     file: &mut ArchiveFile,
     chunk_bytes: usize,
@@ -411,7 +417,7 @@ fn usable_direct(
         return Ok(Some((descriptor, direct)));
     }
     let reason = format!(
-        "the file system asks for an alignment of {} bytes in memory and {} in the file",
+        "the file system requires an alignment of {} bytes in memory and {} in the file",
         direct.memory_align, direct.offset_align
     );
     file.fallback = Some(refused(&file.path, file.mode, reason)?);

@@ -1,4 +1,4 @@
-//! `StreamReader`: bytes that can only be had in order, such as standard input.
+//! `StreamReader`: reads pipes and other streams without random access, such as standard input.
 
 use std::{
     os::fd::OwnedFd,
@@ -14,19 +14,18 @@ use unsnap_arena::Pool;
 
 use crate::{Source, SourceError, SourceTraits, Span, reader::default_chunk_bytes};
 
-/// How often a silent stream's reader looks whether the run was cancelled.
+/// Interval at which the reader of a silent stream checks for cancellation.
 const CANCEL_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Reads a pipe, a socket or a terminal to its end.
 ///
-/// Waiting for bytes ends when the pool is closed, so that a silent writer cannot hold up a
-/// cancellation.
+/// Closing the pool ends a wait for bytes, so that a silent writer cannot delay a cancellation.
 pub struct StreamReader {
     file: OwnedFd,
     name: PathBuf,
     pool: Pool,
     chunk_bytes: usize,
-    /// Bytes that were read before; they come first.
+    /// Bytes read earlier by [`read_head`], returned first.
     head: Vec<u8>,
     offset: u64,
     ended: bool,
@@ -35,9 +34,9 @@ pub struct StreamReader {
 }
 
 impl StreamReader {
-    /// `name` is what errors call the stream.
+    /// Creates a reader. `name` stands for the stream in error messages.
     pub fn new(file: OwnedFd, name: impl Into<PathBuf>, pool: Pool) -> Self {
-        // Bytes gathered before they are handed on, as for files.
+        // Spans have the same size as those of files.
         let chunk_bytes = default_chunk_bytes(pool.bytes());
         let name = name.into();
         Self {
@@ -53,14 +52,14 @@ impl StreamReader {
         }
     }
 
-    /// Puts bytes that were read by [`read_head`] back in front of the stream.
+    /// Puts bytes read by [`read_head`] back in front of the stream.
     #[must_use]
     pub fn with_head(mut self, head: Vec<u8>) -> Self {
         self.head = head;
         self
     }
 
-    /// Waits until there is something to read (or the stream has ended).
+    /// Waits until there are bytes to read or the stream has ended.
     fn wait_readable(&self) -> Result<(), SourceError> {
         loop {
             match readable(&self.file) {
@@ -127,8 +126,8 @@ impl Source for StreamReader {
     }
 }
 
-/// Reads up to `count` bytes of a stream before there is memory for the rest; fewer at its end.
-/// Gives up when `cancelled` says so.
+/// Reads the first `count` bytes of a stream, fewer if it ends earlier, before there is a pool for
+/// the rest. Fails with [`SourceError::Cancelled`] when `cancelled` returns true.
 pub fn read_head(
     file: &OwnedFd,
     name: impl Into<PathBuf>,
@@ -158,7 +157,7 @@ pub fn read_head(
     Ok(head)
 }
 
-/// Waits a while for something to read, or the stream's end.
+/// Waits up to 100 ms for bytes or the end of the stream. Returns whether there are any.
 fn readable(file: &OwnedFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(file, PollFlags::IN)];
     match poll(&mut fds, Some(&CANCEL_CHECK)) {

@@ -1,4 +1,4 @@
-//! The file reader, one body of tests over every engine.
+//! Tests of the file reader, run on every engine.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -42,7 +42,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// Beside the sources rather than in /tmp, which may be a tmpfs.
+    /// Lies below the target directory rather than in /tmp, which may be a tmpfs.
     fn new() -> Self {
         Self { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
     }
@@ -69,8 +69,8 @@ fn pool(bytes: usize) -> (Pool, ArenaRanges) {
     (arena.pool(bytes).unwrap(), arena.ranges())
 }
 
-/// The modes there are here. Files written by a test are in the page cache, and `Auto` reads them
-/// from there, so `On` is needed as well.
+/// Returns the modes that work here. Files written by a test are in the page cache, and `Auto`
+/// reads them from there, so `On` is needed as well.
 fn direct_modes() -> &'static [DirectMode] {
     static MODES: LazyLock<&[DirectMode]> = LazyLock::new(|| {
         let scratch = Scratch::new();
@@ -87,7 +87,7 @@ fn direct_modes() -> &'static [DirectMode] {
     *MODES
 }
 
-/// How a file is read in a test.
+/// Parameters of a test's reader.
 #[derive(Clone, Debug)]
 struct Reading {
     engine: EngineKind,
@@ -124,7 +124,7 @@ impl Reading {
     }
 }
 
-/// Reads up to the end or an error; checks that spans are consecutive.
+/// Reads up to the end or an error, and checks that spans are consecutive.
 fn drain(source: &mut dyn Source) -> (Vec<u8>, Result<(), SourceError>) {
     let mut bytes = Vec::new();
     loop {
@@ -150,7 +150,7 @@ fn assert_reads(reading: &Reading, path: &Path, expected: &[u8]) {
     assert!(reader.next_span().unwrap().is_none(), "the end stays the end");
 }
 
-/// A test that hangs fails.
+/// Runs `body` and fails if it hangs.
 fn watched(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let body = thread::spawn(move || {
@@ -158,7 +158,7 @@ fn watched(body: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match finished.recv_timeout(Duration::from_mins(2)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         _ => body.join().unwrap(),
     }
 }
@@ -210,7 +210,7 @@ fn never_a_byte_past_the_limit() {
 }
 
 #[test]
-fn it_stands_in_for_a_plain_reader() {
+fn it_works_as_a_std_reader() {
     let scratch = Scratch::new();
     let text: Vec<String> = (0..5000).map(|line| format!("line {line}")).collect();
     let text = text.join("\n");
@@ -240,7 +240,7 @@ fn it_stands_in_for_a_plain_reader() {
 }
 
 #[test]
-fn what_went_wrong_is_inside_the_plain_readers_error() {
+fn the_std_readers_error_contains_the_source_error() {
     let scratch = Scratch::new();
     let path = scratch.file(&random_bytes(3 * PAGE));
     let mut reader = Reading::new(EngineKind::Threads, PAGE).open(&path).unwrap();
@@ -255,7 +255,7 @@ fn truncate(path: &Path, len: usize) {
 }
 
 #[test]
-fn a_file_that_shrank_is_told_by_its_true_end() {
+fn a_shrunken_file_is_reported_with_its_true_end() {
     watched(|| {
         let scratch = Scratch::new();
         let chunk = 2 * PAGE;
@@ -283,7 +283,7 @@ fn a_file_that_shrank_is_told_by_its_true_end() {
 }
 
 #[test]
-fn a_file_that_grew_is_no_whole_archive() {
+fn a_file_that_grew_is_refused() {
     let scratch = Scratch::new();
     for len in [0, 5, 2 * PAGE, 2 * PAGE + 5] {
         let bytes = random_bytes(len);
@@ -299,7 +299,7 @@ fn a_file_that_grew_is_no_whole_archive() {
                 let (read, result) = drain(&mut whole);
                 assert!(read == bytes);
                 let SourceError::Grew { expected, found, .. } = result.unwrap_err() else {
-                    panic!("not told apart")
+                    panic!("the growth was not reported")
                 };
                 assert_eq!((expected, found), (len as u64, len as u64 + 4));
 
@@ -312,7 +312,7 @@ fn a_file_that_grew_is_no_whole_archive() {
 }
 
 #[test]
-fn what_is_no_file_is_not_opened() {
+fn only_regular_files_are_opened() {
     let scratch = Scratch::new();
     let reading = Reading::new(EngineKind::Threads, PAGE);
     let errno = |path: &Path| match reading.open(path) {
@@ -349,7 +349,7 @@ fn nothing_is_opened_after_the_opening() {
 }
 
 #[test]
-fn a_chunk_size_that_fits_nothing_is_an_error() {
+fn an_invalid_chunk_size_is_an_error() {
     let scratch = Scratch::new();
     let path = scratch.file(&random_bytes(10_000));
     let open = |pool_bytes: usize, chunk_bytes: usize| {
@@ -363,7 +363,7 @@ fn a_chunk_size_that_fits_nothing_is_an_error() {
                 assert_eq!((named, pool_bytes), (chunk_bytes, 16 * PAGE));
             }
             Err(other) => panic!("{other}"),
-            Ok(_) => panic!("{chunk_bytes} was taken"),
+            Ok(_) => panic!("{chunk_bytes} was accepted"),
         }
     }
     assert!(open(16 * PAGE, 16 * PAGE).is_ok());
@@ -374,7 +374,7 @@ fn a_chunk_size_that_fits_nothing_is_an_error() {
 }
 
 #[test]
-fn a_small_pool_gets_small_chunks_by_itself() {
+fn a_small_pool_gets_small_chunks_by_default() {
     let scratch = Scratch::new();
     let bytes = random_bytes(3 * MIB + 1);
     let path = scratch.file(&bytes);
@@ -392,7 +392,7 @@ fn a_small_pool_gets_small_chunks_by_itself() {
 }
 
 #[test]
-fn direct_io_that_is_refused_is_an_error_or_a_remark() {
+fn refused_direct_io_is_an_error_or_a_fallback() {
     // A regular file on a file system without direct I/O.
     let path = Path::new("/proc/self/status");
     let reading = Reading::new(EngineKind::Threads, PAGE);
@@ -408,11 +408,11 @@ fn direct_io_that_is_refused_is_an_error_or_a_remark() {
     assert!(!traits.direct);
     assert_eq!(traits.fallbacks.len(), 1, "{:?}", traits.fallbacks);
     let off = Reading { direct: DirectMode::Off, ..reading }.open(path).unwrap().traits();
-    assert!(!off.direct && off.fallbacks.is_empty(), "nothing was wanted");
+    assert!(!off.direct && off.fallbacks.is_empty(), "direct I/O was not requested");
 }
 
 #[test]
-fn every_chunk_is_read_from_where_it_is() {
+fn cached_chunks_are_read_from_the_page_cache() {
     if !direct_modes().contains(&DirectMode::On) {
         return;
     }
@@ -428,7 +428,7 @@ fn every_chunk_is_read_from_where_it_is() {
         let len = Some(std::num::NonZeroU64::new(count as u64).unwrap());
         rustix::fs::fadvise(&file, start as u64, len, rustix::fs::Advice::DontNeed).unwrap();
         for engine in engines() {
-            // What the kernel says beforehand: it may keep, or evict, more than it was told.
+            // The kernel may have kept or evicted more than requested, so ask it first.
             let cached = (0..bytes.len()).step_by(chunk).filter_map(|at| {
                 let wanted = chunk.min(bytes.len() - at) as u64;
                 is_cached(&file, at as u64, wanted)?.then_some(wanted)
@@ -445,7 +445,7 @@ fn every_chunk_is_read_from_where_it_is() {
         }
     }
     if !from_both {
-        eprintln!("skipped: here the page cache holds all of a file or nothing");
+        eprintln!("skipped: the page cache holds all of a file or nothing here");
     }
 }
 
@@ -498,7 +498,7 @@ fn sectors_of_4096_bytes_are_read_directly() {
 }
 
 #[test]
-fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
+fn a_failed_read_is_reported_with_its_offset_after_the_bytes_before_it() {
     watched(|| {
         let scratch = Scratch::new();
         let bytes = random_bytes(9 * PAGE + 17);
@@ -518,7 +518,7 @@ fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
                 assert!(bytes.starts_with(&read));
                 match plan.injected().first().map(|injected| injected.call) {
                     Some(Call::Read) => failed_reads += 1,
-                    // The last look at the file; all the others have another way.
+                    // The check at the end of the file; every other failed call has a fallback.
                     Some(Call::Stat) if result.is_err() => continue,
                     injected => {
                         result.unwrap();
@@ -536,13 +536,13 @@ fn a_failed_read_is_told_by_its_offset_after_the_bytes_before_it() {
                     assert_eq!((offset, errno, &named), (read.len() as u64, Errno::IO, &path));
                 }
             }
-            assert!(failed_reads >= 5, "a read for every chunk at least");
+            assert!(failed_reads >= 5, "at least one read for every chunk");
         }
     });
 }
 
 #[test]
-fn reading_goes_on_when_held_spans_are_released() {
+fn reading_continues_when_held_spans_are_released() {
     watched(|| {
         let scratch = Scratch::new();
         let bytes = random_bytes(20 * PAGE + 1);
@@ -555,7 +555,7 @@ fn reading_goes_on_when_held_spans_are_released() {
                 let holder = thread::spawn(move || {
                     let mut read = Vec::new();
                     loop {
-                        // All there are, so that the reader has to wait for every one of them.
+                        // All spans that exist, so that the reader must wait for each of them.
                         let batch: Vec<unsnap_source::Span> =
                             held.iter().take(pool_chunks).collect();
                         if batch.is_empty() {
@@ -597,7 +597,7 @@ fn waiting_for_memory_ends_when_the_pool_closes() {
 }
 
 #[test]
-fn memory_returns_even_if_reading_is_given_up() {
+fn memory_returns_even_if_reading_is_aborted() {
     let scratch = Scratch::new();
     let path = scratch.file(&random_bytes(50 * PAGE));
     for engine in engines() {
@@ -615,7 +615,7 @@ fn memory_returns_even_if_reading_is_given_up() {
 }
 
 #[test]
-fn what_it_can_do_is_told() {
+fn traits_name_the_engine() {
     let scratch = Scratch::new();
     let path = scratch.file(&random_bytes(3 * PAGE));
     for engine in engines() {

@@ -1,4 +1,4 @@
-//! The stream reader over pipes.
+//! Tests of the stream reader on pipes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn random_bytes(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A reader of what `writer` writes, on a thread of its own, until it returns.
+/// Returns a reader of the bytes that `writer` writes on another thread until it returns.
 fn stream(pool: &Pool, writer: impl FnOnce(PipeWriter) + Send + 'static) -> StreamReader {
     let (read, write) = pipe().unwrap();
     thread::spawn(move || writer(write));
@@ -43,7 +43,7 @@ fn read_all(reader: &mut StreamReader) -> Vec<u8> {
     bytes
 }
 
-/// A test that hangs fails.
+/// Runs `body` and fails if it hangs.
 fn watched(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let body = thread::spawn(move || {
@@ -51,7 +51,7 @@ fn watched(body: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match finished.recv_timeout(Duration::from_mins(2)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         _ => body.join().unwrap(),
     }
 }
@@ -66,7 +66,7 @@ fn streams_of_every_length_come_back() {
                 let pool = pool(pool_bytes);
                 let mut reader = stream(&pool, move |mut pipe| pipe.write_all(&written).unwrap());
                 assert_eq!(reader.len(), None);
-                assert!(!reader.is_empty(), "nobody can know beforehand");
+                assert!(!reader.is_empty(), "the length of a stream is unknown");
                 assert!(read_all(&mut reader) == bytes, "{len} bytes, pool of {pool_bytes}");
                 assert!(pool.try_allocate(pool_bytes).is_some());
             }
@@ -97,7 +97,7 @@ fn writers_may_be_slow_and_write_odd_pieces() {
 }
 
 #[test]
-fn a_silent_writer_does_not_hold_up_the_end() {
+fn a_silent_writer_does_not_delay_a_cancellation() {
     watched(|| {
         for written in [&b""[..], b"a beginning"] {
             let pool = pool(MIB);
@@ -123,7 +123,7 @@ fn waiting_for_memory_ends_when_the_pool_closes() {
     watched(|| {
         let pool = pool(8192);
         let mut reader = stream(&pool, |mut pipe| {
-            // Fails when the reader is gone.
+            // Fails once the reader is gone.
             let _ = pipe.write_all(&vec![1; 100_000]);
         });
         let held = [reader.next_span().unwrap().unwrap(), reader.next_span().unwrap().unwrap()];
@@ -139,7 +139,7 @@ fn waiting_for_memory_ends_when_the_pool_closes() {
 }
 
 #[test]
-fn a_failed_read_is_told_by_name_and_offset() {
+fn a_failed_read_is_reported_with_name_and_offset() {
     let directory = std::fs::File::open(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut reader = StreamReader::new(directory.into(), "no stream", pool(MIB));
     let error = reader.next_span().unwrap_err();

@@ -77,7 +77,7 @@ fn without_a_receiver_nothing_is_prepared() {
         let consumer = thread::spawn(move || drop(finished.recv()));
         let error = prepare_by(&request, &Syscalls::default()).unwrap_err();
         consumer.join().unwrap();
-        assert!(error.to_string().contains("nobody takes finished files"), "{shadow}: {error}");
+        assert!(error.to_string().contains("receiver of finished files"), "{shadow}: {error}");
         assert!(!ledger.state(110).exists(), "{shadow}");
         ledger.assert_tidy("without a receiver");
         request.config.files = None;

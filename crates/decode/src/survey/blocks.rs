@@ -1,4 +1,4 @@
-//! Walking compressed data by its headers: frames, and the blocks in them.
+//! Walks over compressed data by the headers of frames and blocks.
 
 use crate::{
     Format,
@@ -10,48 +10,49 @@ use crate::{
     survey::peek::Peek,
 };
 
-/// The longest lz4 frame header: magic, two bytes of flags, content size, dictionary id, checksum.
+/// Longest lz4 frame header in bytes: magic, two bytes of flags, content size, dictionary id,
+/// checksum.
 const LZ4_HEADER_BYTES_MAX: usize = 19;
 
-/// Blocks in a row, up to the end of what is looked at, that are taken for proof that a walk that
-/// began somewhere stands on blocks. A place in random bytes looks like a block of zstd once in
-/// about 40 times, and a walk from there seldom gets that far.
+/// Number of consecutive blocks, up to the limit of the examined part, that prove that a walk from
+/// an arbitrary offset follows real blocks. An offset in random bytes looks like a zstd block about
+/// once in 40 times, and a walk from there seldom gets that far.
 const PROOF_BLOCKS_MIN: usize = 6;
 
-/// Steps that looking for blocks may take, in all: about 3 ms. A window of a snapshot has some tens
-/// of blocks, and most places that are none show it at the first step.
+/// Most steps of one search for blocks: about 3 ms. A window of a snapshot has some tens of blocks,
+/// and most offsets without a block fail at the first step.
 const PROOF_STEPS_MAX: u32 = 1 << 18;
 
-/// What a walk meets.
+/// Item found by a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A frame's header. `content_bytes`: decoded size, if the frame declares it.
+    /// A frame header. `content_bytes` is the decoded size, if the frame declares it.
     FrameBegins {
         content_bytes: Option<u64>,
         block_bytes_max: u64,
     },
-    /// A block. `raw_bytes`: decoded size, where that can be told without decoding.
+    /// A block. `raw_bytes` is the decoded size, if the header gives it.
     Block {
         raw_bytes: Option<u64>,
     },
     FrameEnds,
-    /// A frame that decoders pass over.
+    /// A frame that decoders skip.
     Skipped,
 }
 
-/// Why a walk ends.
+/// Reason why a walk ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// All frames are complete, and nothing follows.
+    /// All frames are complete and nothing follows.
     End,
-    /// What may be looked at ends here.
+    /// The part that may be examined ends here.
     Short,
-    /// This is not what the format allows.
+    /// The format does not allow these bytes.
     Bad,
 }
 
-/// A walk over frames and blocks. Each step passes at least one byte, but for the step at a
-/// frame's end, of which there are no two in a row.
+/// A walk over frames and blocks. Each step passes at least one byte, except for the step at the
+/// end of a frame, which never occurs twice in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub at: u64,
@@ -63,7 +64,8 @@ enum Place {
     Between {
         format: Format,
     },
-    /// Where a walk began in the middle, it does not know whether the frame has a checksum.
+    /// `checksum` is `None` if the walk began inside the frame and so does not know whether it has
+    /// a checksum.
     Zstd {
         checksum: Option<bool>,
     },
@@ -74,7 +76,7 @@ enum Place {
     Lz4End,
 }
 
-/// What an lz4 frame's header says about its blocks.
+/// Properties of an lz4 frame's blocks, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lz4Flags {
     block_bytes_max: u64,
@@ -83,18 +85,18 @@ pub(super) struct Lz4Flags {
 }
 
 impl Blocks {
-    /// A walk from the beginning of a frame on.
+    /// Starts a walk at the beginning of a frame.
     pub fn from_frame(at: u64, format: Format) -> Self {
         Self { at, place: Place::Between { format } }
     }
 
-    /// A walk from amid a frame of zstd, where a block begins.
+    /// Starts a walk at a block inside a zstd frame.
     pub fn amid_zstd(at: u64) -> Self {
         Self { at, place: Place::Zstd { checksum: None } }
     }
 
-    /// Looks for blocks from `from` on, which may lie anywhere in a frame. `lz4`: what the frames
-    /// are like, if it is that.
+    /// Searches for blocks from `from` on, which may lie anywhere in a frame. `lz4` holds the
+    /// properties of the frames if the format is lz4.
     pub fn find(peek: &mut Peek<'_>, from: u64, lz4: Option<Lz4Flags>) -> Option<Self> {
         let (place, span) = match lz4 {
             None => (Place::Zstd { checksum: None }, BLOCK_BYTES_MAX + BLOCK_HEADER_BYTES as u64),
@@ -111,7 +113,8 @@ impl Blocks {
         None
     }
 
-    /// `None` if there are no steps left to find out.
+    /// Returns whether a walk from here follows real blocks; `None` if there are no steps left to
+    /// find out.
     fn is_proven(mut self, peek: &mut Peek<'_>, steps_left: &mut u32) -> Option<bool> {
         let mut blocks = 0;
         loop {
@@ -125,7 +128,7 @@ impl Blocks {
         }
     }
 
-    /// Passes what stands here.
+    /// Passes the next item.
     pub fn next(&mut self, peek: &mut Peek<'_>) -> Result<Step, Stop> {
         match self.place {
             Place::Between { format: Format::Lz4 } => self.lz4_frame(peek),
@@ -170,7 +173,7 @@ impl Blocks {
         let (compressed_bytes, last) = block_header(bytes).ok_or(Stop::Bad)?;
         let raw_bytes = block_raw_bytes(bytes);
         let size = raw_bytes.unwrap_or(compressed_bytes);
-        // Where a walk began in the middle, zeros would be empty blocks all over.
+        // For a walk that began inside a frame, every run of zeros would look like empty blocks.
         if size > BLOCK_BYTES_MAX || (size == 0 && !last && checksum.is_none()) {
             return Err(Stop::Bad);
         }
@@ -187,7 +190,7 @@ impl Blocks {
             |at: u64| at == limit || frame_start(peek.at(at, FRAME_HEADER_BYTES_MAX)).is_ok();
         let checksum = match checksum {
             Some(known) => known,
-            // What follows tells.
+            // The next frame must begin after the checksum, if there is one.
             None if begins_frame(self.at) => false,
             None if begins_frame(self.at + 4) => true,
             None => return Err(Stop::Bad),
@@ -247,7 +250,8 @@ impl Blocks {
         if header == 0 {
             self.at += if flags.content_checksum { 8 } else { 4 };
             self.place = Place::Lz4End;
-            // So that a run of zeros is no run of empty frames: the step after next must find one.
+            // The step after next must find a frame, so that a run of zeros does not pass for empty
+            // frames.
             return self.next(peek);
         }
         let (size, stored) = (u64::from(header & 0x7fff_ffff), header >> 31 != 0);
@@ -258,7 +262,7 @@ impl Blocks {
         Ok(Step::Block { raw_bytes: stored.then_some(size) })
     }
 
-    /// Whether this walk, amid the blocks of a frame, stands where the other does.
+    /// Returns whether this walk, inside a frame, is at the same block as the other.
     pub fn is_like(&self, other: &Self) -> bool {
         self.at == other.at
             && match (self.place, other.place) {
@@ -268,7 +272,7 @@ impl Blocks {
             }
     }
 
-    /// Whether the zstd frame that the walk is in ends in a checksum, if that is known.
+    /// Returns whether the current zstd frame ends with a checksum, if that is known.
     pub fn checksum(&self) -> Option<bool> {
         match self.place {
             Place::Zstd { checksum } => checksum,
@@ -276,7 +280,7 @@ impl Blocks {
         }
     }
 
-    /// What the lz4 frame that the walk is in is like.
+    /// Returns the properties of the current lz4 frame.
     pub fn lz4_flags(&self) -> Option<Lz4Flags> {
         match self.place {
             Place::Lz4(flags) => Some(flags),

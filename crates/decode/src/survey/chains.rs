@@ -1,15 +1,15 @@
-//! Walking all headers of a large archive, in many places at once.
+//! Walks over all headers of a large archive, in many places at once.
 //!
-//! A walk is a chain of small reads, each of which says where the next one is; so a single walk
-//! waits for the disk's latency at every block. Many of them, from footholds all over the archive,
-//! wait together.
+//! A walk is a chain of small reads, each of which yields the offset of the next. A single walk
+//! waits for the disk's latency at every block. Many walks, from footholds all over the archive,
+//! wait in parallel.
 //!
-//! A foothold is a place that looks like a block. Whether it is one is decided by the chain before
-//! it, which either arrives exactly there or steps over it and goes on to the next. The chain that
-//! begins with the archive's first frame walks on blocks for certain; hence so does every one that
-//! is met by it, and by those. If they lead to the end of the archive, all frames have been seen,
-//! and the sum of their content sizes is exact. What data looks like blocks and is none costs time
-//! and nothing else.
+//! A foothold is an offset that looks like a block. The chain before it decides whether it is one:
+//! it either arrives exactly there, or passes it and continues to the next. The chain that begins
+//! at the archive's first frame certainly follows blocks. So does every chain whose foothold it
+//! reaches, and every chain reached by those. If these chains lead to the end of the archive, all
+//! frames have been seen, and the sum of their content sizes is exact. Data that only looks like
+//! blocks costs time and nothing else.
 
 use std::{
     iter,
@@ -28,37 +28,38 @@ use crate::survey::{
     sum::{Frame, Sum},
 };
 
-/// Bytes of a read: a page is touched in any case. Reads of 64 and of 4096 bytes took about as long.
-/// Without the kernel's read-ahead (`POSIX_FADV_RANDOM`) two runs were a little faster, too few to
-/// tell; it would stay on the descriptor that the run reads from.
+/// Bytes of one read. A read touches a whole page in any case; reads of 64 and of 4096 bytes took
+/// about as long. Without the kernel's read-ahead (`POSIX_FADV_RANDOM`) two runs were slightly
+/// faster, which is too few to be conclusive, and the advice would stay on the descriptor that the
+/// run reads from.
 const PIECE_BYTES: usize = 256;
 
-/// Blocks between two looks at the clock.
-const STEPS: u64 = 16;
+/// Number of steps between two checks of the clock.
+const CLOCK_STEPS: u64 = 16;
 
-/// Walks at once, each a thread with one read in flight; see `WINDOW_EVERY_BYTES`.
+/// Most parallel walks, each a thread with one read in flight; see `WINDOW_EVERY_BYTES`.
 const WALKS_MAX: usize = 128;
 
-/// Stack of a thread, which has next to nothing on it. The system's default is 2 MiB.
+/// Stack size of a thread in bytes. A walk uses hardly any stack; the default is 2 MiB.
 const STACK_BYTES: usize = 128 << 10;
 
-/// What has come of it.
+/// Result of the walks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Walked {
-    /// Every frame was seen, and declares its size.
+    /// Every frame was seen and declares its size.
     All {
         raw_bytes: u64,
-        /// Where some of them begin: in each chain the first.
+        /// Offsets of some frames: the first of each chain.
         frames: Vec<u64>,
     },
-    /// Not every frame does, or one lies, or the archive is damaged.
+    /// Not every frame declares its size, or a declared size is wrong, or the archive is damaged.
     Undeclared,
-    /// There was no time to find out.
+    /// There was not enough time.
     Unfinished,
 }
 
 impl Walked {
-    /// Why it is not known.
+    /// Returns the reason why the size is unknown.
     pub fn untold(&self) -> Option<Untold> {
         match self {
             Self::All { .. } => None,
@@ -69,7 +70,7 @@ impl Walked {
 }
 
 /// Walks from all footholds, which are in ascending order; the first is the beginning of the
-/// archive. Also says what was read.
+/// archive. Also returns statistics of the reads.
 pub(super) fn walk(
     archive: &dyn ReadAt,
     archive_bytes: u64,
@@ -104,35 +105,36 @@ struct Walks<'a> {
     footholds: &'a [Blocks],
     effort: &'a Effort<'a>,
     since: Instant,
-    /// The first foothold that nobody has set out from.
+    /// Index of the first foothold from which no walk has started.
     next: AtomicUsize,
-    /// What all chains have passed.
+    /// Bytes of the archive passed by all chains.
     passed_bytes: AtomicU64,
     reads: Mutex<Reads>,
-    /// The first chain has found that it cannot be told.
+    /// The first chain has failed, so the size cannot be determined.
     in_vain: AtomicBool,
     out_of_time: AtomicBool,
 }
 
-/// What a chain has found.
+/// Result of a chain.
 struct Part {
-    /// Of the frame in which it begins: its blocks, and whether it ends in a checksum, if it ends.
+    /// Blocks of the frame in which the chain begins, and whether that frame ends with a checksum,
+    /// if its end was reached.
     head: Frame,
     head_checksum: Option<bool>,
-    /// The frames that follow. Where the first of them begins.
+    /// Sum of the frames that follow, and the offset of the first of them.
     sum: Sum,
     frame: Option<u64>,
-    /// Whether the frame under way will end in a checksum, if that is known.
+    /// Whether the last, unfinished frame will end with a checksum, if that is known.
     checksum: Option<bool>,
-    /// The chain whose foothold it has met; `None` at the end of the archive.
+    /// Index of the chain whose foothold was reached; `None` at the end of the archive.
     met: Option<usize>,
 }
 
 impl Walks<'_> {
-    /// What each chain has found, in their order. `None` where it has come to nothing.
+    /// Returns the result of each chain, in order; `None` for a chain that failed.
     fn all(&self) -> Vec<Option<Part>> {
         let found = thread::scope(|scope| {
-            // Where no more threads are to be had, those that are there walk all of it.
+            // If no more threads can be started, the existing ones walk everything.
             let others: Vec<_> = (1..self.footholds.len().min(WALKS_MAX))
                 .map_while(|number| {
                     let name = format!("unsnap-survey-{number}");
@@ -153,7 +155,7 @@ impl Walks<'_> {
         parts
     }
 
-    /// Sets out from one foothold after the other, as long as there are any.
+    /// Walks from one foothold after another until none is left.
     fn some(&self) -> Vec<(usize, Option<Part>)> {
         let index =
             || Some(self.next.fetch_add(1, Relaxed)).filter(|at| *at < self.footholds.len());
@@ -184,7 +186,7 @@ impl Walks<'_> {
                 let checksum = walk.checksum();
                 return Some(Part { head, head_checksum, sum, frame, checksum, met: Some(next) });
             }
-            if steps % STEPS == 0 {
+            if steps % CLOCK_STEPS == 0 {
                 self.has_time(walk.at.saturating_sub(counted))?;
                 counted = walk.at;
             }
@@ -213,12 +215,13 @@ impl Walks<'_> {
         None
     }
 
-    /// `None` if it is time to end. `passed`: how far the chain has come since it last asked.
+    /// Returns `None` if the walk must end. `passed` is the number of bytes that the chain has
+    /// passed since its last call.
     fn has_time(&self, passed: u64) -> Option<()> {
         let passed = self.passed_bytes.fetch_add(passed, Relaxed).saturating_add(passed);
         let elapsed = self.since.elapsed();
         let is_late = self.effort.walk_time.is_some_and(|time| {
-            // Whether going on like this would take longer than it may.
+            // At the current speed the walk would exceed its time.
             let is_hopeless = u128::from(passed) * time.as_nanos()
                 < u128::from(self.archive_bytes) * elapsed.as_nanos();
             elapsed >= time || (elapsed >= time / 8 && is_hopeless)
@@ -231,7 +234,7 @@ impl Walks<'_> {
     }
 }
 
-/// Follows the chains from the archive's beginning.
+/// Joins the results of the chains, starting at the beginning of the archive.
 fn join(parts: &[Option<Part>]) -> Option<Walked> {
     let first = parts.first()?.as_ref()?;
     let (mut sum, mut checksum, mut met) = (first.sum, first.checksum, first.met);
@@ -239,7 +242,7 @@ fn join(parts: &[Option<Part>]) -> Option<Walked> {
     while let Some(index) = met {
         let part = parts.get(index)?.as_ref()?;
         if let Some(found) = part.head_checksum {
-            // It did not know, and may have taken one thing for the other.
+            // A chain that began inside the frame did not know this and may have guessed wrong.
             if checksum.is_some_and(|known| known != found) {
                 return None;
             }
@@ -249,7 +252,7 @@ fn join(parts: &[Option<Part>]) -> Option<Walked> {
         frames.extend(part.frame);
         met = part.met;
     }
-    // Nothing is under way, and nothing is undeclared: the mean does not matter.
+    // No frame is unfinished and every size is declared, so the mean does not matter.
     let raw_bytes = sum.is_declared().then(|| sum.raw_bytes(0))??;
     Some(Walked::All { raw_bytes, frames })
 }

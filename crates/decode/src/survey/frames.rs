@@ -1,4 +1,4 @@
-//! Where the frames of an archive lie, by its headers alone.
+//! Extents of an archive's frames, found from headers alone.
 
 use std::ops::ControlFlow;
 
@@ -11,50 +11,51 @@ use crate::{
     },
 };
 
-/// A frame, as its headers tell.
+/// Extent of a frame, according to its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameExtent {
-    /// Where in the archive it begins.
+    /// Offset of the frame in the archive.
     pub offset: u64,
-    /// Bytes of the archive that it takes, from its magic number to its checksum.
+    /// Length in the archive in bytes, from the magic number to the checksum.
     pub bytes: u64,
-    /// What is in it.
+    /// Content of the frame.
     pub content: FrameContent,
 }
 
-/// What a frame holds.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameContent {
-    /// So many decoded bytes, says its header.
+    /// The header declares this many decoded bytes.
     Declared(u64),
-    /// Decoded bytes, of which the header says nothing.
+    /// The header does not declare the number of decoded bytes.
     Undeclared,
-    /// Nothing: decoders pass it over.
+    /// No content: decoders skip the frame.
     Skippable,
 }
 
-/// How a walk over frames has ended.
+/// Result of a walk over frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkEnd {
-    /// At the archive's end: all frames have been seen, and nothing follows.
+    /// The walk reached the end of the archive: all frames have been seen and nothing follows.
     Complete,
-    /// Whoever was shown the frames has seen enough, or it is not to go on.
+    /// One of the callbacks stopped the walk.
     Stopped,
-    /// The archive is cut, damaged, or of no known format.
+    /// The archive is truncated, damaged or of an unknown format.
     Damaged {
-        /// Where the walk stood.
+        /// Offset reached by the walk.
         offset: u64,
     },
 }
 
-/// Walks all headers of an archive and shows `see` every frame, in order. Costs one read of
-/// `piece_bytes` for each block (some 128 KiB of decoded data) that the piece before did not hold, so
-/// the whole of a large archive takes as long as its disk takes for as many small reads one after the
-/// other: 2.3 to 2.75 s for 1.7 GB that were in no cache.
+/// Walks all headers of an archive and passes every frame to `see`, in order.
 ///
-/// `go_on` is asked at each block.
+/// Makes one read of `piece_bytes` for each block (some 128 KiB of decoded data) that the previous
+/// piece did not contain. A large archive therefore takes as long as its disk takes for as many
+/// small reads one after another: 2.3 to 2.75 s for 1.7 GB that were in no cache.
 ///
-/// A plain tar is one frame that declares its size. What headers declare is not proven.
+/// Calls `go_on` at each block and stops when it returns false.
+///
+/// A plain tar counts as one frame that declares its size. The declared sizes are not verified.
 pub fn walk_frames(
     archive: &dyn ReadAt,
     archive_bytes: u64,
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_adjoin_and_say_what_libzstd_says() {
+    fn frames_are_contiguous_and_agree_with_libzstd() {
         let raw: Vec<u8> = (0..300_000_u32).flat_map(|n| n.wrapping_mul(n).to_le_bytes()).collect();
         let archives = [
             compress::zstd_frames(&raw, 70_000, 1),
@@ -128,7 +129,7 @@ mod tests {
         for archive in archives {
             let (frames, end) = walk(&archive, 256);
             assert_eq!(end, WalkEnd::Complete);
-            assert_eq!(walk(&archive, 1 << 20).0, frames, "whatever the pieces");
+            assert_eq!(walk(&archive, 1 << 20).0, frames, "the piece size must not matter");
             let mut at = 0;
             for frame in &frames {
                 assert_eq!(frame.offset, at);
@@ -164,7 +165,7 @@ mod tests {
         for cut in 1..archive.len() {
             let (frames, end) = walk(&archive[..cut], 64);
             let whole: u64 = frames.iter().map(|frame| frame.bytes).sum();
-            // At the end of a frame nothing tells that others are missing.
+            // At the end of a frame nothing shows that other frames are missing.
             assert_eq!(end == WalkEnd::Complete, whole == cut as u64, "{cut}");
         }
         assert_eq!(walk(b"garbage", 64).1, WalkEnd::Damaged { offset: 0 });

@@ -1,4 +1,4 @@
-//! The walk over all headers, for the fuzz targets.
+//! Entry point of the walk over all headers for the fuzz targets.
 
 use crate::{
     Format,
@@ -9,8 +9,9 @@ use crate::{
     },
 };
 
-/// What the frames of a zstd archive declare, by walks from its beginning and from `footholds`, which
-/// are in ascending order and may be anything. `None` if it cannot be told.
+/// Returns the sum of the sizes that the frames of a zstd archive declare, found by walks from its
+/// beginning and from `footholds`. These are in ascending order and may be any offsets. Returns
+/// `None` if the sum cannot be determined.
 pub fn declared_bytes(archive: &[u8], footholds: &[u64]) -> Option<u64> {
     let beginning = Blocks::from_frame(0, Format::Zstd);
     let others = footholds.iter().copied().map(Blocks::amid_zstd);

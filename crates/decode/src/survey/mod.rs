@@ -1,29 +1,34 @@
-//! How much an archive will decode to, told by looking at a bounded part of it.
+//! Survey: determines or estimates the decoded size of an archive from a bounded part of it.
 //!
-//! A zstd frame may declare its content size, and its blocks have headers of three bytes that say
-//! how long they are. So the walk over the headers of an archive of frames adds up to its exact
-//! length without decoding anything. It touches a page at each block, one after the other; of large
-//! archives many parts are therefore walked at once, and not for longer than an [`Effort`] allows.
+//! A zstd frame may declare its content size, and its blocks have headers of three bytes that give
+//! their length. A walk over the headers of all frames therefore yields the exact decoded size
+//! without decoding anything. It touches a page at each block, one after another. Large archives
+//! are therefore walked in many places at once, for at most the time that an [`Effort`] allows.
 //!
-//! | archive | is looked at | the length is |
+//! | archive | examined | decoded size |
 //! |---|---|---|
-//! | of up to 4 MiB that decodes to 16 MiB | decoded once | known |
-//! | plain tar | its size | known |
-//! | up to 64 MiB | all headers | known if every frame declares it, else estimated |
-//! | larger, the first frame declares its size | all headers, in up to 128 places at once | known if every frame declares it and there is time, else estimated |
+//! | up to 4 MiB, decodes to 16 MiB | decoded as a whole | exact |
+//! | plain tar | size of the file | exact |
+//! | up to 64 MiB | all headers | exact if all frames are sized |
+//! | larger, first frame sized | all headers, ≤ 128 places at once | exact if all frames are sized |
 //! | larger, otherwise | headers in 32 to 127 windows of 1 MiB, spread evenly | estimated |
 //!
-//! lz4 frames are treated alike; Agave's declare nothing. To estimate, the mean of samples is taken:
-//! a block's decoded size is at most 128 KiB, and of compressed blocks it is not in the header.
-//! The first bytes of a snapshot hold its bank file, which compresses unlike accounts: hence windows
-//! all over the archive, not a piece of its beginning. In a window blocks are found by looking for a
-//! place from which their headers lead on and on. From there the walk over all headers sets out, too.
+//! A *sized* frame declares its content size. A size that is not exact is estimated, also if there
+//! is not enough time for the walk. lz4 frames are treated alike; Agave's lz4 frames declare
+//! nothing.
 //!
-//! Sizes of files are not in headers either. What is decoded for samples, at the beginning and from
-//! frames in the middle, is therefore handed to the caller, who knows tar.
+//! An estimate uses the mean of samples: a block decodes to at most 128 KiB, and a compressed block
+//! does not declare its decoded size. A snapshot begins with its bank file, which compresses unlike
+//! accounts, so the windows are spread over the whole archive. In each window the survey searches
+//! for an offset from which headers lead to further headers. The walk over all headers starts from
+//! these offsets, too.
 //!
-//! Nothing here fails: where an archive is damaged, lies or cannot be read, the answer is that
-//! nothing is known, and the run that follows says what is wrong, and where.
+//! The sizes of files are not in these headers either. The survey therefore passes all bytes that
+//! it decodes for samples, at the beginning and from frames in the middle, to the caller, who
+//! understands tar.
+//!
+//! A survey never fails. If an archive is damaged, declares wrong sizes or cannot be read, the
+//! decoded size is unknown, and the run that follows reports the error and its position.
 
 mod blocks;
 mod chains;
@@ -48,112 +53,113 @@ use sum::{Mean, Sum};
 
 const MIB: u64 = 1 << 20;
 
-/// How much is looked at.
+/// Sizes of the examined parts.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    /// What is decoded of the beginning.
+    /// Part of the beginning that is decoded.
     head: Budget,
-    /// Windows in an archive that is larger than what is read from end to end, and their size.
+    /// Number and size of the windows in an archive that is too large to be read from end to end.
     windows: u64,
     window_bytes: u64,
-    /// Frames in the middle of which a part is decoded, and how much of each.
+    /// Number of frames in the middle from which a part is decoded, and the size of these parts.
     middle_samples: usize,
     middle: Budget,
 }
 
-/// Measured on made archives (2 cores, virtual NVMe disk, November 2026): see the constants.
+/// Sizes measured on generated archives (2 cores, virtual NVMe disk, November 2026).
 const PLAN: Plan = Plan {
     // 16 MiB take about 10 ms.
     head: Budget { compressed_bytes: 4 * MIB, raw_bytes: 16 * MIB },
     // Each as long as a read of the run that follows, which finds them in the page cache. Together
-    // half of what is walked from end to end.
+    // half as large as the largest archive that is walked from end to end.
     windows: 32,
     window_bytes: MIB,
-    // Together about as much as the beginning. On a snapshot like mainnet's they show 20 files.
+    // Together about as much as the beginning. On a snapshot like mainnet's they contain 20 files.
     middle_samples: 6,
     middle: Budget { compressed_bytes: 2 * MIB, raw_bytes: 4 * MIB },
 };
 
-/// A large archive has a window for each GiB: footholds of as many walks at once, and one at its
-/// beginning. With 128 reads in flight an NVMe disk (some 80 µs for a small read) carries out the
-/// million and more a second that is the most such disks can do, so that more would only wait longer.
-/// On the development machine, whose two cores are the limit, it makes no difference: see
-/// `docs/testing.md`.
+/// A large archive has one window per GiB. Each provides the foothold of one parallel walk; one
+/// more walk starts at the beginning. With 128 reads in flight an NVMe disk (some 80 µs for a small
+/// read) reaches its maximum of a million and more reads a second, so that more walks would only
+/// wait longer. On the development machine, limited by its two cores, the number makes no
+/// difference: see `docs/testing.md`.
 const WINDOW_EVERY_BYTES: u64 = 1 << 30;
 const WINDOWS_MAX: u64 = 127;
 
-/// How a length is known, the surest first.
+/// Basis of a decoded size, most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// All of it has been decoded.
+    /// The whole archive has been decoded.
     Decoded,
-    /// The archive says so: every frame declares its content, or nothing is compressed.
+    /// The archive declares it: every frame declares its content size, or nothing is compressed.
     Declared,
     /// Extrapolated from samples.
     Sampled,
 }
 
-/// What a look at an archive has shown.
+/// Result of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Decoded bytes of the archive, and how that is known. `None`: not at all.
+    /// Decoded size of the archive in bytes and its basis; `None` if unknown.
     pub raw_bytes: Option<(u64, Basis)>,
-    /// Why the headers of frames have not told it, where it is sampled for that.
+    /// Reason why frame headers did not give the size, if it was sampled instead.
     pub untold: Option<Untold>,
-    /// What was read of the archive for it.
+    /// Statistics of the reads.
     pub reads: Reads,
 }
 
-/// Why the headers of frames do not tell a length.
+/// Reason why frame headers do not give the decoded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untold {
-    /// Not every frame declares its size; or one lies, or the archive is damaged.
+    /// Not every frame declares its size, or a declared size is wrong, or the archive is damaged.
     Undeclared,
-    /// The walk over them was not to take so long.
+    /// The walk over them would have taken longer than allowed.
     NoTime,
 }
 
-/// Where the bytes of a sample come from.
+/// Origin of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The beginning of the decoded stream.
     Beginning,
-    /// Somewhere in the decoded stream, at a multiple of 512 in archives whose frames are cut so,
-    /// as Agave's and Firedancer's are.
+    /// An arbitrary offset in the decoded stream. It is a multiple of 512 in archives whose frames
+    /// are split at such offsets, as Agave's and Firedancer's are.
     Middle,
 }
 
-/// Takes what is decoded for samples.
+/// Receiver of the bytes decoded for samples.
 pub trait Samples {
-    /// A sample begins.
+    /// Begins a sample.
     fn begin(&mut self, place: Place);
-    /// Bytes of it, in order.
+    /// Receives the next bytes of the sample.
     fn bytes(&mut self, bytes: &[u8]);
 }
 
-/// What looking at an archive may cost.
+/// Bounds on the cost of a survey.
 #[derive(Clone, Copy)]
 pub struct Effort<'a> {
-    /// Archives up to so many bytes are read from end to end, by one thread.
+    /// Size in bytes up to which one thread reads an archive from end to end.
     pub whole_bytes_max: u64,
-    /// How long the headers of larger ones may be walked, if their frames declare sizes; `None` for as
-    /// long as it takes. If it is not enough, which is found out after an eighth of it, the length is
-    /// estimated.
+    /// Time for the walk over the headers of larger archives, if their frames declare sizes; `None`
+    /// for no limit. The walk checks after an eighth of the time whether it will suffice. If not,
+    /// the size is estimated.
     pub walk_time: Option<Duration>,
-    /// Told now and then how many bytes of the archive the walk has passed; says whether to go on.
+    /// Called now and then with the number of bytes that the walk has passed. Returns whether to
+    /// continue.
     pub go_on: &'a (dyn Fn(u64) -> bool + Sync),
 }
 
 impl Effort<'static> {
-    /// What is right for an archive of so many bytes: 64 MiB as a whole, which are read from a disk
-    /// of 2 GB/s in 30 ms and from the page cache in 10 ms. Headers for 2 seconds, and one more for
-    /// each GB.
+    /// Returns suitable bounds for an archive of `archive_bytes`. Archives of up to 64 MiB are read
+    /// as a whole, which takes 30 ms from a disk of 2 GB/s and 10 ms from the page cache. The
+    /// headers of larger ones are walked for at most 2 seconds plus one second per GB.
     ///
-    /// A GB of a snapshot has some 27,000 to 35,000 blocks, each of which takes a read, so the walk is
-    /// completed on every disk that carries out 35,000 small reads a second; one that does not is
-    /// found out after an eighth of the time. The development machine's disk does 65,000 (1.7 GB take
-    /// 0.65 s), NVMe disks ten times as many, so that mainnet's 110 GB take them some 5 s. (Nothing of
-    /// that size has been measured.)
+    /// A GB of a snapshot has some 27,000 to 35,000 blocks, each of which takes a read. The walk
+    /// completes on every disk that serves 35,000 small reads a second; a slower disk is detected
+    /// after an eighth of the time. The development machine's disk serves 65,000 (1.7 GB take 0.65
+    /// s), NVMe disks ten times as many, so that mainnet's 110 GB take them some 5 s. (No archive
+    /// of that size has been measured.)
     pub fn of(archive_bytes: u64) -> Self {
         Self {
             whole_bytes_max: 64 * MIB,
@@ -163,9 +169,9 @@ impl Effort<'static> {
     }
 }
 
-/// Looks at an archive of `archive_bytes`. Decodes at most 40 MiB, and reads at most 200 MiB in
-/// pieces of up to 1 MiB; and, if the archive is large and its frames declare their sizes, some
-/// bytes at each block, as long as `effort` allows.
+/// Surveys an archive of `archive_bytes`. Decodes at most 40 MiB and reads at most 200 MiB, in
+/// pieces of up to 1 MiB. If the archive is large and its frames declare their sizes, also reads
+/// some bytes at each block, for as long as `effort` allows.
 pub fn survey(
     archive: &dyn ReadAt,
     archive_bytes: u64,
@@ -191,7 +197,7 @@ fn survey_by(
     let (effort, untold) = (*effort, None);
     let mut surveyor = Surveyor { plan, effort, archive, archive_bytes, peek, samples, untold };
     let raw_bytes = surveyor.raw_bytes().filter(|(raw, _)| {
-        // The run is going to refuse it, for what it is.
+        // The run will refuse an archive that exceeds the limits.
         limits.check_output(*raw, archive_bytes).is_ok()
     });
     let sampled = raw_bytes.is_some_and(|(_, basis)| basis == Basis::Sampled);
@@ -206,7 +212,7 @@ struct Surveyor<'a> {
     archive_bytes: u64,
     peek: Peek<'a>,
     samples: &'a mut dyn Samples,
-    /// What the headers did not tell.
+    /// Reason why the headers did not give the size.
     untold: Option<Untold>,
 }
 
@@ -236,7 +242,7 @@ impl Surveyor<'_> {
         sample::decode(&mut self.peek, format, start, budget, &mut |bytes| samples.bytes(bytes))
     }
 
-    /// Adds what decoding has shown about the decoded size of compressed blocks.
+    /// Adds the decoded sizes of the compressed blocks in a sample to the mean.
     fn calibrate(&mut self, format: Format, start: u64, decoded: Decoded, mean: &mut Mean) {
         let mut walk = Blocks::from_frame(start, format);
         let (mut blocks, mut known) = (0, 0);
@@ -259,7 +265,7 @@ impl Surveyor<'_> {
         mean.raw_bytes += decoded.raw_bytes.saturating_sub(known);
     }
 
-    /// Walks all of it.
+    /// Walks all headers of the archive.
     fn walk(&mut self, format: Format, mut mean: Mean) -> Option<(u64, Basis)> {
         let mut sum = Sum::default();
         let mut starts = Vec::new();
@@ -269,7 +275,7 @@ impl Surveyor<'_> {
             match walk.next(&mut self.peek) {
                 Ok(step) => {
                     sum.add(step)?;
-                    // One in each of as many parts as a large archive has windows.
+                    // One frame in each of as many parts as a large archive has windows.
                     let due = self.window_part(starts.len() as u64 + 1);
                     if matches!(step, Step::FrameBegins { .. }) && at >= due {
                         starts.push(at);

@@ -1,13 +1,13 @@
-//! Looking at an archive wherever one likes, without moving any position in it.
+//! Random access to an archive, without moving a file position.
 
 use std::io;
 
-/// Something that can be read at any offset, such as a file, by several threads.
+/// An archive that several threads can read at any offset, such as a file.
 pub trait ReadAt: Sync {
-    /// Reads bytes from `offset` on, at most as many as `buffer` takes; 0 at the end.
+    /// Reads bytes from `offset` on, at most as many as `buffer` holds. Returns 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Says that these bytes will be read soon, so that they can be fetched together.
+    /// Announces that these bytes will be read soon, so that they can be fetched together.
     fn will_read(&self, _offset: u64, _bytes: u64) {}
 }
 
@@ -20,40 +20,40 @@ impl ReadAt for &[u8] {
     }
 }
 
-/// Reads that brought something, and how much.
+/// Count of successful reads and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Their number.
+    /// Number of reads.
     pub count: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Reads {
-    /// These and others.
+    /// Returns the sum of two counts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { count: self.count + other.count, bytes: self.bytes + other.bytes }
     }
 }
 
-/// A part of an archive that is read in large pieces and looked at in small ones.
+/// Part of an archive that is read in large pieces and examined in small ones.
 pub(super) struct Peek<'a> {
     archive: &'a dyn ReadAt,
-    /// Nothing is read from here on.
+    /// Offset from which on nothing is read.
     limit: u64,
     buffer: Vec<u8>,
-    /// Offset in the archive of what the buffer holds, and how much that is.
+    /// Offset in the archive and length of the bytes in the buffer.
     start: u64,
     filled: usize,
-    /// Whether nothing can be read behind that.
+    /// Whether nothing can be read after these bytes.
     at_end: bool,
-    /// Reads and their bytes, to be told in the end.
+    /// Statistics of all reads.
     pub reads: Reads,
 }
 
 impl<'a> Peek<'a> {
-    /// `piece_bytes`: how much is read at once.
+    /// Creates a view of the first `limit` bytes. `piece_bytes` is the size of a read.
     pub fn new(archive: &'a dyn ReadAt, limit: u64, piece_bytes: usize) -> Self {
         let buffer = vec![0; piece_bytes];
         Self { archive, limit, buffer, start: 0, filled: 0, at_end: false, reads: Reads::default() }
@@ -65,14 +65,14 @@ impl<'a> Peek<'a> {
 
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
-        // What lies behind it must not be seen any more.
+        // Bytes after the limit must not be visible any more.
         let below = usize::try_from(limit.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.filled = self.filled.min(below);
         self.at_end = false;
     }
 
-    /// `count` bytes from `offset` on; fewer at the limit, and where reading fails: the run itself
-    /// will find out why.
+    /// Returns `count` bytes from `offset` on. Returns fewer at the limit, and if reading fails;
+    /// the run itself will report why.
     pub fn at(&mut self, offset: u64, count: usize) -> &[u8] {
         let end = self.start + self.filled as u64;
         let held = offset.saturating_add(count as u64) <= end || self.at_end;
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_the_same_whatever_the_pieces() {
+    fn the_piece_size_does_not_change_the_bytes() {
         let all: Vec<u8> = (0..200).collect();
         let bytes = all.as_slice();
         for piece in [20, 64, 200, 300] {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_behind_a_new_limit_is_seen() {
+    fn nothing_after_a_new_limit_is_visible() {
         let bytes = [7; 100].as_slice();
         let mut peek = Peek::new(&bytes, 100, 100);
         assert_eq!(peek.at(0, 100).len(), 100);

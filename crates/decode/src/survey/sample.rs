@@ -1,4 +1,4 @@
-//! Decoding a little, by the ordinary interfaces, for what only the content can tell.
+//! Decoding of small samples through the ordinary interfaces.
 
 use std::io::{self, Read};
 
@@ -11,31 +11,31 @@ use crate::{
     survey::peek::Peek,
 };
 
-/// Largest window of a frame that is decoded for a sample, as a power of two: 8 MiB, which libzstd
-/// allocates by itself. Agave's frames have 512 KiB or 2 MiB.
+/// Base-2 logarithm of the largest window of a sampled frame: 8 MiB, which libzstd allocates
+/// itself. Agave's frames need 512 KiB or 2 MiB.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// Bytes of one step of decoding: what libzstd suggests for its output.
+/// Bytes of one decoding step: the size that libzstd suggests for its output.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// Where a sample ends at the latest.
+/// Maximum size of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub compressed_bytes: u64,
     pub raw_bytes: u64,
 }
 
-/// What a sample was.
+/// Result of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decoded {
-    /// Compressed bytes used up. Where the archive is damaged, up to the damage.
+    /// Compressed bytes consumed, up to the damage if there is any.
     pub consumed_bytes: u64,
     pub raw_bytes: u64,
-    /// Whether every frame that was begun was completed.
+    /// Whether every frame that was started is complete.
     pub at_frame_end: bool,
 }
 
-/// Decodes from `start`, where a frame begins, until the budget is used up, or the archive ends or
+/// Decodes from `start`, where a frame begins, until the budget is exhausted or the archive ends or
 /// is damaged.
 pub(super) fn decode(
     peek: &mut Peek<'_>,
@@ -112,7 +112,7 @@ fn lz4(
         while raw_bytes < raw_bytes_max {
             match decoder.read(&mut output) {
                 Ok(0) => {
-                    // It takes data that ends between two blocks for complete.
+                    // The decoder accepts data that ends between two blocks.
                     at_frame_end = !decoder.get_ref().ended;
                     break;
                 }
@@ -134,7 +134,7 @@ struct PeekReader<'p, 'a> {
     peek: &'p mut Peek<'a>,
     at: u64,
     end: u64,
-    /// Whether more was wanted than there is.
+    /// Whether the decoder wanted more bytes than there are.
     ended: bool,
 }
 

@@ -1,21 +1,22 @@
-//! Adding up what the headers of frames and blocks tell.
+//! Sums of the decoded sizes that frame and block headers declare.
 
 use crate::survey::blocks::Step;
 
-/// Compressed blocks that must have been seen for their mean to mean something. A guess.
+/// Minimum number of compressed blocks for a meaningful mean. A guess.
 pub(super) const MEAN_BLOCKS_MIN: u64 = 16;
 
-/// Decoded size of compressed blocks, in samples.
+/// Mean decoded size of the compressed blocks in samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mean {
     pub raw_bytes: u64,
     pub blocks: u64,
-    /// Most that a block of the last frame may hold; 0 before the first.
+    /// Largest decoded size of a block in the last frame; 0 before the first frame.
     pub block_bytes_max: u64,
 }
 
 impl Mean {
-    /// Of few blocks none is taken: then they count as full, which is what encoders aim at.
+    /// Returns the mean. With too few blocks, returns the size of a full block, which encoders aim
+    /// at.
     pub fn get(self) -> u64 {
         if self.blocks < MEAN_BLOCKS_MIN {
             return self.block_bytes_max;
@@ -24,20 +25,20 @@ impl Mean {
     }
 }
 
-/// Decoded sizes, added up.
+/// Sum of decoded sizes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
-    /// Of complete frames that declare theirs.
+    /// Decoded bytes of complete frames that declare their size.
     declared: u64,
-    /// Of others: of blocks that are not compressed, and the number of those that are.
+    /// For other frames: decoded bytes of uncompressed blocks, and the number of compressed blocks.
     known: u64,
     compressed_blocks: u64,
-    /// The frame under way.
+    /// The unfinished frame.
     frame: Frame,
     undeclared: bool,
 }
 
-/// What has been seen of a frame.
+/// The part of a frame seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     content_bytes: Option<u64>,
@@ -47,7 +48,8 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// `None` if the sum has no end. `raw_bytes`: of the block, where its header says it.
+    /// Adds a block. `raw_bytes` is its decoded size, if its header gives it. Returns `None` on
+    /// overflow.
     pub fn add_block(&mut self, raw_bytes: Option<u64>) -> Option<()> {
         match raw_bytes {
             Some(bytes) => self.known = self.known.checked_add(bytes)?,
@@ -62,7 +64,8 @@ impl Frame {
 }
 
 impl Sum {
-    /// `None` if a frame declares more than its blocks can hold, or the sum has no end.
+    /// Adds an item. Returns `None` if a frame declares more than its blocks can hold, or on
+    /// overflow.
     pub fn add(&mut self, step: Step) -> Option<()> {
         match step {
             Step::FrameBegins { content_bytes, block_bytes_max } => {
@@ -76,7 +79,8 @@ impl Sum {
         Some(())
     }
 
-    /// Adds more blocks of the frame under way. If it ends with them, `rest` is what follows it.
+    /// Adds more blocks to the unfinished frame. If it ends with them, `rest` is the sum of the
+    /// items after it.
     pub fn append(&mut self, blocks: Frame, rest: Option<Self>) -> Option<()> {
         let frame = &mut self.frame;
         frame.known = frame.known.checked_add(blocks.known)?;
@@ -91,7 +95,7 @@ impl Sum {
         Some(())
     }
 
-    /// Takes over the frame under way, as it is.
+    /// Adds the unfinished frame to the sum.
     fn close(&mut self, complete: bool) -> Option<()> {
         let frame = std::mem::take(&mut self.frame);
         match frame.content_bytes {
@@ -111,12 +115,13 @@ impl Sum {
         Some(())
     }
 
-    /// Whether every frame so far declares its size, or holds nothing.
+    /// Returns whether every frame so far declares its size or is empty.
     pub fn is_declared(&self) -> bool {
         !self.undeclared && !self.frame.is_undeclared()
     }
 
-    /// All of it, if a compressed block decodes to `mean` bytes.
+    /// Returns the total, assuming that a compressed block decodes to `mean` bytes; `None` on
+    /// overflow.
     pub fn raw_bytes(mut self, mean: u64) -> Option<u64> {
         self.close(false)?;
         let blocks = self.compressed_blocks.checked_mul(mean)?;

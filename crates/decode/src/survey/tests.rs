@@ -1,4 +1,4 @@
-//! What a survey says of archives good and bad.
+//! Tests of surveys of good and bad archives.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use unsnap_testkit::{compress, random::Random, tar::TarBuilder};
 
 use super::*;
 
-/// Everything smaller, so that archives of a few megabytes count as large.
+/// Small sizes, so that archives of a few megabytes count as large.
 const SMALL: Plan = Plan {
     head: Budget { compressed_bytes: MIB, raw_bytes: 3 * MIB },
     windows: 8,
@@ -20,16 +20,16 @@ const SMALL: Plan = Plan {
 
 /// Archives are read from end to end.
 const WHOLE: Effort<'static> = effort(u64::MAX, None);
-/// All archives count as large, and there is time.
+/// All archives count as large, and there is enough time.
 const CHAINS: Effort<'static> = effort(0, None);
-/// All archives count as large, and there is none.
+/// All archives count as large, and there is no time.
 const NO_TIME: Effort<'static> = effort(0, Some(Duration::ZERO));
 
 const fn effort(whole_bytes_max: u64, walk_time: Option<Duration>) -> Effort<'static> {
     Effort { whole_bytes_max, walk_time, go_on: &|_| true }
 }
 
-/// Keeps what it is given.
+/// Keeps all samples.
 #[derive(Default)]
 struct Kept {
     beginning: Vec<u8>,
@@ -55,14 +55,14 @@ fn look(plan: Plan, effort: Effort<'_>, archive: &[u8]) -> (Option<(u64, Basis)>
     (survey.raw_bytes, kept)
 }
 
-/// A tar whose files compress in different ways.
+/// Returns a tar archive whose files compress in different ways.
 fn tar(bytes: usize) -> Vec<u8> {
     let mut random = Random::new(7);
     let mut tar = TarBuilder::new();
     let mut made = 0;
     for number in 0.. {
         let len = 1 + usize::try_from(random.below(200_000)).unwrap();
-        // Some compress to a half, some to less.
+        // Some compress to half, some to less.
         let alphabet = 8 + random.below(8);
         let content: Vec<u8> =
             (0..len).map(|_| u8::try_from(random.below(alphabet)).unwrap()).collect();
@@ -78,8 +78,8 @@ fn tar(bytes: usize) -> Vec<u8> {
 fn assert_near(found: Option<(u64, Basis)>, expected: usize, what: &str) {
     let Some((bytes, Basis::Sampled)) = found else { panic!("{what}: {found:?}") };
     let expected = expected as u64;
-    // What whoever compares it with free space allows for.
-    assert!(bytes.abs_diff(expected) <= expected / 10, "{what}: {bytes}, in truth {expected}");
+    // The tolerance of the comparison with free space.
+    assert!(bytes.abs_diff(expected) <= expected / 10, "{what}: {bytes}, expected {expected}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn small_archives_are_known_exactly() {
 }
 
 #[test]
-fn walked_archives_are_known_if_they_declare_their_length() {
+fn walked_archives_are_known_if_they_declare_their_size() {
     let tar = tar(6_000_000);
     let len = tar.len() as u64;
     let archives = [
@@ -153,7 +153,7 @@ fn frames_with_checksums(raw: &[u8]) -> Vec<u8> {
 
 #[test]
 fn large_archives_are_estimated() {
-    // Its beginning compresses unlike the rest, as a bank file does.
+    // The beginning compresses unlike the rest, as a bank file does.
     let mut tar = TarBuilder::new().file("first", &vec![0; 1_000_000]).into_bytes();
     tar.extend(self::tar(16_000_000));
     for (what, archive) in [
@@ -175,19 +175,19 @@ fn large_archives_are_estimated() {
             assert_near(found, tar.len(), what);
         }
     }
-    // One frame that says it all.
+    // One frame that declares the whole size.
     let archive = compress::zstd_one_frame(&tar, 1, None, true, true);
     for effort in [NO_TIME, CHAINS] {
         let (found, _) = look(SMALL, effort, &archive);
         assert_eq!(found, Some((tar.len() as u64, Basis::Declared)));
     }
-    // One frame that says much, and another one that only a walk finds.
+    // One frame that declares almost the whole size, and another one that only a walk finds.
     let archive = [archive, compress::zstd_one_frame(&[7; 1000], 1, None, false, true)].concat();
     let (found, _) = look(SMALL, CHAINS, &archive);
     assert_eq!(found, Some((tar.len() as u64 + 1000, Basis::Declared)));
 }
 
-/// A frame of empty or raw blocks, with a content size of eight bytes.
+/// Returns a frame of empty or raw blocks, with a content size field of eight bytes.
 fn frame(content_bytes: u64, blocks: &[&[u8]]) -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x48];
     frame.extend(content_bytes.to_le_bytes());
@@ -205,15 +205,15 @@ fn is_declared(found: Option<(u64, Basis)>) -> bool {
 }
 
 #[test]
-fn lies_and_nonsense_are_not_believed() {
-    // So little is decoded that nothing is known by that.
+fn wrong_sizes_and_garbage_are_not_believed() {
+    // Decode too little to know the size from it.
     let head = Budget { compressed_bytes: 1000, raw_bytes: 1000 };
     let all = Plan { head, ..SMALL };
     let filling = frame(400_000, &[&vec![5; 100_000][..]; 4]);
     let with = |tail: &[u8]| [filling.as_slice(), tail].concat();
     let mut run = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x48];
     for _ in 0..20_000 {
-        // A run of 128 KiB in four bytes.
+        // An RLE block of 128 KiB in four bytes.
         run.extend([0x02, 0x00, 0x10, 0x00]);
     }
     run.extend([1, 0, 0]);
@@ -237,7 +237,7 @@ fn lies_and_nonsense_are_not_believed() {
         assert_eq!(look(all, WHOLE, &archive).0, None, "{what}");
         assert!(!is_declared(look(all, CHAINS, &archive).0), "{what}");
     }
-    // Cut anywhere, in every shape and in every way of looking.
+    // Truncated anywhere, in every shape and surveyed in every way.
     let tar = tar(400_000);
     for archive in [
         compress::zstd_frames(&tar, 50_000, 1),
@@ -270,7 +270,7 @@ fn deceptive_windows_cost_little() {
     let mut archive = frame(2 << 20, &[&vec![5; 100_000][..]; 4]);
     let mut random = Random::new(3);
     while archive.len() < 4 << 20 {
-        // Raw blocks of no bytes and few bytes, and now and then one that is none.
+        // Raw blocks of at most two bytes, and now and then an invalid block.
         let size = u8::try_from(random.below(3)).unwrap();
         archive.extend([size << 3, 0, 0]);
         if random.below(14) == 0 {
@@ -306,7 +306,7 @@ impl ReadAt for Broken {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_known() {
+fn an_unreadable_archive_has_no_known_size() {
     let survey = survey(&Broken, 1 << 40, &Limits::default(), &CHAINS, &mut Kept::default());
     assert_eq!(survey, Survey { raw_bytes: None, untold: None, reads: Reads::default() });
 }
@@ -325,7 +325,7 @@ fn blocks_are_found_from_anywhere() {
     assert!(starts.len() > 15);
     for from in (1..archive.len() as u64 * 2 / 3).step_by(9973) {
         let mut found = Blocks::find(&mut peek, from, None).unwrap();
-        // It may begin with a place that only looks like a block, but is on the right track soon.
+        // It may begin at an offset that only looks like a block, but soon reaches a real one.
         for _ in 0..2 {
             found.next(&mut peek).unwrap();
         }

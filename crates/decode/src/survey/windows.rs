@@ -1,4 +1,4 @@
-//! Looking at a large archive through windows, and extrapolating from what is seen.
+//! Survey of a large archive through windows, and extrapolation from them.
 
 use crate::{
     Format,
@@ -11,25 +11,26 @@ use crate::{
     },
 };
 
-/// What the walk over a window has found.
+/// Result of the walk over a window.
 struct Window {
     sum: Sum,
     compressed_bytes: u64,
-    /// Where the first frame begins in it.
+    /// Offset of the first frame that begins in the window.
     frame: Option<u64>,
-    /// Somewhere amid the blocks of its last frame.
+    /// A block inside the last frame of the window.
     foothold: Option<Blocks>,
 }
 
 impl Surveyor<'_> {
-    /// Where windows begin: in the middle of equal parts, so that the beginning counts for no more
-    /// than it is; at multiples of their size, like the reads of the run.
+    /// Returns the offset of a window. Windows lie in the middle of equal parts, so that the
+    /// beginning of the archive gets no extra weight, and at multiples of their size, like the
+    /// reads of the run.
     fn window(&self, index: u64) -> u64 {
         let part = self.archive_bytes / self.plan.windows;
         (part * index + part / 2) / self.plan.window_bytes * self.plan.window_bytes
     }
 
-    /// Has the windows fetched together, so that one disk access follows the other.
+    /// Announces all windows, so that the disk fetches them without pauses.
     pub(super) fn announce(&self) {
         self.archive.will_read(0, self.plan.head.compressed_bytes);
         for index in 0..self.plan.windows {
@@ -37,7 +38,8 @@ impl Surveyor<'_> {
         }
     }
 
-    /// Walks windows; from them everything, if frames declare their sizes; and extrapolates if not.
+    /// Walks the windows. If frames declare their sizes, walks all headers from there; otherwise
+    /// extrapolates.
     pub(super) fn windows(&mut self, format: Format, mut mean: Mean) -> Option<(u64, Basis)> {
         let mut first = Blocks::from_frame(0, format);
         let declared = loop {
@@ -87,7 +89,8 @@ impl Surveyor<'_> {
         }
         let estimate = (raw * u128::from(self.archive_bytes)).checked_div(compressed)?;
         let estimate = u64::try_from(estimate).ok()?;
-        // One frame that declares its size, if there was no time to see that it is the only one.
+        // The archive may be one frame that declares its size, although there was no time to
+        // confirm it.
         let is_one = walked == Walked::Unfinished && frames.is_empty();
         let near = |bytes: &u64| is_one && bytes.abs_diff(estimate) <= estimate / 4;
         Some(match declared.filter(near) {
@@ -125,7 +128,7 @@ impl Surveyor<'_> {
         (compressed_bytes > 0).then_some(Window { sum, compressed_bytes, frame, foothold })
     }
 
-    /// Decodes a part of some of the frames that begin there.
+    /// Decodes a part of some of the frames that begin at the offsets in `frames`.
     pub(super) fn middle(&mut self, format: Format, frames: &[u64], mean: &mut Mean) {
         let mut middle = Mean::default();
         let stride = frames.len().div_ceil(self.plan.middle_samples).max(1);
@@ -136,7 +139,7 @@ impl Surveyor<'_> {
             let decoded = self.sample(Place::Middle, format, start, self.plan.middle);
             self.calibrate(format, start, decoded, &mut middle);
         }
-        // It tells more about the rest than the beginning, where that is a bank file.
+        // The middle represents the archive better than the beginning, which may be a bank file.
         if middle.blocks >= MEAN_BLOCKS_MIN {
             *mean = middle;
         }

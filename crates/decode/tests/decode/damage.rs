@@ -1,4 +1,4 @@
-//! Archives that are cut, damaged, lying or hostile.
+//! Tests with truncated, damaged, lying or hostile archives.
 
 use unsnap_decode::{DecodeError, Limits, Position};
 use unsnap_testkit::{
@@ -17,19 +17,19 @@ const THREADS: [usize; 2] = [1, 2];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
-/// The setups an archive is decoded by; all must agree. Small segments make the streaming engine
-/// go through libzstd's own window.
+/// Setups that must all give the same result. Small segments make the streaming engine use
+/// libzstd's own window.
 fn setups() -> [Setup; 3] {
     [Setup::new(1), Setup::new(2).spans(3), Setup::new(1).segments(300).spans(50)]
 }
 
-/// Whether a frame goes through libzstd's own window, which keeps back the last block when the
-/// next one is damaged.
+/// Returns whether frames are copied through libzstd's own window, which retains the last block if
+/// the next one is damaged.
 fn copies(setup: &Setup) -> bool {
     setup.segment_bytes.is_some()
 }
 
-/// Decodes what must not be decoded, by every engine.
+/// Decodes an invalid archive with every engine and returns the errors.
 fn errors(archive: &[u8]) -> impl Iterator<Item = (Setup, Vec<u8>, DecodeError)> {
     setups().into_iter().map(|setup| {
         let Outcome { bytes, result, .. } = setup.decode(archive);
@@ -41,8 +41,8 @@ fn at(compressed_offset: usize, frame: u64, raw_offset: usize) -> Position {
     Position { compressed_offset: compressed_offset as u64, frame, raw_offset: raw_offset as u64 }
 }
 
-/// Where the frames of an archive begin, and where it ends: offsets in it, and in what it holds.
-/// lz4 frames are found by decoding them.
+/// Returns the offsets in the archive and in the decoded stream at which frames begin, and those of
+/// the end. lz4 frames are found by decoding them.
 fn boundaries(shape: &Shape) -> Vec<(usize, usize)> {
     let mut found = vec![(0, 0)];
     let (mut at, mut raw) = (0, 0);
@@ -69,7 +69,7 @@ fn boundaries(shape: &Shape) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn an_archive_cut_anywhere_is_told_by_where_it_ends() {
+fn a_truncated_archive_is_reported_with_its_end() {
     watched(|| {
         for shape in shapes_of(&small_tar()) {
             if shape.name == "tar" {
@@ -77,7 +77,7 @@ fn an_archive_cut_anywhere_is_told_by_where_it_ends() {
             }
             let frames = boundaries(&shape);
             for cut in 0..shape.archive.len() {
-                // All engines where headers are, one of them elsewhere.
+                // All engines near headers, one of them elsewhere.
                 let near = |&(start, _): &(usize, usize)| cut.abs_diff(start) < 18;
                 let all = frames.iter().any(near);
                 let chosen = |&index: &usize| all || index == cut % 3;
@@ -88,13 +88,13 @@ fn an_archive_cut_anywhere_is_told_by_where_it_ends() {
                     assert!(shape.raw.starts_with(&bytes), "{context}");
                     let frame = frames.iter().rposition(|&(start, _)| start <= cut).unwrap();
                     let (start, raw) = frames[frame];
-                    assert!(bytes.len() >= raw, "{context}: whole frames are handed out");
+                    assert!(bytes.len() >= raw, "{context}: complete frames must be returned");
                     match result {
                         Err(DecodeError::Empty) => assert_eq!(cut, 0, "{context}"),
                         Err(DecodeError::UnknownFormat { .. }) => {
                             assert!((1..4).contains(&cut), "{context}");
                         }
-                        // Whether that is the end is for the tar archive to say.
+                        // Only the tar archive shows whether that is the end.
                         Ok(_) => {
                             assert!(cut == start && cut > 0, "{context}");
                             assert_same(&bytes, &shape.raw[..raw]);
@@ -114,7 +114,7 @@ fn an_archive_cut_anywhere_is_told_by_where_it_ends() {
 }
 
 #[test]
-fn a_cut_tar_archive_ends_early() {
+fn a_truncated_tar_archive_ends_early() {
     let tar = small_tar();
     for cut in [1, 511, 512, 513, 1500, tar.len() - 1] {
         let Outcome { bytes, result, .. } = Setup::new(1).decode(&tar[..cut]);
@@ -128,7 +128,7 @@ fn a_cut_tar_archive_ends_early() {
 }
 
 #[test]
-fn foreign_bytes_after_the_last_frame_are_told() {
+fn foreign_bytes_after_the_last_frame_are_reported() {
     for shape in shapes_of(&small_tar()) {
         if shape.name == "tar" {
             continue;
@@ -150,7 +150,7 @@ fn foreign_bytes_after_the_last_frame_are_told() {
     }
 }
 
-/// Errors that an engine may meet sooner than another: they are about memory and claims.
+/// Returns whether the error is a limit, which one engine may reach sooner than another.
 fn is_limit(result: &Result<impl Sized, DecodeError>) -> bool {
     matches!(result, Err(DecodeError::Limit { .. }))
 }
@@ -174,7 +174,7 @@ fn flipped_bits_do_no_harm_and_all_engines_agree() {
             let mut random = Random::new(9);
             for flip in 0..120 {
                 let mut archive = shape.archive.clone();
-                // The beginning is where the headers are.
+                // The headers are at the beginning.
                 let byte =
                     random.index(if flip % 2 == 0 { archive.len().min(24) } else { archive.len() });
                 archive[byte] ^= 1 << random.below(8);
@@ -197,7 +197,7 @@ fn flipped_bits_do_no_harm_and_all_engines_agree() {
 }
 
 #[test]
-fn damage_is_told_by_its_block_and_what_precedes_it_is_handed_out() {
+fn damage_is_reported_with_its_block_after_all_bytes_before_it() {
     watched(|| {
         let raw = content(900_000);
         let frame = zstd_raw_blocks(&raw[..300_000], 10_000);
@@ -224,7 +224,7 @@ fn damage_is_told_by_its_block_and_what_precedes_it_is_handed_out() {
         let header = [&ZSTD[..], &[0xe0], &300_000_u64.to_le_bytes()].concat();
         let sized = |blocks: &[u8]| [&header[..], &blocks[6..]].concat();
         let mut compressed = second;
-        compressed[block] |= 0b100; // A compressed block, which these bytes are not.
+        compressed[block] |= 0b100; // Marks the raw bytes as a compressed block.
         let archive = [sized(&frame), sized(&compressed), third].concat();
         for threads in THREADS {
             let Outcome { bytes, result, .. } = Setup::new(threads).decode(&archive);
@@ -238,7 +238,7 @@ fn damage_is_told_by_its_block_and_what_precedes_it_is_handed_out() {
 }
 
 #[test]
-fn a_lie_about_the_content_size_is_found_by_every_engine() {
+fn every_engine_detects_a_wrong_content_size() {
     let raw = content(300_000);
     let honest = zstd_one_frame(&raw, 1, Some(14), false, true);
     assert_eq!((honest[4], honest[5]), (0x80, 4 << 3), "a size of four bytes after the window");
@@ -252,15 +252,15 @@ fn a_lie_about_the_content_size_is_found_by_every_engine() {
             assert_eq!(at.frame, 3, "{setup:?}, {lie}");
             let begun = (good.len() as u64)..(good.len() + lying.len()) as u64;
             assert!(begun.contains(&at.compressed_offset) && at.raw_offset >= 300_000);
-            assert!(bytes.len() >= 300_000, "what precedes is handed out");
+            assert!(bytes.len() >= 300_000, "all bytes before the damage must be returned");
             assert!([&raw[..], &raw].concat().starts_with(&bytes));
         }
     }
 }
 
 #[test]
-fn a_lie_that_ends_in_an_empty_block_is_found_too() {
-    // libzstd looks at the size with the last block that has bytes.
+fn a_wrong_content_size_before_an_empty_block_is_detected() {
+    // libzstd checks the size only at the last block that has bytes.
     let raw = content(512);
     let block = |header: u8, bytes: &[u8]| [&[header, 0x10, 0][..], bytes].concat();
     let last = [1, 0, 0];
@@ -275,7 +275,7 @@ fn a_lie_that_ends_in_an_empty_block_is_found_too() {
                 (Ok(_), Ok(())) => {}
                 (Err(DecodeError::Corrupt { at: found, reason }), Err(())) => {
                     assert_eq!(found, at(archive.len(), 0, 512), "{setup:?}");
-                    assert_eq!(reason, "the frame declares 513 bytes and holds 512");
+                    assert_eq!(reason, "the frame declares 513 bytes but holds 512");
                 }
                 (other, _) => panic!("{setup:?}: {other:?}"),
             }
@@ -284,7 +284,7 @@ fn a_lie_that_ends_in_an_empty_block_is_found_too() {
 }
 
 #[test]
-fn a_wrong_checksum_is_found_by_every_engine() {
+fn every_engine_detects_a_wrong_checksum() {
     let raw = content(50_000);
     for sized in [false, true] {
         let mut archive = zstd_one_frame(&raw, 1, None, true, sized);
@@ -311,18 +311,18 @@ fn a_wrong_checksum_is_found_by_every_engine() {
 
 #[test]
 fn an_empty_lz4_block_is_not_the_end_of_its_frame() {
-    // The decoder we use answers to such a block as to the end mark.
+    // The lz4 decoder does not distinguish such a block from the end mark.
     let raw = content(1000);
     let frame = lz4_frame(&raw);
     let header_bytes = 7;
     let (head, blocks) = frame.split_at(header_bytes);
-    // Stored, of length 0; compressed, a token that says "no literals".
+    // Uncompressed, of length 0; compressed, a token for "no literals".
     for empty in [&[0, 0, 0, 0x80][..], &[1, 0, 0, 0, 0]] {
         let archive = [head, empty, blocks].concat();
         for setup in setups() {
             setup.decode(&archive).expect(&raw);
         }
-        // The end of the archive behind it is no end of the frame either, nor is another frame.
+        // Neither the end of the archive nor another frame after it ends the frame.
         let cut = archive[..header_bytes + empty.len()].to_vec();
         for (_, bytes, error) in errors(&cut) {
             let DecodeError::Truncated { at: found, .. } = error else { panic!("{error}") };
@@ -332,7 +332,7 @@ fn an_empty_lz4_block_is_not_the_end_of_its_frame() {
         for (_, _, error) in errors(&[&cut[..], &frame].concat()) {
             assert!(error.is_bad_archive(), "{error}");
         }
-        // And the checksum behind the true end mark counts.
+        // The checksum after the true end mark is verified.
         let mut wrong = archive;
         *wrong.last_mut().unwrap() ^= 1;
         for (_, bytes, error) in errors(&wrong) {
@@ -356,7 +356,7 @@ fn huge_windows_are_refused() {
             assert_same(&bytes, b"good");
         }
     }
-    // Within the limit, but more than the memory there is.
+    // Within the limit, but more than the available memory.
     let archive = [&ZSTD[..], &[0, (27 - 10) << 3], &[0; 12]].concat();
     let error = Setup { budget: 1 << 20, ..Setup::new(1) }.decode(&archive).result.unwrap_err();
     let DecodeError::Limit { what, .. } = error else { panic!("{error}") };
@@ -370,7 +370,7 @@ fn dictionaries_are_not_supported() {
         let DecodeError::Unsupported { at: found, .. } = error else { panic!("{error}") };
         assert_eq!(found, at(0, 0, 0));
     }
-    // Dictionary number 0 is none.
+    // Dictionary number 0 means no dictionary.
     let frame = zstd_raw_blocks(b"text", 4);
     let archive = [&ZSTD[..], &[0x01, 0x38, 0x00], &frame[6..]].concat();
     Setup::new(2).decode(&archive).expect(b"text");
@@ -408,7 +408,7 @@ fn frames_are_counted_and_limited() {
 }
 
 #[test]
-fn bombs_go_off_harmlessly() {
+fn decompression_bombs_are_stopped() {
     watched(|| {
         const LENGTH: usize = 600 << 20;
         const RATIO_COUNTS_FROM: u64 = 256 << 20;
@@ -425,7 +425,7 @@ fn bombs_go_off_harmlessly() {
                 let error = loop {
                     match decoded.next() {
                         Ok(Some(piece)) => length += piece.segment.len() as u64,
-                        Ok(None) => panic!("it went off"),
+                        Ok(None) => panic!("the bomb was decoded"),
                         Err(error) => break error,
                     }
                 };
@@ -461,7 +461,7 @@ fn decoded_bytes_are_limited() {
 }
 
 #[test]
-fn what_is_no_archive_is_no_archive() {
+fn garbage_is_not_an_archive() {
     for threads in THREADS {
         let verdict = |bytes: &[u8]| Setup::new(threads).decode(bytes).result.unwrap_err();
         assert!(matches!(verdict(b""), DecodeError::Empty));
@@ -476,7 +476,7 @@ fn what_is_no_archive_is_no_archive() {
 }
 
 #[test]
-fn a_source_that_fails_is_no_damage() {
+fn a_failing_source_is_not_reported_as_damage() {
     for shape in shapes(400_000) {
         for threads in THREADS {
             for fails_at in [0, 1, 600, shape.archive.len() / 2, shape.archive.len() - 1] {
@@ -511,7 +511,7 @@ fn noise_after_a_good_header_does_no_harm() {
             let mut noise = vec![0; random.index(600)];
             random.fill(&mut noise);
             for byte in &mut noise {
-                // Small numbers, so that blocks have lengths that are there.
+                // Small numbers, so that blocks have lengths within the archive.
                 *byte &= *random.pick(&[0xff, 0x0f, 0x07, 0x01]);
             }
             archive.extend_from_slice(&noise);
@@ -524,7 +524,7 @@ fn noise_after_a_good_header_does_no_harm() {
 }
 
 #[test]
-fn errors_of_the_archive_are_told_from_those_of_the_machine() {
+fn errors_of_the_archive_are_distinguished_from_those_of_the_machine() {
     let text = Setup::new(1).decode(b"no archive at all").result.unwrap_err().to_string();
     assert_eq!(
         text,

@@ -1,5 +1,5 @@
-//! The zstd project's own good and bad frames: decoded or refused by every engine as by libzstd.
-//! The table `tests/data/zstd-golden/verdicts.md` says by whom each one is read how.
+//! Tests with the zstd project's good and bad frames: every engine must decode or refuse them as
+//! libzstd does. The table `tests/data/zstd-golden/verdicts.md` lists the result of each decoder.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/zstd-golden")
 }
 
-/// Files by their path below `zstd-golden`.
+/// Returns the files of a directory by their path below `zstd-golden`.
 fn frames(directory: &str) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(data().join(directory))
         .unwrap()
@@ -86,19 +86,19 @@ fn golden_errors_are_refused() {
     }
 }
 
-/// By the streaming engine.
+/// Returns the verdict of the streaming engine.
 fn streaming(archive: &[u8]) -> String {
     verdict(&Setup::new(1).decode(archive))
 }
 
-/// By a worker. It is given frames that declare their size only, so this one is made to, if it does
-/// not: its header gets a size of eight bytes.
+/// Returns the verdict of a worker. Workers get only frames that declare their size, so a header
+/// without one gets a size field of eight bytes.
 fn parallel(archive: &[u8]) -> String {
     let descriptor = archive[4];
     let declares_size = descriptor >> 6 != 0 || descriptor & 0x20 != 0;
     let mut frame = archive.to_vec();
     if !declares_size {
-        // Behind magic number, descriptor, and window; there is no dictionary.
+        // After magic number, descriptor and window; there is no dictionary.
         assert_eq!(descriptor & 3, 0);
         let size = libzstd(archive).map_or(100, |decoded| decoded.len() as u64);
         frame[4] |= 0xc0;
@@ -118,7 +118,7 @@ fn verdict(outcome: &Outcome) -> String {
     }
 }
 
-/// The program `zstd` and its version, if it is there.
+/// Returns the version of the program `zstd`, if it is installed.
 fn cli_version() -> Option<String> {
     let output = Command::new("zstd").args(["-q", "--version"]).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
@@ -130,7 +130,7 @@ fn cli(path: &Path) -> String {
     let mut zstd = Command::new("zstd");
     let output = zstd.args(["-q", "-d", "-c"]).arg(path).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // Without the name of the file, which it says first.
+    // Without the name of the file, which it prints first.
     let reason = said.rsplit(" : ").next().unwrap_or_default();
     if output.status.success() {
         format!("{} bytes", output.stdout.len())
@@ -177,7 +177,7 @@ fn the_table_of_golden_verdicts_is_true() {
         "tests/data/zstd-golden/verdicts.md is not true any more; `{COMMAND}` rewrites it:\n{}",
         differences.join("\n")
     );
-    // How many bytes, or "refused:".
+    // The number of bytes, or "refused:".
     let first = |cell: &str| cell.split(' ').next().unwrap_or_default().to_owned();
     for row in &written.rows {
         assert_eq!(first(&row[1]), first(&row[3]), "{}: not as libzstd", row[0]);

@@ -1,12 +1,12 @@
-//! Decoding as a whole: bytes in by a source, segments out, over every engine.
+//! Tests of decoding as a whole, on every engine.
 //!
-//! | module | asks |
+//! | module | tests |
 //! |---|---|
-//! | `shapes` | whether every shape of archive comes back, however it is cut into spans and segments |
-//! | `damage` | what is said of archives that are cut, damaged, lying or hostile, and where |
-//! | `golden` | whether the zstd project's own good and bad frames are decoded or refused as by libzstd |
-//! | `memory` | whether the smallest memory is enough, and comes back when decoding is given up |
-//! | `support` | nothing: it runs the decoder and checks what holds for every run |
+//! | `shapes` | archives of every shape, in spans and segments of any size |
+//! | `damage` | errors for truncated, damaged, lying or hostile archives, and their positions |
+//! | `golden` | the zstd project's good and bad frames, decoded or refused as by libzstd |
+//! | `memory` | decoding in the smallest memory, which is returned when decoding is aborted |
+//! | `support` | none: runs the decoder and checks invariants of every run |
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The smallest memory is enough, and all of it comes back when decoding is given up.
+//! Tests that the smallest memory is enough and is returned completely when decoding is aborted.
 
 use std::{collections::VecDeque, sync::mpsc, thread, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::support::{Running, Setup, assert_same, content, shapes, snapshot, wat
 
 const THREADS: [usize; 3] = [1, 2, 8];
 
-/// The smallest budget, and the reads a source makes of it by itself.
+/// Returns a setup with the smallest budget and the default size of reads.
 fn smallest(threads: usize) -> Setup {
     let budget = MemoryPlan::budget_min();
     let plan = MemoryPlan::new(budget, threads, &[], &Setup::new(1).limits, Tuning::default());
@@ -40,7 +40,7 @@ fn the_smallest_budget_is_enough_for_every_shape() {
 }
 
 #[test]
-fn the_smallest_budget_is_enough_for_what_does_not_compress() {
+fn the_smallest_budget_is_enough_for_incompressible_data() {
     watched(|| {
         let raw = noise(3_000_000);
         let mut archives: Vec<Vec<u8>> =
@@ -52,7 +52,7 @@ fn the_smallest_budget_is_enough_for_what_does_not_compress() {
         archives.push(
             (0..30)
                 .flat_map(|at| {
-                    // Odd lengths, by turns for the workers and for the streaming engine.
+                    // Odd lengths, alternately for the workers and the streaming engine.
                     let piece = &raw[at * 100_000..(at + 1) * 100_000];
                     let (sized, streamed) = piece.split_at(30_000 + 1717 * at);
                     [
@@ -74,8 +74,8 @@ fn the_smallest_budget_is_enough_for_what_does_not_compress() {
 #[test]
 fn frames_that_are_all_headers_cannot_starve_the_planner() {
     watched(|| {
-        // 60 KiB of empty blocks in each frame, which declares to be empty: what decodes to
-        // nothing takes up the read buffer all the same.
+        // 60 KiB of empty blocks in each frame, which declares to be empty: data that decodes to
+        // nothing still occupies the read buffer.
         let empty_block = [0, 0, 0];
         let last_block = [1, 0, 0];
         let header = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00];
@@ -109,7 +109,7 @@ fn a_consumer_that_holds_segments_for_a_while_only_slows_decoding() {
                 let (give, held) = mpsc::channel();
                 let most = 1 + random.index(6);
                 let holder = thread::spawn(move || {
-                    // Writers: each lets go of its segments later, and not in order.
+                    // Like writers, which drop their segments later and not in order.
                     let mut holding = VecDeque::new();
                     loop {
                         match held.recv_timeout(Duration::from_millis(1)) {
@@ -139,7 +139,7 @@ fn a_consumer_that_holds_segments_for_a_while_only_slows_decoding() {
 }
 
 #[test]
-fn a_filled_segment_is_handed_out_before_memory_is_waited_for() {
+fn a_filled_segment_is_sent_before_waiting_for_memory() {
     watched(|| {
         const SEGMENT_BYTES: usize = 100_000;
         let raw = snapshot(2_000_000);
@@ -175,7 +175,7 @@ fn a_filled_segment_is_handed_out_before_memory_is_waited_for() {
 }
 
 #[test]
-fn decoding_can_be_given_up_at_any_moment() {
+fn decoding_can_be_aborted_at_any_moment() {
     watched(|| {
         let mut random = Random::new(5);
         for shape in shapes(3_000_000) {
@@ -194,7 +194,7 @@ fn decoding_can_be_given_up_at_any_moment() {
                         segments.close();
                         decoded.join();
                     } else {
-                        // Without a word: the threads find out by themselves.
+                        // Without notice: the threads detect it themselves.
                         drop(decoded);
                         let bytes = segments.bytes();
                         segments.allocate(bytes).unwrap();
@@ -223,7 +223,7 @@ fn closing_the_pools_ends_a_decoder_that_waits_for_memory() {
                         segments.close();
                     })
                 };
-                // A consumer that never lets go.
+                // A consumer that never drops its segments.
                 while let Ok(Some(piece)) = decoded.next() {
                     held.push(piece);
                 }
@@ -235,7 +235,7 @@ fn closing_the_pools_ends_a_decoder_that_waits_for_memory() {
 }
 
 #[test]
-fn no_thread_is_left_behind_by_an_archive_that_is_refused() {
+fn a_refused_archive_leaves_no_thread_behind() {
     watched(|| {
         for threads in THREADS {
             let Running { mut decoded, read, segments, .. } =

@@ -1,4 +1,4 @@
-//! Every shape of archive comes back.
+//! Tests that archives of every shape decode to the original bytes.
 
 use unsnap_testkit::{
     archive::write_archive,
@@ -12,7 +12,7 @@ use crate::support::{Setup, content, shapes, snapshot, watched};
 const THREADS: [usize; 3] = [1, 2, 8];
 
 #[test]
-fn every_shape_comes_back_however_it_is_cut_into_spans() {
+fn every_shape_decodes_from_spans_of_any_size() {
     watched(|| {
         for shape in shapes(150_000) {
             for threads in THREADS {
@@ -27,7 +27,7 @@ fn every_shape_comes_back_however_it_is_cut_into_spans() {
 }
 
 #[test]
-fn every_shape_comes_back_in_segments_of_any_size() {
+fn every_shape_decodes_into_segments_of_any_size() {
     watched(|| {
         for (bytes, sizes) in [(6000, &[1, 513, 4096][..]), (600_000, &[4096, 5000, 100_000])] {
             for shape in shapes(bytes) {
@@ -45,13 +45,13 @@ fn every_shape_comes_back_in_segments_of_any_size() {
 }
 
 #[test]
-fn segments_are_the_window_as_soon_as_they_can_be() {
+fn segments_serve_as_the_window_if_they_are_large_enough() {
     watched(|| {
         let raw = content(600_000);
         for window_log in 10..=12 {
             for level in [1, 9, 19] {
                 let archive = zstd_one_frame(&raw, level, Some(window_log), true, false);
-                // A block is as large as the window then.
+                // A block is then as large as the window.
                 let least = 2 << window_log;
                 for (segment_bytes, copied) in
                     [(least - 1, 1), (least, 0), (least + 1, 0), (least + 700, 0), (2 * least, 0)]
@@ -68,7 +68,7 @@ fn segments_are_the_window_as_soon_as_they_can_be() {
 
 #[test]
 fn matches_reach_back_a_whole_window_across_segments() {
-    // Noise that is repeated after nearly a window.
+    // Noise that repeats after nearly a window.
     let window: usize = 128 << 10;
     let mut noise = vec![0; window - 1000];
     Random::new(3).fill(&mut noise);
@@ -88,7 +88,7 @@ fn matches_reach_back_a_whole_window_across_segments() {
 }
 
 #[test]
-fn mixtures_of_all_frames_come_back() {
+fn mixtures_of_all_frames_decode() {
     watched(|| {
         let raw = snapshot(700_000);
         for seed in 0..50 {
@@ -123,7 +123,7 @@ fn frames_go_to_the_engine_that_suits_them() {
 }
 
 #[test]
-fn counts_are_told() {
+fn the_summary_counts_frames() {
     let found = |name: &str| {
         let shapes = shapes(300_000);
         let shape = shapes.iter().find(|shape| shape.name == name).unwrap();
@@ -137,7 +137,7 @@ fn counts_are_told() {
 }
 
 #[test]
-fn genuine_archives_are_equal_in_every_form() {
+fn genuine_archives_decode_alike_in_every_form() {
     watched(|| {
         let spec = ArchiveSpec { total_bytes: 20_000_000, ..ArchiveSpec::default() };
         let made = |compression, frames| {

@@ -1,4 +1,4 @@
-//! Running the decoder over bytes in memory.
+//! Test support: runs the decoder on bytes in memory.
 
 use std::{
     cell::RefCell,
@@ -25,18 +25,18 @@ use unsnap_testkit::{
     tar::{TarBuilder, snapshot_tar},
 };
 
-/// How an archive is decoded in a test.
+/// Parameters of a decoding test.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub threads: usize,
-    /// Length of the spans the source gives.
+    /// Length of the source's spans in bytes.
     pub span_bytes: usize,
-    /// Length of the reads that the spans are parts of.
+    /// Length in bytes of the reads that the spans are parts of.
     pub chunk_bytes: usize,
     pub budget: usize,
     pub segment_bytes: Option<usize>,
     pub limits: Limits,
-    /// The source fails after so many bytes.
+    /// Number of bytes after which the source fails.
     pub fails_at: Option<usize>,
 }
 
@@ -61,12 +61,12 @@ impl Setup {
         Self { segment_bytes: Some(segment_bytes), ..self }
     }
 
-    /// Starts decoding with memory of its own.
+    /// Starts decoding with new memory.
     pub fn start(&self, archive: &[u8]) -> Running {
         self.start_with(archive, reserve)
     }
 
-    /// Starts decoding with memory for reading and for segments that `memory` has.
+    /// Starts decoding with the memory for reading and for segments from `memory`.
     pub fn start_with(
         &self,
         archive: &[u8],
@@ -100,7 +100,7 @@ impl Setup {
         Running { decoded, read, segments, progress }
     }
 
-    /// Decodes to the end or to an error, and checks everything that holds for any archive.
+    /// Decodes to the end or to an error, and checks the invariants of every run.
     #[track_caller]
     pub fn decode(&self, archive: &[u8]) -> Outcome {
         let Running { mut decoded, read, segments, progress, .. } =
@@ -148,7 +148,7 @@ fn reserve(plan: &MemoryPlan) -> (Pool, Pool) {
     (arena.pool(plan.read_bytes).unwrap(), arena.pool(plan.segments_bytes).unwrap())
 }
 
-/// Memory that is used again by later runs, since having it costs more than decoding a little.
+/// Returns memory that later runs reuse, since reserving it takes longer than a small decoding.
 fn reserved(plan: &MemoryPlan) -> (Pool, Pool) {
     thread_local! {
         static RESERVED: RefCell<Vec<(Pool, Pool)>> = const { RefCell::new(Vec::new()) };
@@ -166,7 +166,7 @@ fn reserved(plan: &MemoryPlan) -> (Pool, Pool) {
     })
 }
 
-/// A decoder at work, and the memory it works with.
+/// A running decoder and its memory.
 pub struct Running {
     pub decoded: Decoded,
     pub read: Pool,
@@ -190,13 +190,13 @@ impl Outcome {
     }
 }
 
-/// Every byte has come back to the pool.
+/// Asserts that every byte has been returned to the pool.
 #[track_caller]
 pub fn assert_whole(pool: &Pool) {
     assert!(pool.try_allocate(pool.bytes()).is_some(), "memory is still lent");
 }
 
-/// `assert_eq` without printing megabytes.
+/// Like `assert_eq`, but does not print megabytes.
 #[track_caller]
 pub fn assert_same(found: &[u8], expected: &[u8]) {
     let differ = found.iter().zip(expected).position(|(found, expected)| found != expected);
@@ -204,7 +204,7 @@ pub fn assert_same(found: &[u8], expected: &[u8]) {
     assert_eq!(found.len(), expected.len());
 }
 
-/// A test that hangs fails.
+/// Runs `body` and fails if it hangs.
 pub fn watched(body: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let body = thread::spawn(move || {
@@ -212,12 +212,12 @@ pub fn watched(body: impl FnOnce() + Send + 'static) {
         let _ = done.send(());
     });
     match finished.recv_timeout(Duration::from_mins(3)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         _ => body.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
 }
 
-/// A source over bytes in memory: reads of `chunk_bytes`, handed out in spans of `span_bytes`.
+/// Source of bytes in memory: reads of `chunk_bytes`, returned in spans of `span_bytes`.
 struct Memory {
     rest: Vec<u8>,
     at: usize,
@@ -268,26 +268,26 @@ impl Source for Memory {
     }
 }
 
-/// An archive and what it holds.
+/// An archive and its decoded bytes.
 pub struct Shape {
     pub name: &'static str,
     pub archive: Vec<u8>,
     pub raw: Vec<u8>,
 }
 
-/// `len` bytes as they are in account files.
+/// Returns `len` bytes like those of account files.
 pub fn content(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fill_segment(Content::Huffman, 7, 0, 0, &mut bytes);
     bytes
 }
 
-/// A tar archive of 2 KB.
+/// Returns a tar archive of 2 KB.
 pub fn small_tar() -> Vec<u8> {
     TarBuilder::new().account("accounts/1.2", &content(400)).finish()
 }
 
-/// A small snapshot, in about so many bytes.
+/// Returns a small snapshot of about `bytes` bytes.
 pub fn snapshot(bytes: usize) -> Vec<u8> {
     let storages = [(90, 1, 0.5), (95, 2, 0.1), (100, 3, 0.4)].map(|(slot, id, share)| {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -298,12 +298,12 @@ pub fn snapshot(bytes: usize) -> Vec<u8> {
     snapshot_tar(100, &storages)
 }
 
-/// Every shape of archive, of a snapshot of about so many bytes.
+/// Returns archives of every shape, of a snapshot of about `bytes` bytes.
 pub fn shapes(bytes: usize) -> Vec<Shape> {
     shapes_of(&snapshot(bytes))
 }
 
-/// Every shape of archive, of this tar archive.
+/// Returns archives of every shape, of this tar archive.
 pub fn shapes_of(raw: &[u8]) -> Vec<Shape> {
     let (half, rest) = raw.split_at(raw.len() / 2);
     let empty = || [zstd_one_frame(&[], 1, None, true, true), zstd_raw_blocks(&[], 9)].concat();

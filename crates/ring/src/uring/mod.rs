@@ -1,13 +1,13 @@
-//! The io_uring engine: one ring, owned and waited in by one thread.
+//! The io_uring engine: one ring, owned and waited on by one thread.
 //!
-//! Every operation in flight sits in a slot of a slab that never moves. The slot's index and
-//! generation travel through the kernel as `user_data`, so a completion can only ever release the
-//! operation it belongs to, in whatever order completions come. What the kernel refers to (buffers,
-//! paths, descriptors) is owned by the slot until its completion has been read; if the ring breaks
-//! so badly that completions cannot be awaited, the slab is leaked rather than freed.
+//! Every operation in flight occupies a slot of a slab that never moves. The slot's index and
+//! generation travel through the kernel as `user_data`, so a completion can only release its own
+//! operation, in whatever order completions arrive. The slot owns everything that the kernel refers
+//! to (buffers, paths, descriptors) until its completion has been read. If the ring breaks so badly
+//! that completions cannot be awaited, the slab is leaked rather than freed.
 //!
-//! Before its first use a ring is restricted (Linux 5.10): whoever got hold of it could submit the
-//! operations that are needed here and nothing else, and register nothing.
+//! Before its first use a ring is restricted (Linux 5.10): an attacker who gains access to it can
+//! submit only the operations used here, and can register nothing.
 
 mod setup;
 #[cfg(test)]
@@ -36,15 +36,15 @@ use crate::{
     operation::{InFlight, NewFile, Operation, Step, StepDone},
 };
 
-/// `user_data` of the read that waits for wake-ups; no slot has this index.
+/// `user_data` of the read that waits for wake-ups. No slot has this index.
 const WAKE: u64 = u64::MAX;
 
-/// Failed waits after which a dropped ring gives up on its operations and leaks them. A guess:
-/// about a second of `EAGAIN` or `EBUSY`.
+/// Number of failed waits after which a dropped ring leaks its operations. A guess: about a second
+/// of `EAGAIN` or `EBUSY`.
 const DROP_RETRIES_MAX: u32 = 1000;
 
-/// How often to look for completions where the kernel cannot wait for a time. A guess.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Polling interval for completions where the kernel cannot wait with a timeout. A guess.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 #[allow(clippy::struct_excessive_bools)] // facts about the kernel, not states
 pub(crate) struct Uring {
@@ -54,8 +54,8 @@ pub(crate) struct Uring {
     free: Vec<u32>,
     in_flight: usize,
     reaped: Vec<(u64, i32)>,
-    /// Operations that ended in their submission, because the step they began with is no ring
-    /// operation on this kernel. Handed out with the next completions.
+    /// Operations that ended during submission, because their first step is no ring operation on
+    /// this kernel and ran at once. Returned with the next completions.
     early: Vec<Completion>,
     state: State,
     workers: u32,
@@ -63,17 +63,18 @@ pub(crate) struct Uring {
     registered: bool,
     restricted: bool,
     truncates: bool,
-    /// Of reads and writes; 0 for that of the submitting thread.
+    /// I/O priority of reads and writes; 0 for the priority of the submitting thread.
     priority: u16,
     event: Arc<OwnedFd>,
-    /// Where the kernel puts the event counter; boxed, so that it does not move with the engine.
+    /// Buffer into which the kernel reads the event counter. Boxed, so that it does not move with
+    /// the engine.
     event_count: Box<[u8; 8]>,
     wake_armed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Made, but not yet bound to the thread that will use it.
+    /// Set up, but not yet bound to the thread that will use it.
     Disabled,
     Running,
     /// Being dropped: operations end at their next completion.
@@ -89,15 +90,16 @@ struct Slot {
 impl Uring {
     pub(crate) fn open(config: &EngineConfig) -> Result<Self, EngineError> {
         let capacity = u32::try_from(config.capacity.clamp(1, 4096)).unwrap_or(4096);
-        // One entry for each operation's next step and one for the wake-up: never overfull.
+        // One entry for the next step of each operation and one for the wake-up: the queue never
+        // overflows.
         let ring = build_ring((capacity + 1).next_power_of_two(), config.attach)?;
         let mut probe = Probe::new();
         let probed = ring.submitter().register_probe(&mut probe).is_ok();
-        // Linux 6.9; before, truncation is a system call.
+        // Linux 6.9. On older kernels truncation is a system call.
         let truncates = probed && probe.is_supported(opcode::Ftruncate::CODE);
         let restricted = restrict(&ring, truncates);
         if let Err(error) = &restricted {
-            tracing::debug!(%error, "the ring stays unrestricted");
+            tracing::debug!(%error, "cannot restrict the ring's operations");
         }
         let event = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|errno| EngineError::Ring { call: "eventfd", source: errno.into() })?;
@@ -130,29 +132,29 @@ impl Uring {
             return Ok(());
         }
         let submitter = self.ring.submitter();
-        // Without a cap, operations that block get hundreds of kernel workers. Kernels before
-        // 5.15 do not know the call and keep their own limit.
+        // Without a cap, blocking operations get hundreds of kernel workers. Kernels before 5.15 do
+        // not know the call and keep their own limit.
         if let Err(error) = submitter.register_iowq_max_workers(&mut [self.workers, self.workers]) {
-            tracing::debug!(%error, "kernel workers stay uncapped");
+            tracing::debug!(%error, "cannot cap the ring's kernel workers");
         }
         if let Some(arena) = &self.arena {
-            // SAFETY: `self.arena` keeps the mapping alive longer than the ring (fields drop in
-            // order, and `drop` awaits all operations).
+            // SAFETY: `self.arena` keeps the mapping alive longer than the ring: fields drop in
+            // order, and `drop` awaits all operations.
             match unsafe { register(&self.ring, arena) } {
                 Ok(()) => self.registered = true,
-                Err(error) => tracing::debug!(%error, "buffers stay unregistered"),
+                Err(error) => tracing::debug!(%error, "cannot register buffers with the ring"),
             }
         }
-        // From here on the restrictions hold: nothing more can be registered.
+        // From here on the restrictions apply: nothing more can be registered.
         submitter
             .register_enable_rings()
-            .map_err(|source| EngineError::Ring { call: "enable", source })?;
+            .map_err(|source| EngineError::Ring { call: "io_uring_register (enable)", source })?;
         self.state = State::Running;
         Ok(())
     }
 
-    /// Issues the next step of the operation in `index`; steps that have no ring operation are
-    /// carried out here and now. Gives the completion if that ended the operation.
+    /// Issues the next step of the operation in slot `index`. Steps without a ring operation are
+    /// executed at once. Returns the completion if the operation ended that way.
     fn issue(&mut self, index: u32) -> Option<Completion> {
         let priority = self.priority;
         loop {
@@ -161,9 +163,9 @@ impl Uring {
             let job = slot.job.as_mut()?;
             let force_async = job.force_async;
             let step = job.step();
-            // Extending direct writes are synchronous in ext4 and XFS, and a read that finds its
-            // bytes in the page cache copies them: left to the submitting call they would stall
-            // every other operation and whoever waits for the submitter.
+            // Direct writes that extend a file are synchronous in ext4 and XFS, and a read that
+            // finds its bytes in the page cache copies them. Executed by the submitting call, they
+            // would stall every other operation and every thread that waits for the submitter.
             let stalls = matches!(step, Step::Write { .. } | Step::Read { copies: true, .. });
             let entry = match step {
                 Step::SetLen { file, len } if self.truncates => {
@@ -216,15 +218,16 @@ impl Uring {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: every address in the entry belongs to the slot's operation (or to `event_count`),
-        // which stays in place until its completion has been reaped; see `complete` and `drop`.
+        // SAFETY: every address in the entry belongs to the slot's operation or to `event_count`,
+        // which stay in place until their completion has been reaped; see `complete` and `drop`.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // The queue has an entry for each slot and one for the wake-up, and each has at most one
-        // step waiting to be submitted.
+        // entry waiting to be submitted.
         assert!(pushed.is_ok(), "the submission queue is larger than the slab");
     }
 
-    /// Hands a step's result to the operation in `index`; frees the slot if it has ended.
+    /// Passes a step's result to the operation in slot `index`. Frees the slot if the operation has
+    /// ended.
     fn complete(&mut self, index: u32, result: Result<StepDone, Errno>) -> Option<Completion> {
         let closing = self.state == State::Closing;
         let slot = &mut self.slots.as_mut()?[index as usize];
@@ -242,9 +245,9 @@ impl Uring {
         Some(Completion { token, result: outcome })
     }
 
-    /// Reads all completions there are. Says whether the wake-up was among them.
+    /// Reads all available completions. Returns whether the wake-up was among them.
     fn reap(&mut self, done: &mut Vec<Completion>) -> bool {
-        // Copied out first: completing an operation may push its next step.
+        // Completions are copied out first, since completing an operation may push its next step.
         let mut reaped = std::mem::take(&mut self.reaped);
         reaped.extend(
             self.ring.completion().map(|entry: cqueue::Entry| (entry.user_data(), entry.result())),
@@ -258,7 +261,7 @@ impl Uring {
                 woken = true;
                 continue;
             }
-            #[allow(clippy::cast_possible_truncation)] // the two halves put together in `issue`
+            #[allow(clippy::cast_possible_truncation)] // the two halves that `issue` combined
             let (index, generation) = (user_data as u32, (user_data >> 32) as u32);
             let Some(slot) = self.slots.as_mut().and_then(|slots| slots.get_mut(index as usize))
             else {
@@ -275,7 +278,7 @@ impl Uring {
         woken
     }
 
-    /// Keeps one read of the event counter in flight, which completes when somebody wakes us.
+    /// Keeps one read of the event counter in flight, which completes when the [`Waker`] is used.
     fn arm_wake(&mut self) {
         if !self.wake_armed {
             let fd = types::Fd(self.event.as_raw_fd());
@@ -289,12 +292,12 @@ impl Uring {
         Self::entered(self.ring.submit_and_wait(want))
     }
 
-    /// Waits for one completion, for at most so long. Kernels before 5.11 cannot: there it is looked
-    /// once in a while.
+    /// Submits, and waits for one completion for at most `left`. Kernels before 5.11 have no timed
+    /// wait; on these it sleeps for at most [`POLL_INTERVAL`].
     fn enter_at_most(&self, left: Duration) -> Result<(), EngineError> {
         if !self.ring.params().is_feature_ext_arg() {
             self.enter(0)?;
-            std::thread::sleep(left.min(LOOK_EVERY));
+            std::thread::sleep(left.min(POLL_INTERVAL));
             return Ok(());
         }
         let left = types::Timespec::from(left);
@@ -306,14 +309,14 @@ impl Uring {
         match result {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
-                // Interrupted, or time is up: the caller looks for completions and comes back.
+                // Interrupted or timed out: the caller reads completions and waits again.
                 Some(Errno::INTR | Errno::TIME) => Ok(()),
-                // The kernel is short of memory or its completion queue is full: reap, retry.
+                // The kernel is short of memory, or the completion queue is full: reap and retry.
                 Some(Errno::AGAIN | Errno::BUSY) => {
                     std::thread::sleep(Duration::from_millis(1));
                     Ok(())
                 }
-                _ => Err(EngineError::Ring { call: "enter", source: error }),
+                _ => Err(EngineError::Ring { call: "io_uring_enter", source: error }),
             },
         }
     }
@@ -335,7 +338,7 @@ impl Engine for Uring {
         slots[index as usize].job = Some(InFlight::new(token, operation));
         self.in_flight += 1;
         if let Some(completion) = self.issue(index) {
-            // Counts as in flight until it has been handed out.
+            // Counts as in flight until its completion is returned.
             self.in_flight += 1;
             self.early.push(completion);
         }
@@ -351,8 +354,8 @@ impl Engine for Uring {
         let before = done.len();
         loop {
             if self.reap(done) || done.len() > before {
-                // Steps that follow on completed ones are submitted with the next wait, together
-                // with what the caller makes of the completions.
+                // The next steps of continuing operations are submitted with the next wait,
+                // together with the operations that the caller submits in between.
                 return Ok(());
             }
             self.arm_wake();
@@ -374,7 +377,7 @@ impl Engine for Uring {
     fn waker(&self) -> Waker {
         let event = Arc::clone(&self.event);
         Waker(Arc::new(move || {
-            // Fails only when the counter is about to overflow, that is, when a wake-up waits.
+            // Fails only if the counter would overflow, that is, when a wake-up is pending.
             let _ = rustix::io::write(&event, &1_u64.to_ne_bytes());
         }))
     }
@@ -399,7 +402,7 @@ impl Engine for Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         if self.state == State::Disabled {
-            // Nothing was ever submitted to the kernel, so it refers to nothing of ours.
+            // Nothing was submitted to the kernel, so it refers to no memory of this process.
             return;
         }
         self.state = State::Closing;
@@ -415,7 +418,7 @@ impl Drop for Uring {
             }
             match self.ring.submit_and_wait(1).map_err(|error| Errno::from_io_error(&error)) {
                 Ok(_) => continue,
-                // Another thread than the owner drops the ring, and may not wait in it.
+                // A thread other than the owner drops the ring and may not wait on it.
                 Err(Some(Errno::EXIST)) => break,
                 Err(_) => failures += 1,
             }
@@ -424,10 +427,13 @@ impl Drop for Uring {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The kernel may still write to all of this.
+        // The kernel may still write to this memory.
         std::mem::forget(std::mem::replace(&mut self.event_count, Box::new([0; 8])));
         if self.in_flight > 0 {
-            tracing::error!(operations = self.in_flight, "ring broken, leaking its memory");
+            tracing::error!(
+                operations = self.in_flight,
+                "the ring is broken; leaking the memory of its operations"
+            );
             std::mem::forget(self.slots.take());
             std::mem::forget(self.arena.take());
         }
@@ -443,7 +449,8 @@ fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {
     opcode::OpenAt2::new(directory, new.path.as_c_str().as_ptr(), how).build()
 }
 
-/// One transfer moves at most 1 GiB; the rest is a short transfer's remainder.
+/// Returns the length of one transfer, at most 1 GiB. The rest is handled like the remainder of a
+/// short transfer.
 fn transfer_len(len: usize) -> u32 {
     u32::try_from(len.min(REGISTERED_PIECE_BYTES)).unwrap_or(u32::MAX)
 }
@@ -459,14 +466,14 @@ fn piece_of(
     u16::try_from(piece).ok()
 }
 
-/// A completion's result as the step's: a negative errno, a new descriptor, or a count.
+/// Converts a completion's result, which is a negative errno, a new descriptor or a count.
 fn step_result(result: i32, opening: bool) -> Result<StepDone, Errno> {
     match u32::try_from(result) {
         Err(_) => Err(Errno::from_raw_os_error(result.wrapping_neg())),
         Ok(_) if opening => {
             use std::os::fd::FromRawFd;
-            // SAFETY: the completion of an open without error carries a descriptor that the
-            // kernel has just made for us and nobody else knows of.
+            // SAFETY: the completion of a successful open carries a descriptor that the kernel has
+            // just created for this process and that nothing else refers to.
             Ok(StepDone::File(unsafe { OwnedFd::from_raw_fd(result) }))
         }
         Ok(count) => Ok(StepDone::Count(count as usize)),

@@ -1,4 +1,4 @@
-//! Making a ring: its flags, what it may be asked to do, and the memory it knows.
+//! Ring set-up: flags, restrictions and registered memory.
 
 use std::{io, os::fd::RawFd};
 
@@ -8,26 +8,26 @@ use unsnap_arena::ArenaRanges;
 
 use crate::engine::UringRefused;
 
-/// The kernel takes buffers of at most 1 GiB each for registration (io_uring_register(2)).
+/// Largest buffer that the kernel registers, 1 GiB (io_uring_register(2)).
 pub(super) const REGISTERED_PIECE_BYTES: usize = 1 << 30;
 
-/// A ring with the best flags the kernel knows.
+/// Sets up a disabled ring with the best flags that the kernel supports.
 ///
-/// The flags decide who runs completion work and when; they change no result. SINGLE_ISSUER is
-/// from Linux 6.0, DEFER_TASKRUN from 6.1, COOP_TASKRUN from 5.19.
+/// The flags decide which task runs completion work and when; they change no result. SINGLE_ISSUER
+/// needs Linux 6.0, DEFER_TASKRUN 6.1, COOP_TASKRUN 5.19.
 pub(crate) fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring, UringRefused> {
-    type SetUp = fn(&mut Builder) -> &mut Builder;
-    let flavours: [SetUp; 3] = [
+    type SetFlags = fn(&mut Builder) -> &mut Builder;
+    let preferences: [SetFlags; 3] = [
         |builder| builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag(),
         |builder| builder.setup_coop_taskrun().setup_taskrun_flag(),
         |builder| builder,
     ];
     let mut refusal = Errno::INVAL;
     for attach in [attach, None] {
-        for flavour in flavours {
+        for set_flags in preferences {
             let mut builder = IoUring::builder();
             builder.dontfork().setup_r_disabled();
-            flavour(&mut builder);
+            set_flags(&mut builder);
             if let Some(ring) = attach {
                 builder.setup_attach_wq(ring);
             }
@@ -43,7 +43,8 @@ pub(crate) fn build_ring(entries: u32, attach: Option<RawFd>) -> Result<IoUring,
     Err(UringRefused { errno: refusal })
 }
 
-/// Operations that [`Uring::issue`](super::Uring) submits on every kernel, by the names of io_uring_enter(2).
+/// Operations that [`Uring::issue`](super::Uring) submits on every kernel, with their names in
+/// io_uring_enter(2).
 pub(crate) const OPERATIONS: [(&str, u8); 6] = [
     ("OPENAT2", opcode::OpenAt2::CODE),
     ("READ", opcode::Read::CODE),
@@ -53,13 +54,13 @@ pub(crate) const OPERATIONS: [(&str, u8); 6] = [
     ("CLOSE", opcode::Close::CODE),
 ];
 
-/// Has the kernel refuse everything but what [`Uring::issue`](super::Uring) submits, once the ring is enabled: no
-/// other operation, no other flag, no registration (Linux 5.10).
+/// Restricts the ring to what [`Uring::issue`](super::Uring) submits (Linux 5.10). Once the ring is
+/// enabled, the kernel refuses every other operation, every other flag and every registration.
 pub(crate) fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
     let mut restrictions: Vec<Restriction> = OPERATIONS
         .into_iter()
         .map(|(_, code)| code)
-        // A kernel that does not know an operation refuses to hear of it.
+        // A kernel refuses restrictions that name an operation it does not know.
         .chain(truncates.then_some(opcode::Ftruncate::CODE))
         .map(Restriction::sqe_op)
         .collect();
@@ -67,7 +68,8 @@ pub(crate) fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
     ring.submitter().register_restrictions(&mut restrictions)
 }
 
-/// Has the kernel pin the memory and map it for the ring, where the limit of locked memory allows.
+/// Registers the arena with the ring, so that the kernel pins and maps its memory. Fails if the
+/// locked-memory limit is too low.
 ///
 /// # Safety
 /// The memory must stay mapped for as long as the ring lives.
@@ -76,6 +78,6 @@ pub(crate) unsafe fn register(ring: &IoUring, arena: &ArenaRanges) -> io::Result
         .pieces(REGISTERED_PIECE_BYTES)
         .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
         .collect();
-    // SAFETY: the pieces lie within the arena's mapping, which the caller keeps.
+    // SAFETY: the pieces lie within the arena's mapping, which the caller keeps alive.
     unsafe { ring.submitter().register_buffers(&pieces) }
 }

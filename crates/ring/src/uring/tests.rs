@@ -15,9 +15,9 @@ fn engine(capacity: usize) -> Option<Uring> {
     Uring::open(&config).inspect_err(|error| println!("skipped: {error}")).ok()
 }
 
-/// A kernel before 6.9 truncates by a system call; its failure must be reported like any other.
+/// On kernels before 6.9 truncation is a system call. Its failure must be reported like any other.
 #[test]
-fn an_operation_that_fails_in_its_submission_completes_once() {
+fn an_operation_that_fails_during_submission_completes_once() {
     let Some(mut engine) = engine(2) else { return };
     engine.truncates = false;
     for round in 0..5 {
@@ -33,7 +33,7 @@ fn an_operation_that_fails_in_its_submission_completes_once() {
     }
 }
 
-/// What the kernel answers to a submission.
+/// Submits an entry and returns the kernel's result.
 fn answer(engine: &mut Uring, entry: &squeue::Entry) -> Result<i32, Errno> {
     engine.push(&entry.clone().user_data(7));
     engine.enter(1).unwrap();
@@ -44,10 +44,10 @@ fn answer(engine: &mut Uring, entry: &squeue::Entry) -> Result<i32, Errno> {
 }
 
 #[test]
-fn a_ring_does_what_the_engine_asks_of_it_and_nothing_else() {
+fn a_restricted_ring_allows_only_the_engines_operations() {
     let Some(mut engine) = engine(2) else { return };
     if !engine.restricted {
-        return println!("skipped: this kernel knows no restrictions of rings");
+        return println!("skipped: this kernel cannot restrict rings");
     }
     engine.start().unwrap();
     let here = types::Fd(libc::AT_FDCWD);

@@ -72,7 +72,7 @@ fn header(bytes: &[u8], reason: &'static str) -> Construct {
 fn window_of_2_gib() -> Construct {
     header(
         &[0, (31 - 10) << 3],
-        "zstd window (window_bytes_max) is 2147483648, allowed are 134217728",
+        "zstd window (window_bytes_max) is 2147483648, limit is 134217728",
     )
 }
 
@@ -121,7 +121,7 @@ fn content_smaller_than_declared_by_an_empty_block() -> Construct {
     let header = [&MAGIC[..], &[0x60], &size.to_le_bytes()].concat();
     let frame = [&header, &block.to_le_bytes()[..3], &tar, &[1, 0, 0]].concat();
     let at = frame.len();
-    of(frame).refused(at, "the frame declares 7681 bytes and holds 7680")
+    of(frame).refused(at, "the frame declares 7681 bytes but holds 7680")
 }
 
 /// Memory for a frame that is decoded as a whole, while it holds only a block.
@@ -136,7 +136,7 @@ fn content_of_100_mib_that_is_not_there() -> Construct {
 fn content_of_16_eib_that_is_not_there() -> Construct {
     let blocks = &zstd_raw_blocks(&good_tar(), 1000)[6..];
     of([&MAGIC[..], &[0xc0, 7 << 3], &[0xff; 8], blocks].concat())
-        .refused(None, "declares 18446744073709551615 bytes and holds 7680")
+        .refused(None, "declares 18446744073709551615 bytes but holds 7680")
 }
 
 /// A snapshot that goes on with an account of so many zeros, whose frames are `frames`.
@@ -209,7 +209,7 @@ fn frames_beyond_the_limit() -> Construct {
     let at = first.len() + 1000 * empty.len();
     of([&first, &empty.repeat(1001)[..], &second].concat())
         .limits("[limits]\nframes_max = 1000\n")
-        .refused(at, "number of frames (frames_max) is 1001, allowed are 1000")
+        .refused(at, "number of frames (frames_max) is 1001, limit is 1000")
 }
 
 /// Skippable frames count as well.
@@ -219,7 +219,7 @@ fn skippable_frames_beyond_the_limit() -> Construct {
     let at = first.len() + 1000 * empty.len();
     of([&first, &empty.repeat(1001)[..], &second].concat())
         .limits("[limits]\nframes_max = 1000\n")
-        .refused(at, "number of frames (frames_max) is 1001, allowed are 1000")
+        .refused(at, "number of frames (frames_max) is 1001, limit is 1000")
 }
 
 /// The limit of decoded bytes, lowered so that a good snapshot is beyond it.

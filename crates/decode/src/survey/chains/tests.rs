@@ -1,4 +1,4 @@
-//! Whatever the footholds, what chains say is true, or they say nothing.
+//! Tests of chains: whatever the footholds are, the result is either exact or unknown.
 
 use std::{io, time::Duration};
 
@@ -19,14 +19,14 @@ fn below(random: &mut Random, limit: u64) -> usize {
     usize::try_from(random.below(limit)).unwrap()
 }
 
-/// A sized frame, with or without a checksum, of bytes that compress in different ways: not at all,
-/// so that blocks hold them as they are, to a half, and to nothing.
+/// Returns a sized frame, with or without a checksum, of bytes that compress in different ways: not
+/// at all, so that blocks are raw, to about half, or to almost nothing.
 fn frame(random: &mut Random) -> (u64, Vec<u8>) {
     let len = below(random, 400_000);
     let raw = match random.below(4) {
         0 => random_bytes(random, len),
         1 => vec![7; len],
-        // Archives in an archive: magic numbers and blocks all over, and none of them counts.
+        // An archive in an archive: magic numbers and blocks everywhere, none of which counts.
         2 => archive_of(random, 4, 1).1,
         _ => (0..len).map(|_| u8::try_from(random.below(12)).unwrap()).collect(),
     };
@@ -34,7 +34,7 @@ fn frame(random: &mut Random) -> (u64, Vec<u8>) {
     (raw.len() as u64, frame)
 }
 
-/// Content bytes, and an archive of frames that all declare theirs.
+/// Returns an archive of frames that all declare their size, and the sum of these sizes.
 fn archive_of(random: &mut Random, frames: usize, depth: u32) -> (u64, Vec<u8>) {
     let (mut bytes, mut archive) = (0, Vec::new());
     for _ in 0..frames {
@@ -48,7 +48,7 @@ fn archive_of(random: &mut Random, frames: usize, depth: u32) -> (u64, Vec<u8>) 
                 archive.extend(compress::zstd_one_frame(&raw, 1, None, true, true));
                 bytes += raw.len() as u64;
             }
-            // Declares nothing, and holds nothing.
+            // Declares no size and is empty.
             2 => archive.extend(compress::zstd_one_frame(&[], 1, None, random.chance(50), false)),
             _ if depth > 0 => {
                 let raw = random_bytes(random, 5000);
@@ -65,7 +65,7 @@ fn archive_of(random: &mut Random, frames: usize, depth: u32) -> (u64, Vec<u8>) 
     (bytes, archive)
 }
 
-/// Everywhere that a walk from `at` stands amid a frame.
+/// Returns every block inside a frame that a walk from `at` reaches.
 fn stations(archive: &[u8], at: usize) -> Vec<Blocks> {
     let mut peek = Peek::new(&archive, archive.len() as u64, 100);
     let mut walk = Blocks::from_frame(at as u64, Format::Zstd);
@@ -80,7 +80,7 @@ fn stations(archive: &[u8], at: usize) -> Vec<Blocks> {
     }
 }
 
-/// True footholds, and false ones: from every magic number wherever it stands, and from anywhere.
+/// Returns real and false footholds: the false ones follow magic numbers anywhere, or are random.
 fn footholds(archive: &[u8], random: &mut Random) -> Vec<Blocks> {
     let truth = stations(archive, 0);
     let mut all = vec![Blocks::from_frame(0, Format::Zstd)];
@@ -107,14 +107,14 @@ fn chains(archive: &[u8], footholds: &[Blocks]) -> Walked {
     walk(&archive, archive.len() as u64, footholds, &PATIENT).0
 }
 
-/// What libzstd says of frames that are whole and not empty: `None` if they are not.
+/// Returns the sum of the declared sizes according to libzstd; `None` if a frame is incomplete.
 fn by_libzstd(mut archive: &[u8]) -> Option<u64> {
     let mut sum = 0;
     while !archive.is_empty() {
         let bytes = zstd_safe::find_frame_compressed_size(archive).ok()?;
         let skippable = archive[1..4] == [0x2a, 0x4d, 0x18];
         if !skippable {
-            // Those that declare nothing are empty here.
+            // Frames that declare no size are empty here.
             sum += zstd_safe::get_frame_content_size(archive).ok()?.unwrap_or(0);
         }
         archive = archive.get(bytes..)?;
@@ -144,12 +144,12 @@ fn frames_of_every_shape_add_up_from_any_footholds() {
             }
         }
     }
-    // Chains do meet; otherwise the first one would have walked it all.
+    // Chains do meet; otherwise the first one would have walked the whole archive.
     assert!(joined > 100, "{joined}");
 }
 
 #[test]
-fn an_archive_that_reads_in_two_ways_is_not_believed() {
+fn an_ambiguous_archive_has_no_known_size() {
     // Ten blocks of 100 bytes, and a checksum that looks like the beginning of a frame...
     let mut archive = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc4, 0x48, 0xe8, 3, 0, 0, 0, 0, 0, 0];
     let first_block = archive.len() as u64;
@@ -157,12 +157,12 @@ fn an_archive_that_reads_in_two_ways_is_not_believed() {
         archive.extend([&[0x20 | last, 3, 0][..], &[5; 100]].concat());
     }
     archive.extend([0x28, 0xb5, 0x2f, 0xfd]);
-    // ... of which the skippable frame that follows is the rest: header, and one block of 7000 bytes.
+    // ... which the skippable frame after it completes: a header, and one block of 7000 bytes.
     let (block, skipped) = (7000_u32, 7000 * 8 + 1);
     archive.extend([0x50, 0x2a, 0x4d, 0x18]);
     archive.extend(u32::to_le_bytes(skipped));
     archive.extend(vec![0; 6999]);
-    // To whoever reads it so, another skippable frame is left.
+    // In that reading another skippable frame follows.
     archive.extend([0x50, 0x2a, 0x4d, 0x18]);
     archive.extend((skipped - (block - 1) - 8).to_le_bytes());
     archive.resize(archive.len() + (skipped - (block - 1) - 8) as usize, 0);
@@ -177,7 +177,7 @@ fn an_archive_that_reads_in_two_ways_is_not_believed() {
 }
 
 #[test]
-fn a_cut_archive_is_told_from_a_short_one() {
+fn a_truncated_archive_is_distinguished_from_a_short_one() {
     let mut whole = 0;
     for seed in 0..20 {
         let mut random = Random::new(seed);
@@ -185,7 +185,7 @@ fn a_cut_archive_is_told_from_a_short_one() {
         let footholds = footholds(&archive, &mut random);
         let mut ends = vec![archive.len()];
         ends.extend((0..30).map(|_| 1 + below(&mut random, archive.len() as u64 - 1)));
-        // Between two frames: a shorter archive that is whole.
+        // Between two frames, so that the shorter archive is complete.
         let first = zstd_safe::find_frame_compressed_size(&archive).unwrap();
         ends.push(first);
         for end in ends {
@@ -206,11 +206,11 @@ fn a_cut_archive_is_told_from_a_short_one() {
 }
 
 #[test]
-fn one_frame_that_declares_nothing_or_lies_spoils_it() {
+fn one_unsized_or_lying_frame_makes_the_size_unknown() {
     let mut random = Random::new(1);
     let raw = random_bytes(&mut random, 300_000);
     let undeclared = compress::zstd_one_frame(&raw, 1, None, false, false);
-    // Eight bytes of content size, of which one block of a byte is left.
+    // Declares two bytes of content, but its only block is an RLE block of one byte.
     let lie = [&[0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x48][..], &[2, 0, 0, 0, 0, 0, 0, 0], &[9, 0, 0, 7]]
         .concat();
     let endless = [&[0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x48][..], &[0xff; 8], &[9, 0, 0, 7]].concat();
@@ -228,7 +228,7 @@ fn one_frame_that_declares_nothing_or_lies_spoils_it() {
 }
 
 #[test]
-fn a_foothold_that_errs_about_checksums_tells_nothing_wrong() {
+fn a_foothold_that_errs_about_checksums_gives_no_wrong_size() {
     let mut random = Random::new(2);
     let raw = random_bytes(&mut random, 500_000);
     let with = |checksum| compress::zstd_one_frame(&raw, 1, None, checksum, true);
@@ -292,7 +292,7 @@ fn without_time_nothing_is_read() {
     }
 }
 
-/// Fails from some offset on.
+/// Archive whose reads fail from some offset on.
 struct Bad<'a>(&'a [u8], u64);
 
 impl ReadAt for Bad<'_> {
@@ -305,7 +305,7 @@ impl ReadAt for Bad<'_> {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_guessed() {
+fn an_unreadable_archive_has_no_known_size() {
     let (_, archive) = archive_of(&mut Random::new(5), 10, 0);
     let footholds = footholds(&archive, &mut Random::new(5));
     for bad in (0..archive.len() as u64).step_by(archive.len() / 40) {
@@ -313,13 +313,13 @@ fn what_cannot_be_read_is_not_guessed() {
         let found = walk(&Bad(&archive, bad), archive_bytes, &footholds, &PATIENT).0;
         let known = by_libzstd(&archive);
         if let Walked::All { raw_bytes, .. } = found {
-            // Nothing but the rest of a last block lies behind.
+            // Only the rest of the last block lies after that offset.
             assert_eq!(Some(raw_bytes), known, "{bad}");
         }
     }
 }
 
-/// As where no more threads are to be had: each sets out again when it has met the next foothold.
+/// As if no more threads could be started: each walks again when it has reached the next foothold.
 #[test]
 fn more_footholds_than_walks_at_once() {
     let (bytes, archive) = archive_of(&mut Random::new(6), 300, 1);
