@@ -11,19 +11,17 @@ use std::{
 };
 
 use rustix::fs::syncfs;
+use unsnap_test_support::{
+    HalfWay, Site, assert_holds,
+    disk::{Disk, Kind, Options, can_lose_power},
+    expected_tree_of, has_tool, ledger_tool, ledger_tool_path, run, skip, staged_storages,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, FileSizes},
     tree::read_tree,
 };
 
-use crate::{
-    disk::{Disk, Kind, Options, can_lose_power},
-    space::repair,
-    support::{
-        HalfWay, Site, assert_holds, expected_tree_of, has_tool, ledger_tool, ledger_tool_path,
-        run, skip, staged_storages,
-    },
-};
+use crate::space::repair;
 
 #[test]
 fn an_xfs_of_large_sectors_takes_everything() {

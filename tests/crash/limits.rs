@@ -12,16 +12,16 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_test_support::{
+    Site, assert_holds, assert_same_tree, expected_tree_of, has_tool, has_uring, is_root,
+    ledger_tool_after, ledger_tool_path, run, skip,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes},
     tree::read_tree,
 };
 
 use crate::stage::is_long;
-use crate::support::{
-    Site, assert_holds, assert_same_tree, expected_tree_of, has_tool, has_uring, is_root,
-    ledger_tool_after, ledger_tool_path, run, skip,
-};
 
 /// Descriptors that are enough for any run: a dozen for the program itself, the rest for files
 /// that are being created.

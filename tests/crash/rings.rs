@@ -2,13 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use unsnap_test_support::{
+    Site, assert_holds, expected_tree_of, has_tool, has_uring, ledger_tool_path, run, skip,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes},
     tree::Tree,
-};
-
-use crate::support::{
-    Site, assert_holds, expected_tree_of, has_tool, has_uring, ledger_tool_path, run, skip,
 };
 
 /// More registrations than these no run makes.

@@ -8,18 +8,17 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_test_support::{
+    HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
+    genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, small,
+    staged_storages, unpack,
+};
 use unsnap_testkit::{
     scratch::{Ext4, ScratchFs, Tmpfs},
     spec::ArchiveSpec,
     tree::{Node, Tree, read_tree},
 };
 use unsnap_unpack::{Error, Family};
-
-use crate::support::{
-    HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
-    genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, small,
-    staged_storages, unpack,
-};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();

@@ -12,14 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use unsnap_test_support::{
+    Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
+    ledger_tool_path, run, skip, small, unpack, until, within,
+};
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
 use unsnap_unpack::{
     Config, CpuSet, Error, IoEngine, IoPriority, Pace, Phase, Report, Resource, Unpacker,
-};
-
-use crate::support::{
-    Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
-    ledger_tool_path, run, skip, small, unpack, until, within,
 };
 
 /// Bytes in a second that any disk can write.

@@ -8,14 +8,13 @@ use std::{
 };
 
 use serde_json::Value;
+use unsnap_test_support::{
+    Outcome, Site, expected_tree_of, genuine, genuine_full, ledger_tool, run, wait,
+};
 use unsnap_testkit::{
     spec::ArchiveSpec,
     tar::TarBuilder,
     tree::{Kind, reference_entries_of_file},
-};
-
-use crate::support::{
-    Outcome, Site, expected_tree_of, genuine, genuine_full, ledger_tool, run, wait,
 };
 
 fn unpack(archive: &Path, site: &Site, flags: &[&str]) -> Outcome {

@@ -31,13 +31,12 @@ use tempfile::TempDir;
 use unsnap_ring::{
     CreateFile, EngineConfig, EngineKind, NewFile, Operation, RelativePath, probe_uring,
 };
-use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
-use unsnap_unpack::{Compromised, Config, Error, IoEngine, Report, SandboxMode, Unpacker};
-
-use crate::support::{
+use unsnap_test_support::{
     HalfWay, Site, assert_holds, available, expected_tree_of, genuine_full, has_tool, has_uring,
     ledger_tool, ledger_tool_path, run, skip, small, unpack,
 };
+use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
+use unsnap_unpack::{Compromised, Config, Error, IoEngine, Report, SandboxMode, Unpacker};
 
 /// What attacks aim at, and what they are told by.
 struct Scene {

@@ -3,12 +3,12 @@
 use std::{fs, os::unix::fs::symlink};
 
 use rustix::process::Signal;
-use unsnap_testkit::scratch::{Ext4, ScratchFs, Tmpfs};
-
-use crate::{
+use unsnap_test_support::{
+    available,
     daemon::{Daemon, full},
-    support::{available, skip},
+    skip,
 };
+use unsnap_testkit::scratch::{Ext4, ScratchFs, Tmpfs};
 
 const SMALL: Tmpfs = Tmpfs { size_bytes: 64 << 20, inodes: None };
 

@@ -24,8 +24,4 @@ mod package;
 mod sandbox;
 mod service;
 mod stage;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;
 mod units;

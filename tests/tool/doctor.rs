@@ -8,14 +8,13 @@ use std::{
 };
 
 use serde_json::Value;
+use unsnap_test_support::{
+    Outcome, Site, available, cleaned, genuine_full, has_tool, has_uring, is_root, ledger_tool,
+    ledger_tool_path, run, skip,
+};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     tree::read_tree,
-};
-
-use crate::support::{
-    Outcome, Site, available, cleaned, genuine_full, has_tool, has_uring, is_root, ledger_tool,
-    ledger_tool_path, run, skip,
 };
 
 const VERDICTS: [&str; 4] = ["ok", "note", "warning", "problem"];

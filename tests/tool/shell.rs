@@ -9,10 +9,9 @@ use std::{
     process::Command,
 };
 
-use crate::{
-    programs::{PROGRAMS, commands, help, options, program},
-    support::{has_tool, ledger_tool, run, skip},
-};
+use unsnap_test_support::{has_tool, ledger_tool, run, skip};
+
+use crate::programs::{PROGRAMS, commands, help, options, program};
 
 /// What is checked in for packages.
 fn deploy(path: &str) -> PathBuf {

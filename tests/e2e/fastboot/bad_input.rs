@@ -8,13 +8,14 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
+use unsnap_test_support::{
+    Bound, Site, available, genuine_pairs, has_tool, is_root,
+    ledger::{Expected, Ledger, look, names, small_archive, small_pair},
+    ledger_tool_path, run,
+};
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 
-use super::{
-    fastboot, genuine_pairs,
-    ground::{Expected, Ledger, look, names, small_archive, small_pair},
-};
-use crate::support::{Bound, Site, available, has_tool, is_root, ledger_tool_path, run};
+use super::fastboot;
 
 /// A ledger with a state of slot 50, and archives up to slot 110.
 fn old_and_new(site: &Site) -> (Ledger, Expected, Expected) {
@@ -182,7 +183,7 @@ fn a_mount_point_in_the_way() {
 #[test]
 fn permissions() {
     if !is_root() || !has_tool("setpriv", "--version") {
-        crate::support::skip("being another user needs root and setpriv");
+        unsnap_test_support::skip("being another user needs root and setpriv");
         return;
     }
     let site = Site::new_in(&std::env::temp_dir());

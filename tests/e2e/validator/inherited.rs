@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, process::Command};
 
-use crate::support::{Outcome, run, validator_path};
+use unsnap_test_support::{Outcome, run, validator_path};
 
 use super::{
     FULL,
@@ -76,7 +76,7 @@ fn everything_passes_through() {
     for start in STARTS {
         let outcome = after(&ledger, start, false);
         if outcome.status.code() != Some(STARTED) {
-            crate::support::skip(format_args!("{start}: {}", outcome.stderr));
+            unsnap_test_support::skip(format_args!("{start}: {}", outcome.stderr));
             continue;
         }
         let alone = Found::of(&ledger);
