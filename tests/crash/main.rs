@@ -30,7 +30,7 @@
 //! | slow disk | [`devices`] |
 //!
 //! Rounds are few by default; `UNSNAP_CRASH_ROUNDS=<N>` makes more of them, `UNSNAP_TEST_SEED=<N>`
-//! repeats one. Everything here needs root and some tools; without them the tests say so and pass.
+//! repeats one. Everything here needs root and some tools; without them the tests are skipped.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 

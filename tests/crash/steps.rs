@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use unsnap_test_support::{
     Outcome,
     disk::{KINDS, can_lose_power},
-    finish, has_tool, ledger_tool_path, until,
+    finish, has_tool, ledger_tool_path, skip_unsupported, until,
 };
 
 use crate::{
@@ -54,7 +54,8 @@ fn can_trace(subject: &Subject) -> bool {
         .unwrap();
     if !traced.status.success() {
         let said = String::from_utf8_lossy(&traced.stderr).into_owned();
-        unsnap_test_support::skip(format_args!("strace cannot trace: {said}"));
+        // A container without ptrace.
+        skip_unsupported(format_args!("strace cannot trace: {said}"));
     }
     traced.status.success()
 }

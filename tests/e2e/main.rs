@@ -22,8 +22,8 @@
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
 //! which [`unsnap_test_support`] has cargo build once. References are made by testkit, which shares no code with
-//! the unpacker. Some tests need root, a tool or a kernel feature; without it they say so on
-//! standard error and pass.
+//! the unpacker. Some tests need root, a tool or a kernel feature. Without it they
+//! are reported as skipped, which `UNSNAP_TEST_STRICT=1` makes a failure.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod destinations;

@@ -16,7 +16,7 @@ use unsnap_test_support::{
     disk::{Disk, KINDS, Kind, Options, can_lose_power},
     finish, has_tool,
     ledger::{Expected, Ledger, look, names, small_archive, small_pair},
-    ledger_tool_path, skip, until,
+    ledger_tool_path, skip_unsupported, until,
 };
 
 use crate::fastboot;
@@ -176,7 +176,9 @@ fn can_trace() -> bool {
     }
     let traced = Command::new("strace").args(["-f", "-e", "trace=fsync", "true"]).output().unwrap();
     if !traced.status.success() {
-        skip(format_args!("strace cannot trace: {}", String::from_utf8_lossy(&traced.stderr)));
+        let said = String::from_utf8_lossy(&traced.stderr).into_owned();
+        // A container without ptrace.
+        skip_unsupported(format_args!("strace cannot trace: {said}"));
     }
     traced.status.success()
 }

@@ -273,7 +273,7 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
     let mut child = match piped {
         Ok(child) => child,
         Err(error) => {
-            println!("skipped: script cannot be run: {error}");
+            unsnap_test_support::skip(format_args!("script cannot be run: {error}"));
             return;
         }
     };

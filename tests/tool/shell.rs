@@ -162,7 +162,7 @@ fn manual_pages_have_what_help_tells_and_man_shows_them() {
 #[test]
 fn mandoc_has_nothing_against_manual_pages() {
     let Ok(probe) = Command::new("mandoc").args(["-T", "lint", "/dev/null"]).output() else {
-        skip("there is no mandoc");
+        skip("mandoc is not installed");
         return;
     };
     drop(probe);

@@ -11,7 +11,7 @@ use serde_json::json;
 use unsnap_test_support::{
     Bound, Site, available, genuine_pairs, has_tool, is_root,
     ledger::{Expected, Ledger, look, names, small_archive, small_pair},
-    ledger_tool_path, run,
+    ledger_tool_path, run, skip,
 };
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 
@@ -182,8 +182,10 @@ fn a_mount_point_in_the_way() {
 /// Owned by somebody else, or not to be written to.
 #[test]
 fn permissions() {
-    if !is_root() || !has_tool("setpriv", "--version") {
-        unsnap_test_support::skip("being another user needs root and setpriv");
+    if !is_root() {
+        return skip("running as another user needs root");
+    }
+    if !has_tool("setpriv", "--version") {
         return;
     }
     let site = Site::new_in(&std::env::temp_dir());
