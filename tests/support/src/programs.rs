@@ -18,23 +18,23 @@ use crate::{HANG, Site, until};
 /// Returns the path of the program `ledger-tool`.
 pub fn ledger_tool_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("unsnap-ledger-tool", "ledger-tool"))
+    PATH.get_or_init(|| built("ledger-tool"))
 }
 
 /// Returns the path of the program `validator`.
 pub fn validator_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("unsnap-validator", "validator"))
+    PATH.get_or_init(|| built("validator"))
 }
 
 /// Returns the path of the program `unpackd`.
 pub fn unpackd_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("unsnap-unpackd", "unpackd"))
+    PATH.get_or_init(|| built("unpackd"))
 }
 
 /// Returns a program, built by cargo in the profile and target directory of these tests.
-fn built(package: &str, program: &str) -> PathBuf {
+fn built(program: &str) -> PathBuf {
     // <target>/<profile>/deps/e2e-<hash>
     let test = std::env::current_exe().unwrap();
     let directory = test.ancestors().nth(2).unwrap();
@@ -45,7 +45,11 @@ fn built(package: &str, program: &str) -> PathBuf {
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", package, "--profile", profile])
+        .args(["build", "--quiet", "--profile", profile, "--bin", program])
+        // With these, cargo gives every crate the features that it has in `cargo test --workspace`, so
+        // that what was built for that is used here. Of the packages alone, and without a target that
+        // has development dependencies, it would compile most crates again, libzstd included.
+        .args(["--workspace", "--example", "gaps"])
         .arg("--target-dir")
         .arg(directory.parent().unwrap())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
