@@ -14,14 +14,16 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_test_support::{
+    Site,
+    disk::{Disk, KINDS, Kind, Options, can_lose_power},
+    finish,
+    ledger::{Expected, Ledger, look, names, small_archive},
+    ledger_tool, run, seed, until,
+};
 use unsnap_testkit::random::Random;
 
-use crate::{
-    disk::{Disk, KINDS, Kind, Options, can_lose_power},
-    ground::{Expected, Ledger, look, names, small_archive},
-    stage::{random_flags, rounds, tell},
-    support::{Site, finish, ledger_tool, run, seed, until},
-};
+use crate::stage::{random_flags, rounds, tell};
 
 /// Storages of the new archives.
 const STORAGES: usize = 240;

@@ -9,10 +9,10 @@ use std::{
 };
 
 use rustix::fs::{fsync, syncfs};
+use unsnap_test_support::disk::{KINDS, can_lose_power};
 use unsnap_testkit::tree::{Node, Tree};
 
 use crate::{
-    disk::{KINDS, can_lose_power},
     law::{Found, Shape},
     stage::{Stage, Subject},
 };

@@ -12,16 +12,16 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_test_support::{
+    Site, assert_holds, assert_same_tree, expected_tree_of, has_tool, has_uring, is_root,
+    ledger_tool_after, ledger_tool_path, run, skip, skip_unsupported,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes},
     tree::read_tree,
 };
 
 use crate::stage::is_long;
-use crate::support::{
-    Site, assert_holds, assert_same_tree, expected_tree_of, has_tool, has_uring, is_root,
-    ledger_tool_after, ledger_tool_path, run, skip,
-};
 
 /// Descriptors that are enough for any run: a dozen for the program itself, the rest for files
 /// that are being created.
@@ -115,7 +115,8 @@ fn a_limit_of_locked_memory() {
         command
     };
     if !as_nobody("true").arg("--version").output().unwrap().status.success() {
-        skip("nobody cannot run a program in the temporary directory");
+        // Mounted noexec, or private.
+        skip_unsupported("nobody cannot run a program in the temporary directory");
         return;
     }
     let output = path("own/output");
@@ -144,7 +145,10 @@ impl MemoryGroup {
     /// `None`, with the reason told, where there can be none.
     fn new(name: &str, limit_bytes: u64) -> Option<Self> {
         Self::make(name, limit_bytes)
-            .inspect_err(|error| skip(format_args!("no control group with a limit: {error}")))
+            // A container without control groups of its own, or a kernel without the controller.
+            .inspect_err(|error| {
+                skip_unsupported(format_args!("no control group with a limit: {error}"));
+            })
             .ok()
     }
 

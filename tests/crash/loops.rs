@@ -12,13 +12,15 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_test_support::{
+    disk::{KINDS, can_lose_power},
+    finish, run, seed,
+};
 use unsnap_testkit::random::Random;
 
 use crate::{
-    disk::{KINDS, can_lose_power},
     law::Shape,
     stage::{STORAGES, Stage, Subject, random_flags, rounds, shape_of, tell},
-    support::{finish, run, seed},
 };
 
 /// What happens to the program.
@@ -198,7 +200,13 @@ fn crash(
     (phase, format!("{found:?}{reported}{}", if resumed { ", resumed" } else { "" }))
 }
 
-fn crashes(test: &str, kind: crate::disk::Kind, rounds: usize, random: &mut Random, seed: u64) {
+fn crashes(
+    test: &str,
+    kind: unsnap_test_support::disk::Kind,
+    rounds: usize,
+    random: &mut Random,
+    seed: u64,
+) {
     let subject = Subject::new();
     let Some(mut stage) = Stage::new(&subject, kind) else { return };
     let started = Instant::now();

@@ -30,18 +30,13 @@
 //! | slow disk | [`devices`] |
 //!
 //! Rounds are few by default; `UNSNAP_CRASH_ROUNDS=<N>` makes more of them, `UNSNAP_TEST_SEED=<N>`
-//! repeats one. Everything here needs root and some tools; without them the tests say so and pass.
+//! repeats one. Everything here needs root and some tools; without them the tests are skipped.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod devices;
-mod disk;
 mod fastboot;
 mod gate;
-/// Ledgers, and a reader of states that shares nothing with unsnap.
-#[path = "../e2e/fastboot/ground.rs"]
-#[allow(dead_code)]
-mod ground;
 mod images;
 mod law;
 mod limits;
@@ -50,7 +45,3 @@ mod rings;
 mod space;
 mod stage;
 mod steps;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;

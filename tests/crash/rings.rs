@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
+use unsnap_test_support::{
+    Site, assert_holds, expected_tree_of, has_tool, has_uring, ledger_tool_path, run,
+    skip_unsupported,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes},
     tree::Tree,
-};
-
-use crate::support::{
-    Site, assert_holds, expected_tree_of, has_tool, has_uring, ledger_tool_path, run, skip,
 };
 
 /// More registrations than these no run makes.
@@ -57,7 +57,8 @@ fn registrations_are_refused_one_by_one() {
             let inject = format!("inject=io_uring_register:error={errno}:when={call}");
             let outcome = run(&mut traced(&inject, &site, &archive, &[]));
             if outcome.stderr.contains("ptrace") {
-                skip(format_args!("strace cannot trace: {}", outcome.stderr));
+                // A container without ptrace.
+                skip_unsupported(format_args!("strace cannot trace: {}", outcome.stderr));
                 return;
             }
             if outcome.status.code() == Some(3) {

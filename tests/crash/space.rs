@@ -3,12 +3,12 @@
 use std::{fs, path::Path};
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
-use unsnap_testkit::{compress, spec::ArchiveSpec, tar::snapshot_tar, tree::read_tree};
-
-use crate::{
+use unsnap_test_support::{
+    Outcome, Site, assert_holds, assert_same_tree,
     disk::{Disk, KINDS, Kind, Options, can_lose_power, command},
-    support::{Outcome, Site, assert_holds, assert_same_tree, expected_tree_of, ledger_tool, run},
+    expected_tree_of, ledger_tool, run,
 };
+use unsnap_testkit::{compress, spec::ArchiveSpec, tar::snapshot_tar, tree::read_tree};
 
 fn unpack(archive: &Path, output: &Path, flags: &[&str]) -> Outcome {
     let mut tool = ledger_tool();

@@ -7,13 +7,14 @@ use std::{
     process::Command,
 };
 
+use unsnap_test_support::{
+    Site,
+    disk::{Disk, Kind, Options},
+    expected_tree, has_uring, ledger_tool, run,
+};
 use unsnap_testkit::{compress, random::Random, tar::snapshot_tar, tree::Tree};
 
-use crate::{
-    disk::{Disk, Kind, Options},
-    law::{Case, Found, SHAPES, Shape},
-    support::{Site, expected_tree, has_uring, ledger_tool, run},
-};
+use crate::law::{Case, Found, SHAPES, Shape};
 
 /// Account files of the archive: enough for many moments in between.
 pub const STORAGES: usize = 60;

@@ -10,12 +10,15 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_test_support::{
+    Outcome,
+    disk::{KINDS, can_lose_power},
+    finish, has_tool, ledger_tool_path, skip_unsupported, until,
+};
 
 use crate::{
-    disk::{KINDS, can_lose_power},
     law::{Found, SHAPES, Shape},
     stage::{Stage, Subject, is_long, tell},
-    support::{Outcome, finish, has_tool, ledger_tool_path, until},
 };
 
 /// Calls that change names or make things durable. strace counts each by itself.
@@ -51,7 +54,8 @@ fn can_trace(subject: &Subject) -> bool {
         .unwrap();
     if !traced.status.success() {
         let said = String::from_utf8_lossy(&traced.stderr).into_owned();
-        crate::support::skip(format_args!("strace cannot trace: {said}"));
+        // A container without ptrace.
+        skip_unsupported(format_args!("strace cannot trace: {said}"));
     }
     traced.status.success()
 }

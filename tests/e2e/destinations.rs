@@ -8,18 +8,17 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_test_support::{
+    HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
+    genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, skip_unsupported,
+    small, staged_storages, unpack,
+};
 use unsnap_testkit::{
     scratch::{Ext4, ScratchFs, Tmpfs},
     spec::ArchiveSpec,
     tree::{Node, Tree, read_tree},
 };
 use unsnap_unpack::{Error, Family};
-
-use crate::support::{
-    HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
-    genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, small,
-    staged_storages, unpack,
-};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();
@@ -345,7 +344,8 @@ impl Public {
         fs::copy(genuine_full(), directory.path().join("archive.tar.zst")).unwrap();
         let public = Self { directory };
         if !public.as_nobody().arg("--version").output().unwrap().status.success() {
-            skip("nobody cannot run a program in the temporary directory");
+            // Mounted noexec, or private.
+            skip_unsupported("nobody cannot run a program in the temporary directory");
             return None;
         }
         Some(public)

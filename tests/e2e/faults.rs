@@ -12,6 +12,11 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_test_support::{
+    HalfWay, Site, assert_holds, assert_same_tree, available, expected_tree, expected_tree_of,
+    finish, genuine_full, has_tool, has_uring, is_ignored, ledger_tool, ledger_tool_path, run,
+    seed, skip, skip_unsupported, small, staged_storages, unpack, until, wait, within,
+};
 use unsnap_testkit::{
     compress,
     random::Random,
@@ -21,12 +26,6 @@ use unsnap_testkit::{
     tree::read_tree,
 };
 use unsnap_unpack::{Archive, Config, DirectMode, Error, Family, FaultPlan, IoEngine, Unpacker};
-
-use crate::support::{
-    HalfWay, Site, assert_holds, assert_same_tree, available, expected_tree, expected_tree_of,
-    finish, genuine_full, has_tool, has_uring, is_ignored, ledger_tool, ledger_tool_path, run,
-    seed, small, staged_storages, unpack, until, wait, within,
-};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();
@@ -119,11 +118,15 @@ fn a_disk_that_fails_only_when_synced() {
         fs::create_dir(&place).unwrap();
         let did =
             |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        if !has_tool("mkfs.ext4", "-V") {
+            return;
+        }
         let mut mkfs = Command::new("mkfs.ext4");
         if !did(mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard"]).arg(&image))
             || !did(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&place))
         {
-            crate::support::skip("no file system in a file in memory");
+            // The tools and root are there: a container without loop devices.
+            skip_unsupported("no file system in a file in memory");
             return;
         }
         let spec = ArchiveSpec { total_bytes: 60_000_000, ..ArchiveSpec::default() };
@@ -155,7 +158,7 @@ fn a_limit_of_file_sizes() {
     let archive = site.archive(&spec);
     let before = site.state();
     // In units of 512 bytes.
-    run(crate::support::ledger_tool_after("ulimit -f 2000")
+    run(unsnap_test_support::ledger_tool_after("ulimit -f 2000")
         .arg("unpack")
         .arg(&archive)
         .arg("--output")
@@ -266,7 +269,7 @@ fn a_shell_sees_130_and_143() {
             .stderr(Stdio::null())
             .spawn();
         let Ok(mut shell) = pipe else {
-            crate::support::skip("there is no bash");
+            skip("bash is not installed");
             return;
         };
         let archive = fs::read(site.archive(&HalfWay::spec())).unwrap();
@@ -306,7 +309,8 @@ fn io_uring_refused() {
         let mut command = tool(&genuine_full(), &site.output());
         let outcome = run(&mut without_uring(errno, command.args(["--format", "json"])));
         if outcome.stderr.contains("ptrace") {
-            crate::support::skip(format_args!("strace cannot trace: {}", outcome.stderr));
+            // A container without ptrace.
+            skip_unsupported(format_args!("strace cannot trace: {}", outcome.stderr));
             return;
         }
         let report = outcome.assert_code(0).json();
@@ -363,7 +367,8 @@ const ALONE: &str = "UNSNAP_TEST_ALONE";
 #[ignore = "runs in a process of its own, see nothing_is_leaked"]
 fn nothing_is_leaked_alone() {
     if std::env::var_os(ALONE).is_none() {
-        crate::support::skip("other tests' descriptors and threads would be counted");
+        // Nothing is lost: the other test runs it.
+        skip_unsupported("other tests' descriptors and threads would be counted");
         return;
     }
     let site = Site::new();

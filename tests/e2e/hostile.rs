@@ -11,17 +11,16 @@ use std::{
 };
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use unsnap_test_support::{
+    HalfWay, Outcome, Site, assert_holds, expected_tree_of, finish, genuine_full, ledger_tool,
+    ledger_tool_after, run, shapes, small, unpack,
+};
 use unsnap_testkit::{
     hostile::{CANARY, Construct, THEMES, Verdict},
     spec::{ArchiveSpec, Frames},
     tree::{Node, Tree, read_tree},
 };
 use unsnap_unpack::{Config, Family, LayoutKind};
-
-use crate::support::{
-    HalfWay, Outcome, Site, assert_holds, expected_tree_of, finish, genuine_full, ledger_tool,
-    ledger_tool_after, run, shapes, small, unpack,
-};
 
 /// Memory for reading ahead and for decoded data.
 const BUDGET_MIB: u64 = 32;

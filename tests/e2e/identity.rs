@@ -9,6 +9,11 @@ use std::{
     process::Stdio,
 };
 
+use unsnap_test_support::{
+    Site, assert_holds, assert_same_tree, expected_tree, expected_tree_of, genuine, genuine_full,
+    has_tool, has_uring, is_root, ledger_tool, ledger_tool_after, run, shapes, skip,
+    skip_unsupported, small, small_any, snapshot_shapes, unpack,
+};
 use unsnap_testkit::{
     random::Random,
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
@@ -16,12 +21,6 @@ use unsnap_testkit::{
     tree::{Node, Tree, read_tree},
 };
 use unsnap_unpack::{Config, DirectMode, FaultPlan, IoEngine};
-
-use crate::support::{
-    Site, assert_holds, assert_same_tree, expected_tree, expected_tree_of, genuine, genuine_full,
-    has_tool, has_uring, is_root, ledger_tool, ledger_tool_after, run, shapes, skip, small,
-    small_any, snapshot_shapes, unpack,
-};
 
 fn engines() -> Vec<(&'static str, IoEngine)> {
     let faulty = |seed| IoEngine::Faulty(FaultPlan::new(seed).short(300).interrupt(200));
@@ -47,7 +46,8 @@ fn direct_modes(site: &Site) -> Vec<DirectMode> {
     match works {
         Ok(_) => vec![DirectMode::On, DirectMode::Auto, DirectMode::Off],
         Err(error) => {
-            skip(format_args!("direct I/O: {error}"));
+            // Of the file system that the tests are on.
+            skip_unsupported(format_args!("direct I/O: {error}"));
             vec![DirectMode::Auto, DirectMode::Off]
         }
     }

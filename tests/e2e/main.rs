@@ -21,9 +21,9 @@
 //! | [`validator`] | whatever becomes of preparing, the validator starts, and as if it had been started alone |
 //!
 //! The library is used in this process wherever isolation is not needed; the rest runs the program,
-//! which [`support`] has cargo build once. References are made by testkit, which shares no code with
-//! the unpacker. Some tests need root, a tool or a kernel feature; without it they say so on
-//! standard error and pass.
+//! which [`unsnap_test_support`] has cargo build once. References are made by testkit, which shares no code with
+//! the unpacker. Some tests need root, a tool or a kernel feature. Without it they
+//! are reported as skipped, which `UNSNAP_TEST_STRICT=1` makes a failure.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod destinations;
@@ -40,7 +40,6 @@ mod repository;
 mod resume;
 mod sandbox;
 mod space;
-mod support;
 mod validator;
 mod verdicts;
 mod verify;

@@ -2,9 +2,8 @@
 
 use std::{fs, path::Path};
 
+use unsnap_test_support::{Site, ledger_tool, run};
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes, Frames};
-
-use crate::support::{Site, ledger_tool, run};
 
 const MIB: u64 = 1 << 20;
 

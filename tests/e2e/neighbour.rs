@@ -12,14 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use unsnap_test_support::{
+    Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
+    ledger_tool_path, run, skip_unsupported, small, unpack, until, within,
+};
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
 use unsnap_unpack::{
     Config, CpuSet, Error, IoEngine, IoPriority, Pace, Phase, Report, Resource, Unpacker,
-};
-
-use crate::support::{
-    Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
-    ledger_tool_path, run, skip, small, unpack, until, within,
 };
 
 /// Bytes in a second that any disk can write.
@@ -225,7 +224,8 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
     assert_eq!((IoPriority::of_this_thread(), rustix::process::getpriority_process(None)), before);
     let given = (report.limits.nice, report.limits.io_priority.as_deref());
     if report.fallbacks.iter().any(|fallback| fallback.contains("refused")) {
-        return skip(format_args!("{:?}", report.fallbacks));
+        // By a container.
+        return skip_unsupported(format_args!("{:?}", report.fallbacks));
     }
     assert_eq!(given, (Some(5), Some("best-effort:7")));
     // Of no machine.
@@ -235,7 +235,7 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
         Err(error @ Error::Request { .. }) => {
             assert!(error.to_string().contains("none of the processors 1023"), "{error}");
         }
-        other => skip(format_args!("there are 1024 processors: {other:?}")),
+        other => skip_unsupported(format_args!("there are 1024 processors: {other:?}")),
     }
 }
 

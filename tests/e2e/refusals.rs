@@ -4,16 +4,15 @@
 
 use std::{fs, path::PathBuf};
 
+use unsnap_test_support::{
+    Site, assert_holds, expected_tree, ledger_tool, run, shapes, small, snapshot_shapes, unpack,
+};
 use unsnap_testkit::{
     compress,
     tar::{BLOCK_BYTES, TarBuilder, field, snapshot_head},
     tree::{Tree, decompress},
 };
 use unsnap_unpack::{Config, Error, Family};
-
-use crate::support::{
-    Site, assert_holds, expected_tree, ledger_tool, run, shapes, small, snapshot_shapes, unpack,
-};
 
 const SLOT: u64 = 100;
 

@@ -1,6 +1,15 @@
-//! The repository itself: what its documents and files say about each other is true.
+//! The repository itself: its documents and files agree with each other, and its crates and modules are
+//! in order.
 
-use std::{fs, path::PathBuf};
+mod modules;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
+
+use self::modules::Modules;
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -105,4 +114,109 @@ fn documents_link_to_what_is_there() {
             assert!(elsewhere || folder.join(path).exists(), "{document} links to {path}");
         }
     }
+}
+
+/// Modules that import each other, by crate. This list may only become shorter.
+const KNOWN_CYCLES: &[(&str, &[&str])] = &[
+    ("crates/arena", &["block", "map", "pool"]),
+    ("crates/ring", &["engine", "faulty", "threads", "uring", "uring::setup"]),
+    ("crates/decode", &["output", "parallel"]),
+    ("crates/create", &["creator", "pool"]),
+    (
+        "crates/verify",
+        &[
+            "accounts",
+            "accounts::duplicates",
+            "accounts::entries",
+            "accounts::pool",
+            "accounts::scan",
+        ],
+    ),
+    ("crates/verify", &["accounts::error", "accounts::look"]),
+    (
+        "crates/unpack",
+        &[
+            "account",
+            "again",
+            "config",
+            "content",
+            "neighbour",
+            "opening",
+            "parts::seek_table",
+            "parts::side_car",
+            "pipeline",
+            "preflight",
+            "preflight::needed",
+            "preflight::surveyed",
+            "resources",
+            "resume",
+            "stages",
+            "walk",
+            "walks",
+        ],
+    ),
+    (
+        "crates/unpack",
+        &[
+            "parts::inspect",
+            "parts::inspect::beginning",
+            "parts::inspect::frames",
+            "parts::inspect::seen",
+            "parts::producer",
+        ],
+    ),
+    ("crates/unpack", &["staging", "staging::place", "staging::taking"]),
+    ("crates/pack", &["create", "create::content", "create::header", "create::stream"]),
+    ("crates/pack", &["records", "versions"]),
+    ("crates/fastboot", &["clear", "prepare", "ready", "removal", "repair", "withdraw"]),
+    ("crates/fastboot", &["survey", "unlisted"]),
+    ("crates/control", &["server", "server::client", "server::event_loop", "server::http"]),
+    ("crates/service", &["config", "config::check", "config::layers"]),
+    ("crates/service", &["desk", "supervisor"]),
+    ("crates/service", &["target", "target::fastboot", "target::tree"]),
+    ("crates/testkit", &["lattice", "plan", "spec"]),
+    ("bin/ledger-tool", &["cli", "cli::packing", "cli::parts", "cli::whole"]),
+    (
+        "bin/ledger-tool",
+        &["doctor::probe", "doctor::probe::disk", "doctor::probe::place", "doctor::probe::process"],
+    ),
+    (
+        "bin/ledger-tool",
+        &[
+            "doctor::verdicts",
+            "doctor::verdicts::limits",
+            "doctor::verdicts::machine",
+            "doctor::verdicts::place",
+        ],
+    ),
+    ("bin/ledger-tool", &["service", "service::watch"]),
+];
+
+#[test]
+fn no_crate_has_an_import_cycle_among_its_modules() {
+    let members = read("Cargo.toml");
+    let members = members
+        .lines()
+        .filter_map(|line| line.strip_prefix("    \"")?.strip_suffix("\","))
+        .filter(|member| member.contains('/'));
+    let mut found = BTreeMap::new();
+    for member in members {
+        let source = root().join(member).join("src");
+        let roots = ["lib.rs", "main.rs"].map(|name| source.join(name));
+        for file in roots.iter().filter(|file| file.exists()) {
+            for (group, cycle) in Modules::of_crate(file).cycles() {
+                found.insert((member.to_owned(), group), cycle);
+            }
+        }
+    }
+    let known: BTreeSet<(String, Vec<String>)> = KNOWN_CYCLES
+        .iter()
+        .map(|(member, group)| {
+            ((*member).to_owned(), group.iter().map(|&name| name.into()).collect())
+        })
+        .collect();
+    let new: Vec<_> = found.iter().filter(|(group, _)| !known.contains(group)).collect();
+    assert!(new.is_empty(), "these modules import each other: {new:#?}");
+    let gone: Vec<_> = known.iter().filter(|group| !found.contains_key(group)).collect();
+    assert!(gone.is_empty(), "take these out of the list of known cycles: {gone:#?}");
 }

@@ -11,17 +11,16 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 use unsnap_ring::Call;
+use unsnap_test_support::{
+    Site, assert_holds, assert_same_tree, expected_tree_of, finish, ledger_tool, run, small,
+    unpack, until,
+};
 use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
     tree::Tree,
 };
 use unsnap_unpack::{
     Archive, Config, DigestKind, Error, Family, FaultPlan, IoEngine, Report, Resumed,
-};
-
-use crate::support::{
-    Site, assert_holds, assert_same_tree, expected_tree_of, finish, ledger_tool, run, small,
-    unpack, until,
 };
 
 /// A file of 150: when it fails, most of the archive has been unpacked.

@@ -31,13 +31,12 @@ use tempfile::TempDir;
 use unsnap_ring::{
     CreateFile, EngineConfig, EngineKind, NewFile, Operation, RelativePath, probe_uring,
 };
+use unsnap_test_support::{
+    HalfWay, Site, assert_holds, available, expected_tree_of, genuine_full, has_tool, has_uring,
+    ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack,
+};
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 use unsnap_unpack::{Compromised, Config, Error, IoEngine, Report, SandboxMode, Unpacker};
-
-use crate::support::{
-    HalfWay, Site, assert_holds, available, expected_tree_of, genuine_full, has_tool, has_uring,
-    ledger_tool, ledger_tool_path, run, skip, small, unpack,
-};
 
 /// What attacks aim at, and what they are told by.
 struct Scene {
@@ -195,7 +194,8 @@ fn create_by_ring(directory: &Path) -> io::Result<()> {
 /// The version of Landlock that was in force; told if there is none.
 fn landlock_abi(report: &Report) -> Option<u32> {
     let Some(landlock) = &report.sandbox.landlock else {
-        skip(format_args!("the sandbox: {:?}", report.sandbox.missing));
+        // The kernel's.
+        skip_unsupported(format_args!("the sandbox: {:?}", report.sandbox.missing));
         return None;
     };
     Some(landlock.strip_prefix("abi ").unwrap().parse().unwrap())
@@ -220,7 +220,9 @@ fn a_parser_taken_over_gains_nothing() {
         let Some(abi) = landlock_abi(&report) else { return };
         for Attempt { name, abi: since, result } in attempts {
             if abi < since {
-                skip(format_args!("{name}: needs Landlock's abi {since}, this is {abi}"));
+                skip_unsupported(format_args!(
+                    "{name}: needs Landlock's abi {since}, this is {abi}"
+                ));
                 continue;
             }
             let errno = result.as_ref().err().and_then(Errno::from_io_error);
@@ -400,7 +402,7 @@ fn what_a_kernel_lacks_is_told_and_fails_nothing() {
     let Some(own) =
         report.sandbox.landlock.as_deref().filter(|_| report.sandbox.missing.is_empty())
     else {
-        return skip("pretending to be an older kernel needs Landlock's abi 6");
+        return skip_unsupported("pretending to be an older kernel needs Landlock's abi 6");
     };
     // strace answers to the question for the version; what follows is real.
     let nothing = "files are not restricted: ";

@@ -9,6 +9,10 @@ use std::{
 };
 
 use rustix::fs::statvfs;
+use unsnap_test_support::{
+    Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
+    small, unpack, until,
+};
 use unsnap_testkit::{
     compress::zstd_frames,
     random::Random,
@@ -18,11 +22,6 @@ use unsnap_testkit::{
     tree::{Node, Tree, decompress, read_tree},
 };
 use unsnap_unpack::{Config, Error, Family, PreflightMode, PreflightReport, Resource};
-
-use crate::support::{
-    Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
-    small, unpack, until,
-};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();

@@ -19,13 +19,12 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::{Pid, Signal, kill_process},
 };
+use unsnap_test_support::{available, finish, is_ignored, is_root, skip, until};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     spec::{ArchiveSpec, FileSizes},
     tree::read_tree,
 };
-
-use crate::support::{available, finish, is_ignored, is_root, skip, until};
 
 const FULL: &str = "snapshot-39-qRmx";
 const INCREMENTAL: &str = "incremental-snapshot-39-47";

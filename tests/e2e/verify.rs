@@ -7,6 +7,7 @@ use std::{
     process::Stdio,
 };
 
+use unsnap_test_support::{Outcome, Site, genuine, ledger_tool, run, small, unpack};
 use unsnap_testkit::{
     compress,
     lattice::totals,
@@ -14,8 +15,6 @@ use unsnap_testkit::{
     tree::{Kind, decompress, reference_entries},
 };
 use unsnap_unpack::{Archive, Error, Family, Report, Verify};
-
-use crate::support::{Outcome, Site, genuine, ledger_tool, run, small, unpack};
 
 /// A full archive of `files` storages with the true hash of its accounts.
 fn true_spec(files: u64) -> ArchiveSpec {

@@ -10,25 +10,13 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod beside;
-/// Disks that can lose power.
-#[path = "../crash/disk.rs"]
-#[allow(dead_code)]
-mod disk;
-/// Ledgers, and a reader of states that shares nothing with unsnap.
-#[path = "../e2e/fastboot/ground.rs"]
-#[allow(dead_code)]
-mod ground;
 mod steps;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;
 
-use self::ground::Ledger;
+use unsnap_test_support::{Outcome, ledger::Ledger, ledger_tool, run};
 
 /// Runs `ledger-tool fastboot <action>`.
 #[track_caller]
-fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> support::Outcome {
-    let mut tool = support::ledger_tool();
-    support::run(tool.args(["fastboot", action]).args(ledger.arguments()).args(flags))
+fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> Outcome {
+    let mut tool = ledger_tool();
+    run(tool.args(["fastboot", action]).args(ledger.arguments()).args(flags))
 }

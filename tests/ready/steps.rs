@@ -11,13 +11,15 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::{
+use unsnap_test_support::{
+    Outcome, Site,
     disk::{Disk, KINDS, Kind, Options, can_lose_power},
-    fastboot,
-    ground::{Expected, Ledger, look, names, small_archive, small_pair},
-    support::{Outcome, Site, finish, has_tool, ledger_tool_path, skip, until},
+    finish, has_tool,
+    ledger::{Expected, Ledger, look, names, small_archive, small_pair},
+    ledger_tool_path, skip_unsupported, until,
 };
+
+use crate::fastboot;
 
 /// Calls that change names or make things durable. strace counts each by itself.
 const CALLS: [&str; 6] = ["mkdirat", "unlinkat", "renameat", "renameat2", "fsync", "syncfs"];
@@ -174,7 +176,9 @@ fn can_trace() -> bool {
     }
     let traced = Command::new("strace").args(["-f", "-e", "trace=fsync", "true"]).output().unwrap();
     if !traced.status.success() {
-        skip(format_args!("strace cannot trace: {}", String::from_utf8_lossy(&traced.stderr)));
+        let said = String::from_utf8_lossy(&traced.stderr).into_owned();
+        // A container without ptrace.
+        skip_unsupported(format_args!("strace cannot trace: {said}"));
     }
     traced.status.success()
 }

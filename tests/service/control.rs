@@ -4,10 +4,9 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::json;
-
-use crate::{
+use unsnap_test_support::{
     daemon::{Daemon, SLOW, full},
-    support::run,
+    run,
 };
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{io::Write, thread, time::Duration};
 
-use crate::daemon::{Daemon, full};
+use unsnap_test_support::daemon::{Daemon, full};
 
 /// Resident memory of a service that has worked and is idle, in KiB: what it promises.
 const RESIDENT_KIB_MAX: u64 = 10 << 10;

@@ -4,8 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::json;
-
-use crate::daemon::{Daemon, SLOW, full, incremental};
+use unsnap_test_support::daemon::{Daemon, SLOW, full, incremental};
 
 #[test]
 fn an_archive_that_is_dropped_in_becomes_a_tree() {

@@ -19,7 +19,6 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod control;
-mod daemon;
 mod idle;
 mod jobs;
 mod machine;
@@ -27,8 +26,4 @@ mod metrics;
 mod neighbour;
 mod processes;
 mod soak;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;
 mod validator;

@@ -9,8 +9,7 @@ use std::{
 };
 
 use rustix::process::Signal;
-
-use crate::daemon::{Daemon, full};
+use unsnap_test_support::daemon::{Daemon, full};
 
 /// All that is longer is a hang.
 const HANG: Duration = Duration::from_mins(2);

@@ -3,10 +3,9 @@
 use std::{fs, process::Command};
 
 use rustix::process::Signal;
-
-use crate::{
+use unsnap_test_support::{
     daemon::{Daemon, full},
-    support::{has_tool, ledger_tool, run},
+    has_tool, ledger_tool, run,
 };
 
 /// What follows a word at the beginning of a line.

@@ -6,10 +6,9 @@ use std::{
 };
 
 use rustix::process::Signal;
-
-use crate::{
+use unsnap_test_support::{
     daemon::{Daemon, full},
-    support::{finish, run, unpackd_path},
+    finish, run, unpackd_path,
 };
 
 #[test]

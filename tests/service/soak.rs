@@ -11,12 +11,11 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::json;
-use unsnap_testkit::random::Random;
-
-use crate::{
+use unsnap_test_support::{
     daemon::{Daemon, full, incremental},
-    support::seed,
+    seed,
 };
+use unsnap_testkit::random::Random;
 
 /// Archives in the directory at a time; older ones are removed, as validators do.
 const STANDING_MAX: usize = 10;

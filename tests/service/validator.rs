@@ -9,9 +9,8 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::Signal,
 };
+use unsnap_test_support::{daemon::Daemon, genuine};
 use unsnap_testkit::tree::read_tree;
-
-use crate::{daemon::Daemon, support::genuine};
 
 /// A service for a validator's ledger.
 fn beside_a_validator() -> Daemon {

@@ -3,10 +3,6 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod service;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;
 
 use std::{
     fs::File,
@@ -29,7 +25,7 @@ fn run(command: &mut Command) -> (String, String, Option<i32>) {
 }
 
 fn tool(service: &Service, words: &[&str]) -> Command {
-    let mut command = support::ledger_tool();
+    let mut command = unsnap_test_support::ledger_tool();
     command.env_remove("UNPACKD_CONTROL_SOCKET");
     command.arg("service").args(words).arg("--socket").arg(&service.socket);
     command
@@ -134,7 +130,7 @@ fn what_is_refused_has_an_exit_code_and_a_hint() {
     }
     let socket = service.socket.clone();
     drop(service);
-    let mut command = support::ledger_tool();
+    let mut command = unsnap_test_support::ledger_tool();
     let (_, err, code) = run(command.args(["service", "status", "--socket"]).arg(socket));
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("cannot reach unpackd") && err.contains("hint: is unpackd running"));
@@ -142,11 +138,12 @@ fn what_is_refused_has_an_exit_code_and_a_hint() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let (out, _, code) = run(support::ledger_tool().args(["service", "--help"]));
+    let (out, _, code) = run(unsnap_test_support::ledger_tool().args(["service", "--help"]));
     assert_eq!(code, Some(0));
     for word in ["status", "submit", "cancel", "pause", "resume", "reload", "watch", "metrics"] {
         assert!(out.contains(&format!("\n  {word} ")), "{word}: {out}");
-        let (out, _, code) = run(support::ledger_tool().args(["service", word, "--help"]));
+        let (out, _, code) =
+            run(unsnap_test_support::ledger_tool().args(["service", word, "--help"]));
         assert_eq!(code, Some(0));
         assert!(out.contains("/run/unpackd/control.sock"), "{out}");
     }
@@ -266,7 +263,7 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
     // script(1) of util-linux runs a command on a terminal of its own.
     let typescript = service.scratch().join("typescript");
     let words = ["service", "watch", "--socket", service.socket.to_str().unwrap()];
-    let tool = support::ledger_tool_path().display().to_string();
+    let tool = unsnap_test_support::ledger_tool_path().display().to_string();
     // The shell lives on to say how it ended; a terminal that is wide enough is asked for.
     let line = format!("trap : INT; stty cols 160; {tool} {}; echo \"exit $?\"", words.join(" "));
     let mut command = Command::new("script");
@@ -276,7 +273,7 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
     let mut child = match piped {
         Ok(child) => child,
         Err(error) => {
-            println!("skipped: script cannot be run: {error}");
+            unsnap_test_support::skip(format_args!("script cannot be run: {error}"));
             return;
         }
     };

@@ -17,6 +17,7 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_test_support::{is_root, skip, skip_unsupported};
 
 /// Nothing that a test waits for takes this long, however slow and busy the machine is. A guess:
 /// booting takes a third of a second here.
@@ -40,8 +41,7 @@ impl Container {
     /// Boots one, or tells why that cannot be done on this machine.
     pub fn boot() -> Option<Self> {
         static BOOTED: AtomicU32 = AtomicU32::new(0);
-        if let Err(why) = can_boot() {
-            skip(why);
+        if !can_boot() {
             return None;
         }
         let number = BOOTED.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,8 @@ impl Container {
         let cgroups = match Cgroups::create(&machine) {
             Ok(cgroups) => cgroups,
             Err(error) => {
-                skip(format_args!("no cgroup can be made: {error}"));
+                // Root, and still refused: a container itself.
+                skip_unsupported(format_args!("no cgroup can be made: {error}"));
                 return None;
             }
         };
@@ -72,7 +73,8 @@ impl Container {
             let mut why = String::new();
             said.rewind().unwrap();
             said.read_to_string(&mut why).unwrap();
-            skip(format_args!("no container can be booted here: {}", why.trim()));
+            // Everything that it takes is installed, and the kernel or an outer container refuses.
+            skip_unsupported(format_args!("no container can be booted here: {}", why.trim()));
             return None;
         };
         let container = Self { supervisor, leader, scratch, _cgroups: cgroups };
@@ -80,7 +82,9 @@ impl Container {
         let since = Instant::now();
         while !container.sh("systemctl is-active basic.target").ok() {
             if since.elapsed() > HANG {
-                skip(format_args!("systemd does not come up in a container within {HANG:?}"));
+                skip_unsupported(format_args!(
+                    "systemd does not come up in a container within {HANG:?}"
+                ));
                 return None;
             }
             thread::sleep(POLL);
@@ -223,18 +227,24 @@ impl Said {
     }
 }
 
-/// Tells on standard error why a test does nothing. Not by `eprintln`, which the test harness would
-/// swallow when the test passes.
-pub fn skip(why: impl std::fmt::Display) {
-    let _ = writeln!(io::stderr(), "skipped: {why}");
+/// Returns whether this machine has a systemd, and reports if not. The tests boot the machine's own;
+/// to install one would change the machine, so its absence is none of a strict run's failures.
+pub fn has_systemd() -> bool {
+    let found = Path::new("/lib/systemd/systemd").exists();
+    if !found {
+        skip_unsupported("this machine has no systemd");
+    }
+    found
 }
 
-fn can_boot() -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("booting a container needs root".to_owned());
+/// Returns whether everything that booting a container takes is installed, and reports if not.
+fn can_boot() -> bool {
+    if !has_systemd() {
+        return false;
     }
-    if !Path::new("/lib/systemd/systemd").exists() {
-        return Err("there is no systemd on this machine".to_owned());
+    if !is_root() {
+        skip("booting a container needs root");
+        return false;
     }
     for (tool, package) in [
         ("systemd-nspawn", "systemd-container"),
@@ -243,10 +253,11 @@ fn can_boot() -> Result<(), String> {
         ("setpriv", "util-linux"),
     ] {
         if let Err(error) = Command::new(tool).arg("--version").output() {
-            return Err(format!("{tool} (of the package {package}) cannot be run: {error}"));
+            skip(format_args!("{tool} (of the package {package}) cannot be run: {error}"));
+            return false;
         }
     }
-    Ok(())
+    true
 }
 
 /// The process that has become the container's systemd; nothing if nspawn ends before.

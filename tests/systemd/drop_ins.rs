@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use unsnap_test_support::genuine_full;
 use unsnap_testkit::tree::read_tree;
 
-use crate::{container::Container, stage::staged, support::genuine_full};
+use crate::{container::Container, stage::staged};
 
 const UNIT: &str = "unpackd.service";
 

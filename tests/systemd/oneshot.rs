@@ -4,8 +4,10 @@ use std::{fs, path::PathBuf};
 
 use unsnap_testkit::tree::{assert_tree_equals, files, reference_entries_of_file};
 
+use unsnap_test_support::skip_unsupported;
+
 use crate::{
-    container::{Container, skip},
+    container::Container,
     stage::{landlock_here, place_archive, root, staged},
 };
 
@@ -37,7 +39,7 @@ fn the_unit_for_one_archive_unpacks_it() {
         Some(version) => {
             assert!(report.contains(&format!(r#""landlock": "{version}""#)), "{report}");
         }
-        None => skip("this kernel has no Landlock"),
+        None => skip_unsupported("this kernel has no Landlock"),
     }
     // A second run finds the destination not clean, and says so by its exit code.
     container.sh("systemctl start unsnap-unpack").fails();

@@ -8,8 +8,10 @@ use std::{
 
 use tempfile::TempDir;
 
+use unsnap_test_support::skip;
+
 use crate::{
-    container::{Container, skip},
+    container::Container,
     stage::{assets, root},
 };
 

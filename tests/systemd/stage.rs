@@ -6,12 +6,10 @@ use std::{
 };
 
 use toml::{Table, Value};
+use unsnap_test_support::{Site, ledger_tool, ledger_tool_path, run, unpackd_path, validator_path};
 use unsnap_testkit::spec::ArchiveSpec;
 
-use crate::{
-    container::Container,
-    support::{Site, ledger_tool, ledger_tool_path, run, unpackd_path, validator_path},
-};
+use crate::container::Container;
 
 /// A file of the package.
 #[derive(Debug)]

@@ -3,19 +3,24 @@
 use std::{fs, path::Path, process::Command};
 
 use tempfile::TempDir;
+use unsnap_test_support::{is_root, skip, skip_unsupported};
 
-use crate::{container::skip, stage::root};
+use crate::{container::has_systemd, stage::root};
 
 /// Runs a tool of systemd, and checks that it is content and has nothing to say. Not where the tool is
 /// missing or too old, which is told.
 fn accepted(tool: &str, arguments: &[&str], path: &Path) {
+    if !has_systemd() {
+        return;
+    }
     let output = match Command::new(tool).args(arguments).arg(path).output() {
         Ok(output) => output,
         Err(error) => return skip(format_args!("{tool} cannot be run: {error}")),
     };
     let said = String::from_utf8_lossy(&output.stderr);
     if ["unrecognized option", "Unknown"].iter().any(|word| said.contains(word)) {
-        return skip(format_args!("this {tool} is too old: {said}"));
+        // Of the systemd that this machine runs.
+        return skip_unsupported(format_args!("this {tool} is too old: {said}"));
     }
     let what = format!("{tool} {arguments:?} {}", path.display());
     assert!(output.status.success(), "{what}: {said}\n{}", String::from_utf8_lossy(&output.stdout));
@@ -84,8 +89,11 @@ fn the_services_keep_the_calls_they_need() {
 
 #[test]
 fn the_user_and_the_directories_can_be_made() {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return skip("making users, if only below a directory, needs root");
+    }
+    if !has_systemd() {
+        return;
     }
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::create_dir(scratch.path().join("etc")).unwrap();

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::Value;
+use unsnap_test_support::{Outcome, Site, genuine, genuine_full};
 use unsnap_testkit::{
     compress,
     tar::snapshot_tar,
@@ -12,7 +13,6 @@ use unsnap_testkit::{
 use crate::{
     lookup::{index, tool},
     scan::{newest, scan as scan_all, storage_of},
-    support::{Outcome, Site, genuine, genuine_full},
 };
 
 /// The newest version of an account, by a plain scan.

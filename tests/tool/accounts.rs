@@ -6,16 +6,16 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use unsnap_test_support::{
+    Outcome, Site, genuine, genuine_full, ledger_tool, ledger_tool_path, run,
+};
 use unsnap_testkit::{
     compress,
     spec::{ArchiveSpec, FileSizes, Frames},
     tree::decompress,
 };
 
-use crate::{
-    scan::{Scanned, newest, scan},
-    support::{Outcome, Site, genuine, genuine_full, ledger_tool, ledger_tool_path, run},
-};
+use crate::scan::{Scanned, newest, scan};
 
 fn accounts(archive: &Path, more: &[&str]) -> Outcome {
     run(ledger_tool().arg("accounts").arg(archive).args(more))

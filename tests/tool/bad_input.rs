@@ -2,12 +2,10 @@
 
 use std::fs;
 
+use unsnap_test_support::{Site, genuine_full, ledger_tool, run};
 use unsnap_testkit::{compress, tar::TarBuilder};
 
-use crate::{
-    lookup::{index, tool},
-    support::{Site, genuine_full, ledger_tool, run},
-};
+use crate::lookup::{index, tool};
 
 #[test]
 fn requests_that_make_no_sense_are_usage_errors() {

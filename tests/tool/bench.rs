@@ -9,12 +9,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
-
-use crate::support::{
+use unsnap_test_support::{
     Outcome, Site, cleaned, finish, genuine_full, has_tool, ledger_tool, ledger_tool_path, run,
     until,
 };
+use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
 
 /// A site with an empty directory to measure.
 fn ground() -> (Site, PathBuf) {

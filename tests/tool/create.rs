@@ -7,9 +7,8 @@ use std::{
     process::Command,
 };
 
+use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
 use unsnap_testkit::tree::{decompress, files, reference_entries};
-
-use crate::support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
 
 fn create(directory: &Path, output: &Path, more: &[&str]) -> Command {
     let mut command = ledger_tool();

@@ -3,12 +3,10 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
+use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
 use unsnap_testkit::{compress, tar::snapshot_tar, tree::reference_entries_of_file};
 
-use crate::{
-    scan::{Scanned, newest, scan, storage_of},
-    support::{Outcome, Site, genuine, genuine_full, ledger_tool, run},
-};
+use crate::scan::{Scanned, newest, scan, storage_of};
 
 fn diff(before: &Path, after: &Path, more: &[&str]) -> Outcome {
     run(ledger_tool().arg("diff").arg(before).arg(after).args(more))

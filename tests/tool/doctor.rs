@@ -8,14 +8,13 @@ use std::{
 };
 
 use serde_json::Value;
+use unsnap_test_support::{
+    Outcome, Site, available, cleaned, genuine_full, has_tool, has_uring, is_root, ledger_tool,
+    ledger_tool_path, run, skip,
+};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     tree::read_tree,
-};
-
-use crate::support::{
-    Outcome, Site, available, cleaned, genuine_full, has_tool, has_uring, is_root, ledger_tool,
-    ledger_tool_path, run, skip,
 };
 
 const VERDICTS: [&str; 4] = ["ok", "note", "warning", "problem"];
@@ -149,8 +148,11 @@ fn low_limits_have_their_verdicts() {
 #[test]
 fn another_user_is_told_of_other_limits() {
     let tools = ["setpriv", "prlimit"];
-    if !is_root() || !tools.iter().all(|tool| has_tool(tool, "--version")) {
-        return skip("being another user needs root, setpriv and prlimit");
+    if !is_root() {
+        return skip("running as another user needs root");
+    }
+    if !tools.iter().all(|tool| has_tool(tool, "--version")) {
+        return;
     }
     // Where anybody may look; the build directory may be private.
     let directory = tempfile::tempdir().unwrap();

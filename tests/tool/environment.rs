@@ -11,17 +11,15 @@ use std::{
 };
 
 use rustix::fs::statvfs;
+use unsnap_test_support::{
+    Site, assert_same_tree, available, cleaned, genuine_full, has_tool, ledger_tool_path, run,
+};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     tree::read_tree,
 };
 
-use crate::{
-    lookup::tool,
-    support::{
-        Site, assert_same_tree, available, cleaned, genuine_full, has_tool, ledger_tool_path, run,
-    },
-};
+use crate::lookup::tool;
 
 /// What each command writes, into a place that also holds the archive.
 const COMMANDS: [&str; 4] = ["repack", "create", "index", "extract"];

@@ -2,16 +2,14 @@
 
 use std::fs;
 
+use unsnap_test_support::{Site, genuine, genuine_full};
 use unsnap_testkit::{
     compress,
     spec::{ArchiveSpec, Frames},
     tree::{files, reference_entries},
 };
 
-use crate::{
-    lookup::{index, tool},
-    support::{Site, genuine, genuine_full},
-};
+use crate::lookup::{index, tool};
 
 #[test]
 fn genuine_archives_are_recognised() {

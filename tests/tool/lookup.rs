@@ -8,15 +8,14 @@ use std::{
 };
 
 use unsnap_index::{Entry, EntryName, EntryTable, Index};
+use unsnap_test_support::{
+    Outcome, Site, expected_tree, finish, genuine, genuine_full, ledger_tool, run, snapshot_shapes,
+};
 use unsnap_testkit::{
     compress,
     spec::{ArchiveSpec, Frames},
     tar,
     tree::{files, reference_entries},
-};
-
-use crate::support::{
-    Outcome, Site, expected_tree, finish, genuine, genuine_full, ledger_tool, run, snapshot_shapes,
 };
 
 /// The program, told what to do with an archive, and nothing else on standard error than errors.
@@ -269,7 +268,7 @@ fn unpacking_knows_exactly_what_it_will_write_if_there_is_an_index() {
     assert_eq!((&with["basis"], &with["bytes_exact"]), (&"walked".into(), &true.into()), "{with}");
     assert_ne!(without["basis"], with["basis"], "{without}");
     let tree = expected_tree(&fs::read(&archive).unwrap());
-    crate::support::assert_holds(&site.output(), &tree, "unpacked");
+    unsnap_test_support::assert_holds(&site.output(), &tree, "unpacked");
     let units = |bytes: u64| bytes.div_ceil(4096) * 4096;
     let files = files(reference_entries(&fs::read(&archive).unwrap()).unwrap());
     let needed: u64 = files.values().map(|bytes| units(bytes.len() as u64)).sum();

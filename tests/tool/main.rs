@@ -28,10 +28,6 @@ mod accounts;
 mod bad_input;
 mod bench;
 mod create;
-/// The service under test; not all of it is needed here.
-#[path = "../service/daemon.rs"]
-#[allow(dead_code)]
-mod daemon;
 mod diff;
 mod doctor;
 mod environment;
@@ -45,7 +41,3 @@ mod repack;
 mod scan;
 mod seek_table;
 mod shell;
-/// What end-to-end tests share; not all of it is needed here.
-#[path = "../e2e/support.rs"]
-#[allow(dead_code)]
-mod support;

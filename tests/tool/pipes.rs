@@ -6,11 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{
-    daemon::Daemon,
-    programs::{PROGRAMS, commands, program},
-    support::{Site, finish, genuine, genuine_full, run},
-};
+use unsnap_test_support::{Site, daemon::Daemon, finish, genuine, genuine_full, run};
+
+use crate::programs::{PROGRAMS, commands, program};
 
 /// An account of every ledger.
 const CLOCK: &str = "SysvarC1ock11111111111111111111111111111111";

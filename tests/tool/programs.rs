@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::support::{Outcome, cleaned, ledger_tool_path, run, unpackd_path, validator_path};
+use unsnap_test_support::{Outcome, cleaned, ledger_tool_path, run, unpackd_path, validator_path};
 
 /// What people type, which the Debian package installs so, and the program that is.
 pub const PROGRAMS: [&str; 3] = ["ledger-tool", "unsnap-validator", "unpackd"];

@@ -14,13 +14,10 @@ use std::{
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use unsnap_test_support::{Site, cleaned, has_tool, ledger_tool, run, until};
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
 
-use crate::{
-    lookup::index,
-    programs::path,
-    support::{Site, cleaned, has_tool, ledger_tool, run, until},
-};
+use crate::{lookup::index, programs::path};
 
 /// How long a program is stopped each time; the next is tried if with the one before it was over too soon.
 const STOPS: [u64; 3] = [4, 20, 100];

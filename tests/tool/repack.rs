@@ -8,6 +8,10 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_test_support::{
+    Site, finish, genuine, genuine_full, has_tool, ledger_tool, ledger_tool_after, run,
+    snapshot_shapes, until,
+};
 use unsnap_testkit::{
     compress,
     spec::{ArchiveSpec, FileSizes},
@@ -15,11 +19,6 @@ use unsnap_testkit::{
     tree::decompress,
 };
 use zstd::zstd_safe;
-
-use crate::support::{
-    Site, finish, genuine, genuine_full, has_tool, ledger_tool, ledger_tool_after, run,
-    snapshot_shapes, until,
-};
 
 const MIB: u64 = 1 << 20;
 

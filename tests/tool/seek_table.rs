@@ -5,13 +5,11 @@ use std::fs;
 
 use serde_json::Value;
 use unsnap_index::{SeekEntry, SeekTable};
+use unsnap_test_support::{Site, assert_holds, expected_tree};
 use unsnap_testkit::{compress, spec::ArchiveSpec, tree::decompress};
 use zstd::zstd_safe;
 
-use crate::{
-    lookup::tool,
-    support::{Site, assert_holds, expected_tree},
-};
+use crate::lookup::tool;
 
 /// The table of these frames, with `lie` told of the decoded size of each, which it may change.
 fn table(mut frames: &[u8], mut lie: impl FnMut(usize, &mut u32)) -> Vec<u8> {

@@ -9,10 +9,9 @@ use std::{
     process::Command,
 };
 
-use crate::{
-    programs::{PROGRAMS, commands, help, options, program},
-    support::{has_tool, ledger_tool, run, skip},
-};
+use unsnap_test_support::{has_tool, ledger_tool, run, skip};
+
+use crate::programs::{PROGRAMS, commands, help, options, program};
 
 /// What is checked in for packages.
 fn deploy(path: &str) -> PathBuf {
@@ -163,7 +162,7 @@ fn manual_pages_have_what_help_tells_and_man_shows_them() {
 #[test]
 fn mandoc_has_nothing_against_manual_pages() {
     let Ok(probe) = Command::new("mandoc").args(["-T", "lint", "/dev/null"]).output() else {
-        skip("there is no mandoc");
+        skip("mandoc is not installed");
         return;
     };
     drop(probe);

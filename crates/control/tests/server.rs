@@ -19,6 +19,7 @@ use unsnap_control::{
     Access, Client, ClientError, Limits,
     protocol::{Answered, Event, RefusalKind, Request},
 };
+use unsnap_testkit::skip::skip;
 
 fn ground() -> Ground {
     Ground::new(Access::default(), Limits::default())
@@ -152,7 +153,7 @@ fn as_a_stranger() {
 fn users_have_the_rights_of_the_lists_and_lose_them_at_once() {
     const STRANGER: u32 = 65_533;
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can connect as somebody else");
+        skip("only root can connect as another user");
         return;
     }
     let ground = ground();

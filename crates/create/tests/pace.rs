@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use unsnap_arena::{Arena, OpenSegment};
 use unsnap_create::{Assembler, CreateProgress, CreatorPool, Destination, NewMember, PoolConfig};
 use unsnap_ring::{DirectMode, EngineKind, Pace, Syscalls};
+use unsnap_testkit::skip::skip_unsupported;
 
 /// Time after which a test counts as hung.
 const HANG: Duration = Duration::from_secs(90);
@@ -100,10 +101,10 @@ fn assert_complete(directory: &Path, files: usize) {
 fn each_device_has_its_own_bucket() {
     let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Ok(memory) = TempDir::new_in("/dev/shm") else {
-        return println!("skipped: /dev/shm does not exist");
+        return skip_unsupported("/dev/shm does not exist");
     };
     if destination(here.path()).device() == destination(memory.path()).device() {
-        return println!("skipped: /dev/shm is not a separate file system");
+        return skip_unsupported("/dev/shm is not a separate file system");
     }
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(1));

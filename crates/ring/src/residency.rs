@@ -61,6 +61,7 @@ mod tests {
     use std::{fs::File, io::Write};
 
     use rustix::fs::{MemfdFlags, memfd_create};
+    use unsnap_testkit::skip::skip_unsupported;
 
     use super::*;
 
@@ -69,7 +70,7 @@ mod tests {
         let mut file = File::from(memfd_create("cached", MemfdFlags::CLOEXEC).unwrap());
         file.write_all(&[7; 10_000]).unwrap();
         let Some(cached) = is_cached(&file, 0, 10_000) else {
-            return println!("skipped: this kernel has no cachestat");
+            return skip_unsupported("this kernel has no cachestat");
         };
         assert!(cached);
         assert_eq!(is_cached(&file, 4097, 3000), Some(true));

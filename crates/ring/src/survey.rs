@@ -70,12 +70,13 @@ fn features(parameters: &Parameters) -> Vec<&'static str> {
 mod tests {
     use super::*;
     use crate::{EngineConfig, EngineKind, probe_uring};
+    use unsnap_testkit::skip::skip_unsupported;
 
     #[test]
     fn the_survey_agrees_with_an_engine() {
         let survey = survey_uring();
         assert_eq!(survey.is_ok(), probe_uring().is_ok());
-        let Ok(survey) = survey else { return println!("skipped: no io_uring here") };
+        let Ok(survey) = survey else { return skip_unsupported("no io_uring") };
         let config = EngineConfig {
             kind: EngineKind::Uring,
             capacity: 2,

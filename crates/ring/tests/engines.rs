@@ -1,6 +1,6 @@
 //! Tests that run on every engine.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +16,7 @@ use unsnap_ring::{
     Completion, CreateFile, DirectIo, Engine, EngineConfig, EngineKind, FaultPlan, FinishFile,
     IoPriority, NewFile, Operation, Outcome, ReadAt, RelativePath, WriteAt, WriteFile, probe_uring,
 };
+use unsnap_testkit::skip::skip_unsupported;
 
 const DIRECT: DirectIo = DirectIo { offset_align: 4096, memory_align: 512 };
 
@@ -78,7 +79,7 @@ fn kinds() -> Vec<EngineKind> {
     let mut kinds = vec![EngineKind::Threads];
     match probe_uring() {
         Ok(()) => kinds.push(EngineKind::Uring),
-        Err(refused) => eprintln!("skipped for io_uring: {refused}"),
+        Err(refused) => skip_unsupported(format_args!("io_uring: {refused}")),
     }
     for seed in 0..8 {
         kinds.push(EngineKind::Faulty(FaultPlan::new(seed).short(400).interrupt(200)));

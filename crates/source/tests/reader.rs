@@ -17,7 +17,8 @@ use unsnap_ring::{Call, DirectMode, EngineKind, FaultPlan, Syscalls, is_cached, 
 use unsnap_source::{ArchiveFile, SequentialFileReader, Source, SourceError};
 use unsnap_testkit::{
     random::Random,
-    scratch::{Ext4, ScratchFs, Tmpfs},
+    scratch::{Ext4, ScratchFs, Tmpfs, available},
+    skip::skip_unsupported,
 };
 
 const PAGE: usize = 4096;
@@ -27,7 +28,7 @@ fn engines() -> Vec<EngineKind> {
     let mut engines = vec![EngineKind::Threads];
     match probe_uring() {
         Ok(()) => engines.push(EngineKind::Uring),
-        Err(refused) => eprintln!("skipped for io_uring: {refused}"),
+        Err(refused) => skip_unsupported(format_args!("io_uring: {refused}")),
     }
     engines.extend((0..4).map(faulty));
     engines
@@ -72,19 +73,20 @@ fn pool(bytes: usize) -> (Pool, ArenaRanges) {
 /// Returns the modes that work here. Files written by a test are in the page cache, and `Auto`
 /// reads them from there, so `On` is needed as well.
 fn direct_modes() -> &'static [DirectMode] {
-    static MODES: LazyLock<&[DirectMode]> = LazyLock::new(|| {
+    static REFUSED: LazyLock<Option<String>> = LazyLock::new(|| {
         let scratch = Scratch::new();
         let path = scratch.file(&[0; PAGE]);
         let strict = Reading { direct: DirectMode::On, ..Reading::new(EngineKind::Threads, PAGE) };
-        match strict.open(&path) {
-            Ok(_) => &[DirectMode::Auto, DirectMode::On, DirectMode::Off],
-            Err(refused) => {
-                eprintln!("skipped for direct I/O: {refused}");
-                &[DirectMode::Auto, DirectMode::Off]
-            }
-        }
+        strict.open(&path).err().map(|refused| refused.to_string())
     });
-    *MODES
+    match &*REFUSED {
+        None => &[DirectMode::Auto, DirectMode::On, DirectMode::Off],
+        Some(refused) => {
+            // By the file system that the tests are on.
+            skip_unsupported(format_args!("direct I/O: {refused}"));
+            &[DirectMode::Auto, DirectMode::Off]
+        }
+    }
 }
 
 /// Parameters of a test's reader.
@@ -445,17 +447,15 @@ fn cached_chunks_are_read_from_the_page_cache() {
         }
     }
     if !from_both {
-        eprintln!("skipped: the page cache holds all of a file or nothing here");
+        // By a kernel or file system without cachestat.
+        skip_unsupported("here the page cache holds all of a file or nothing");
     }
 }
 
 #[test]
 fn tmpfs_is_read_directly_or_not() {
     let options = Tmpfs { size_bytes: 16 << 20, inodes: None };
-    let memory = match ScratchFs::tmpfs(&options) {
-        Ok(memory) => memory,
-        Err(unavailable) => return eprintln!("skipped: {unavailable}"),
-    };
+    let Some(memory) = available(ScratchFs::tmpfs(&options)) else { return };
     for len in [0, 513, 3 * PAGE + 511] {
         let bytes = random_bytes(len);
         let path = write(memory.path(), &bytes);
@@ -479,10 +479,7 @@ fn tmpfs_is_read_directly_or_not() {
 #[test]
 fn sectors_of_4096_bytes_are_read_directly() {
     let options = Ext4 { size_bytes: 64 << 20, sector_bytes: 4096, ..Ext4::default() };
-    let disk = match ScratchFs::ext4(&options) {
-        Ok(disk) => disk,
-        Err(unavailable) => return eprintln!("skipped: {unavailable}"),
-    };
+    let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
     for len in [1, 511, 4095, 4096, 4097, 3 * PAGE + 513, 5 * PAGE] {
         let bytes = random_bytes(len);
         let path = write(disk.path(), &bytes);

@@ -10,6 +10,7 @@
 //! | [`compress`] | zstd and lz4 streams of every shape |
 //! | [`tree`] | reference extraction, comparison with a directory |
 //! | [`scratch`] | scratch file systems for tests that run as root |
+//! | [`skip`] | the one way for a test to report that it cannot run here |
 //! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all of these |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
@@ -52,6 +53,8 @@ pub mod random;
 #[cfg(feature = "harness")]
 pub mod scratch;
 pub mod size;
+#[cfg(feature = "harness")]
+pub mod skip;
 pub mod spec;
 #[cfg(feature = "harness")]
 pub mod table;

@@ -4,11 +4,12 @@
 //! Not every machine can have them. Tests skip with a printed reason, never silently:
 //!
 //! ```no_run
-//! use unsnap_testkit::scratch::{Ext4, ScratchFs};
+//! use unsnap_testkit::scratch::{Ext4, ScratchFs, available};
 //!
-//! match ScratchFs::ext4(&Ext4 { size_bytes: 64 << 20, ..Ext4::default() }) {
-//!     Ok(disk) => assert!(disk.path().is_dir()),
-//!     Err(unavailable) => eprintln!("skipped: {unavailable}"),
+//! fn a_test() {
+//!     let options = Ext4 { size_bytes: 64 << 20, ..Ext4::default() };
+//!     let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
+//!     assert!(disk.path().is_dir());
 //! }
 //! ```
 
@@ -19,6 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use thiserror::Error;
+
+use crate::skip::{skip, skip_unsupported};
 
 /// How long a file system may be busy that nobody uses any more.
 const BUSY_AT_MOST: Duration = Duration::from_mins(1);
@@ -84,6 +87,19 @@ pub enum Unavailable {
     /// The image or the mount point could not be made.
     #[error("cannot make the image")]
     Image(#[from] io::Error),
+}
+
+/// Returns the scratch file system, or reports why the test that wants it is skipped.
+#[track_caller]
+pub fn available(made: Result<ScratchFs, Unavailable>) -> Option<ScratchFs> {
+    match made {
+        Ok(made) => return Some(made),
+        // The programs are there, and so is root: loop devices or mounting are refused to this
+        // container, or its kernel lacks the file system.
+        Err(unavailable @ Unavailable::Failed { .. }) => skip_unsupported(unavailable),
+        Err(unavailable) => skip(unavailable),
+    }
+    None
 }
 
 /// A mounted scratch file system, gone when dropped.
@@ -230,10 +246,6 @@ fn run(program: &'static str, command: &mut Command) -> Result<String, Unavailab
 mod tests {
     use super::*;
     use std::fs;
-
-    fn available(result: Result<ScratchFs, Unavailable>) -> Option<ScratchFs> {
-        result.inspect_err(|unavailable| eprintln!("skipped: {unavailable}")).ok()
-    }
 
     fn mounts() -> String {
         fs::read_to_string("/proc/self/mounts").unwrap()

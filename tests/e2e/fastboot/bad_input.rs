@@ -8,13 +8,14 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
+use unsnap_test_support::{
+    Bound, Site, available, genuine_pairs, has_tool, is_root,
+    ledger::{Expected, Ledger, look, names, small_archive, small_pair},
+    ledger_tool_path, run, skip,
+};
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 
-use super::{
-    fastboot, genuine_pairs,
-    ground::{Expected, Ledger, look, names, small_archive, small_pair},
-};
-use crate::support::{Bound, Site, available, has_tool, is_root, ledger_tool_path, run};
+use super::fastboot;
 
 /// A ledger with a state of slot 50, and archives up to slot 110.
 fn old_and_new(site: &Site) -> (Ledger, Expected, Expected) {
@@ -181,8 +182,10 @@ fn a_mount_point_in_the_way() {
 /// Owned by somebody else, or not to be written to.
 #[test]
 fn permissions() {
-    if !is_root() || !has_tool("setpriv", "--version") {
-        crate::support::skip("being another user needs root and setpriv");
+    if !is_root() {
+        return skip("running as another user needs root");
+    }
+    if !has_tool("setpriv", "--version") {
         return;
     }
     let site = Site::new_in(&std::env::temp_dir());

@@ -2,15 +2,14 @@
 
 use std::fs;
 
+use unsnap_test_support::{
+    Site, genuine_pairs, has_uring,
+    ledger::{Expected, Ledger},
+};
 use unsnap_testkit::spec::{ArchiveSpec, Compression, FileSizes, Frames};
 use unsnap_unpack::{DirectMode, FastbootFormat, IoEngine};
 
-use super::{
-    fastboot, genuine_pairs,
-    ground::{Expected, Ledger},
-    prepare_by, prepared, request,
-};
-use crate::support::{Site, has_uring};
+use super::{fastboot, prepare_by, prepared, request};
 
 #[test]
 fn genuine_archives_become_states() {

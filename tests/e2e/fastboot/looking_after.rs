@@ -3,12 +3,12 @@
 use std::{fs, path::Path};
 
 use serde_json::json;
-
-use super::{
-    fastboot,
-    ground::{Expected, Ledger, look, names, small_archive, small_pair},
+use unsnap_test_support::{
+    Site,
+    ledger::{Expected, Ledger, look, names, small_archive, small_pair},
 };
-use crate::support::Site;
+
+use super::fastboot;
 
 fn prepared_ledger(site: &Site, accounts: usize) -> (Ledger, Expected) {
     let ledger = Ledger::new(&site.place(), accounts);

@@ -1,21 +1,18 @@
 //! States that a validator starts from: what [`prepare`](unsnap_fastboot::prepare) makes is compared
-//! byte for byte with what is made here of the same archives, and read by [`ground::look`], which
+//! byte for byte with what is made here of the same archives, and read by [`look`](unsnap_test_support::ledger::look), which
 //! shares nothing with unsnap.
 
 mod bad_input;
-pub mod ground;
 mod identity;
 mod looking_after;
 mod sink;
 mod spread;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
+use unsnap_test_support::{ledger::Ledger, ledger_tool, run, small, within};
 use unsnap_unpack::{CancelToken, Error, FastbootFormat, IoEngine, Progress, Syscalls};
-
-use self::ground::Ledger;
-use crate::support::{self, ledger_tool, run, small, within};
 
 /// What the library is asked for, with little memory.
 pub fn request(ledger: &Ledger) -> Request {
@@ -57,20 +54,6 @@ pub fn prepared(outcome: Result<Outcome, Error>) -> Prepared {
 
 /// Runs `ledger-tool fastboot <action>`.
 #[track_caller]
-pub fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> support::Outcome {
+pub fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> unsnap_test_support::Outcome {
     run(ledger_tool().args(["fastboot", action]).args(ledger.arguments()).args(flags))
-}
-
-/// The genuine pairs in tests/data: full and incremental.
-pub fn genuine_pairs() -> [(PathBuf, PathBuf); 2] {
-    let archives = support::genuine();
-    let of = |folder: &str| {
-        let mut found = archives
-            .iter()
-            .filter(|path| path.parent().unwrap().file_name().unwrap().to_str().unwrap() == folder);
-        let first = found.next().unwrap().clone();
-        // The incremental one is the first in the alphabet.
-        (found.next().unwrap().clone(), first)
-    };
-    [of("agave-tiny"), of("agave-tiny-lz4")]
 }

@@ -4,14 +4,14 @@ use std::{
     collections::BTreeMap, os::unix::fs::FileExt, sync::mpsc::sync_channel, thread, time::Duration,
 };
 
+use unsnap_test_support::{
+    Site, genuine_pairs,
+    ledger::{Expected, Ledger, small_pair},
+    within,
+};
 use unsnap_unpack::{CancelToken, Error, FileSink, FinishedFile, Progress, Syscalls};
 
-use super::{
-    genuine_pairs,
-    ground::{Expected, Ledger, small_pair},
-    prepare_by, prepared, request,
-};
-use crate::support::{Site, within};
+use super::{prepare_by, prepared, request};
 
 /// What it was told: names and contents, by destination.
 fn contents(told: Vec<FinishedFile>) -> BTreeMap<(usize, String), Vec<u8>> {

@@ -2,16 +2,16 @@
 
 use std::fs;
 
+use unsnap_test_support::{
+    Site, available,
+    ledger::{Expected, Ledger},
+};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     spec::{ArchiveSpec, FileSizes},
 };
 
-use super::{
-    fastboot,
-    ground::{Expected, Ledger},
-};
-use crate::support::{Site, available};
+use super::fastboot;
 
 fn tmpfs(size_bytes: u64) -> Option<ScratchFs> {
     available(ScratchFs::tmpfs(&Tmpfs { size_bytes, inodes: None }))

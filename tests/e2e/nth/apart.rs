@@ -14,8 +14,7 @@ use std::{
 };
 
 use tempfile::TempDir;
-
-use crate::support::{seed, until};
+use unsnap_test_support::{seed, until};
 
 /// Says to a process that it is one, and which directory it may use.
 const APART: &str = "UNSNAP_TEST_APART";

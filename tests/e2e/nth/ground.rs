@@ -7,6 +7,7 @@ use std::{
 
 use rustix::io::Errno;
 use unsnap_ring::{Call, Injected};
+use unsnap_test_support::{Site, assert_same_tree, expected_tree, small};
 use unsnap_testkit::{
     compress,
     tar::{TarBuilder, account_path, snapshot_head},
@@ -15,7 +16,6 @@ use unsnap_testkit::{
 use unsnap_unpack::{Config, Error, Family, FaultPlan, IoEngine, LayoutKind, Unpacker};
 
 use super::apart::{keep_log, take_log};
-use crate::support::{Site, assert_same_tree, expected_tree, small};
 
 /// What is unpacked, and where to.
 #[derive(Clone, Copy, Debug)]

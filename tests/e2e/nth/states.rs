@@ -8,14 +8,14 @@ use std::{fs, path::Path, process::Command};
 
 use rustix::io::Errno;
 use unsnap_fastboot::{Outcome, Places, Repaired, Request, repair, withdraw};
+use unsnap_test_support::ledger::{
+    Expected, Ledger, Loadable, look, names, small_archive, small_pair,
+};
 use unsnap_testkit::random::Random;
 use unsnap_unpack::{CancelToken, Error, Family, FaultPlan, IoEngine, Progress, Syscalls};
 
 use super::apart::{Apart, Holdings, Place, apart, begin, has_panicked};
-use crate::fastboot::{
-    ground::{Expected, Ledger, Loadable, look, names, small_archive, small_pair},
-    request,
-};
+use crate::fastboot::request;
 
 /// What is done while calls fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

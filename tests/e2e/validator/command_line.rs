@@ -8,13 +8,13 @@ use std::{
     process::Command,
 };
 
+use unsnap_test_support::{Outcome, cleaned, run, validator_path};
 use unsnap_testkit::tree::read_tree;
 
 use super::{
     FULL, INCREMENTAL,
     fake::{Ledger, STARTED, archive},
 };
-use crate::support::{Outcome, cleaned, run, validator_path};
 
 #[test]
 fn a_program_that_cannot_be_executed_is_told_as_by_a_shell() {

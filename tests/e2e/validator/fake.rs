@@ -9,9 +9,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use unsnap_test_support::{Outcome, Site, cleaned, genuine, run, validator_path};
 use unsnap_testkit::tree::reference_entries;
-
-use crate::support::{Outcome, Site, cleaned, genuine, run, validator_path};
 
 /// Of all that a program inherits, what a shell can see of itself. `$$` is the process that
 /// was executed, not one of those it starts.

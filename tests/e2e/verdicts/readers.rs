@@ -10,10 +10,9 @@ use std::{
 };
 
 use tar_core::parse::{Limits, ParseEvent, Parser};
+use unsnap_test_support::{small, unpack};
 use unsnap_testkit::table::plain;
 use unsnap_unpack::{Error, LayoutKind};
-
-use crate::support::{small, unpack};
 
 /// What a reader says of an archive.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,13 +7,14 @@ use std::{
 };
 
 use serde_json::json;
+use unsnap_test_support::{
+    Site, cleaned,
+    ledger::{Expected, Ledger, look, names, small_archive},
+    run, validator_path,
+};
 
 use super::{content, old_and_new, prepare, ready_beside, used, validator_on};
-use crate::{
-    fastboot,
-    ground::{Expected, Ledger, look, names, small_archive},
-    support::{Site, cleaned, run, validator_path},
-};
+use crate::fastboot;
 
 #[test]
 fn a_running_validator_is_not_disturbed_and_what_is_adopted_is_what_would_have_been_prepared() {

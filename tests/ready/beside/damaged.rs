@@ -6,13 +6,13 @@ use std::{
 };
 
 use serde_json::json;
+use unsnap_test_support::{
+    Site,
+    ledger::{Ledger, look, names, small_archive},
+};
 
 use super::{old_and_new, prepare, ready_beside, used, validator_on};
-use crate::{
-    fastboot,
-    ground::{Ledger, look, names, small_archive},
-    support::Site,
-};
+use crate::fastboot;
 
 #[test]
 fn what_is_damaged_is_not_adopted() {

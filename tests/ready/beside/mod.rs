@@ -12,12 +12,12 @@ use std::{
 };
 
 use rustix::fs::{FlockOperation, flock};
-
-use crate::{
-    fastboot,
-    ground::{Expected, Ledger, names, small_archive, small_pair},
-    support::Site,
+use unsnap_test_support::{
+    Site,
+    ledger::{Expected, Ledger, names, small_archive, small_pair},
 };
+
+use crate::fastboot;
 
 /// Holds the lock that a running validator holds.
 fn validator_on(ledger: &Ledger) -> File {

@@ -8,14 +8,15 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
+use unsnap_test_support::{
+    Bound, Site, available,
+    ledger::{Expected, Ledger, look, small_archive, small_pair},
+    skip, skip_unsupported, until,
+};
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 
 use super::{old_and_new, prepare, ready_beside, used, validator_on};
-use crate::{
-    fastboot,
-    ground::{Expected, Ledger, look, small_archive, small_pair},
-    support::{Bound, Site, available, until},
-};
+use crate::fastboot;
 
 #[test]
 fn it_can_be_withdrawn() {
@@ -76,7 +77,7 @@ fn another_unsnap_on_the_ledger() {
         .arg(&ours)
         .arg("600")
         .spawn();
-    let Ok(holder) = &mut holder else { return crate::support::skip("there is no flock") };
+    let Ok(holder) = &mut holder else { return skip("flock is not installed") };
     let process = holder.id();
     let comm = || fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     until("it holds the lock", || comm().trim() == "ledger-tool");
@@ -88,7 +89,8 @@ fn another_unsnap_on_the_ledger() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     if !known {
-        return crate::support::skip("the kernel does not tell who holds a lock");
+        // A kernel or container that hides /proc/locks.
+        return skip_unsupported("the kernel does not tell who holds a lock");
     }
     for outcome in outcomes {
         outcome.assert_code(4).assert_error(&["another process is unpacking to", "ledger"]);

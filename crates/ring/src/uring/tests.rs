@@ -1,5 +1,7 @@
 use std::{fs::File, sync::Arc};
 
+use unsnap_testkit::skip::skip_unsupported;
+
 use super::*;
 use crate::{FinishFile, Operation};
 
@@ -12,7 +14,7 @@ fn engine(capacity: usize) -> Option<Uring> {
         attach: None,
         priority: None,
     };
-    Uring::open(&config).inspect_err(|error| println!("skipped: {error}")).ok()
+    Uring::open(&config).inspect_err(|error| skip_unsupported(error)).ok()
 }
 
 /// On kernels before 6.9 truncation is a system call. Its failure must be reported like any other.
@@ -47,7 +49,7 @@ fn answer(engine: &mut Uring, entry: &squeue::Entry) -> Result<i32, Errno> {
 fn a_restricted_ring_allows_only_the_engines_operations() {
     let Some(mut engine) = engine(2) else { return };
     if !engine.restricted {
-        return println!("skipped: this kernel cannot restrict rings");
+        return skip_unsupported("this kernel cannot restrict rings");
     }
     engine.start().unwrap();
     let here = types::Fd(libc::AT_FDCWD);

@@ -1,5 +1,4 @@
-//! Ledgers for tests of fastboot, and a reader of states that shares nothing with unsnap: it goes by
-//! the formats of Agave alone (`solana-runtime` 4.2.2, `snapshot_utils.rs`).
+//! A validator's state: expected of a pair of archives, and found on disk.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use unsnap_testkit::{bank, compress, tar::snapshot_tar, tree::reference_entries};
+use unsnap_testkit::tree::reference_entries;
 
-/// What a pair of archives must become.
+use super::{Ledger, names};
+
+/// The state that a pair of archives must become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
+    /// The slot of the state.
     pub slot: u64,
     version: Vec<u8>,
     bank: Vec<u8>,
@@ -23,7 +25,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Of archives extracted by the crates tar, zstd and `lz4_flex`.
+    /// Returns the state of archives, extracted by the crates tar, zstd and `lz4_flex`.
     pub fn of(full: &[u8], incremental: Option<&[u8]>) -> Self {
         let archives: Vec<&[u8]> = std::iter::once(full).chain(incremental).collect();
         let mut expected = Self::default();
@@ -54,21 +56,23 @@ impl Expected {
         expected
     }
 
+    /// Returns the state of archives in files.
     pub fn of_files(full: &Path, incremental: Option<&Path>) -> Self {
         let incremental = incremental.map(|path| fs::read(path).unwrap());
         Self::of(&fs::read(full).unwrap(), incremental.as_deref())
     }
 
+    /// Returns the number of storages.
     pub fn storages(&self) -> usize {
         self.storages.len()
     }
 
-    /// The names of the storages.
+    /// Returns the names of the storages.
     pub fn names(&self) -> Vec<String> {
         self.listed.iter().map(|(slot, id)| format!("{slot}.{id}")).collect()
     }
 
-    /// The six files, made here.
+    /// Returns the six files, made here.
     fn six_files(&self, major: u32) -> BTreeMap<String, Vec<u8>> {
         let mut list = (self.listed.len() as u64).to_le_bytes().to_vec();
         for (slot, id) in &self.listed {
@@ -89,7 +93,7 @@ impl Expected {
         ])
     }
 
-    /// Panics unless exactly this is there for a validator, byte for byte, and nothing of a run is left.
+    /// Panics unless a validator finds exactly this, byte for byte, and a run has left nothing else.
     #[track_caller]
     pub fn assert_prepared(&self, ledger: &Ledger, major: u32, what: &str) {
         let states = ledger.states();
@@ -115,106 +119,26 @@ impl Expected {
         assert!(self.is(state), "{what}: not what the archives hold");
     }
 
-    /// Whether a state that was found is this one, byte for byte.
+    /// Returns whether a state that was found is this one, byte for byte.
     pub fn is(&self, state: &Loadable) -> bool {
         (state.slot, &state.bank, &state.status_cache, &state.storages)
             == (self.slot, &self.bank, &self.status_cache, &self.storages)
     }
 }
 
-/// Where a validator keeps what.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    pub root: PathBuf,
-    pub snapshots: PathBuf,
-    pub accounts: Vec<PathBuf>,
-}
-
-impl Ledger {
-    /// Below `place`, with so many accounts paths beside it.
-    pub fn new(place: &Path, accounts: usize) -> Self {
-        let root = place.join("ledger");
-        fs::create_dir_all(&root).unwrap();
-        let accounts = (0..accounts).map(|index| place.join(format!("accounts-{index}"))).collect();
-        Self { snapshots: root.clone(), root, accounts }
-    }
-
-    pub fn states(&self) -> PathBuf {
-        self.snapshots.join("snapshots")
-    }
-
-    pub fn state(&self, slot: u64) -> PathBuf {
-        self.states().join(slot.to_string())
-    }
-
-    pub fn mark(&self, slot: u64) -> PathBuf {
-        self.state(slot).join("fastboot_version")
-    }
-
-    pub fn run(&self, index: usize) -> PathBuf {
-        self.accounts[index].join("run")
-    }
-
-    /// Where a state lies ready.
-    pub fn beside(&self) -> Self {
-        let beside = |path: &PathBuf| path.join(".unsnap-ready");
-        let snapshots = beside(&self.snapshots);
-        let accounts = self.accounts.iter().map(beside).collect();
-        Self { root: snapshots.clone(), snapshots, accounts }
-    }
-
-    /// Copies an archive to where a validator looks for it.
-    pub fn add(&self, archive: &Path) -> PathBuf {
-        let path = self.snapshots.join(archive.file_name().unwrap());
-        fs::copy(archive, &path).unwrap();
-        path
-    }
-
-    /// The arguments of the program.
-    pub fn arguments(&self) -> Vec<String> {
-        let show = |path: &Path| path.display().to_string();
-        let accounts: Vec<String> = self.accounts.iter().map(|path| show(path)).collect();
-        let mut arguments = vec!["--ledger".to_owned(), show(&self.root)];
-        arguments.extend(["--accounts".to_owned(), accounts.join(",")]);
-        if self.snapshots != self.root {
-            arguments.extend(["--snapshots".to_owned(), show(&self.snapshots)]);
-        }
-        arguments
-    }
-
-    /// Panics if a run has left something that is of no use: staging directories, what was moved
-    /// aside.
-    #[track_caller]
-    pub fn assert_tidy(&self, what: &str) {
-        let left = self.left_over();
-        assert!(left.is_empty(), "{what}: left over: {left:?}");
-    }
-
-    pub fn left_over(&self) -> Vec<PathBuf> {
-        let holders = self.accounts.iter().chain([&self.root, &self.snapshots]);
-        let holders = holders.cloned().chain([self.states()]).filter(|path| path.exists());
-        let mut left = Vec::new();
-        for holder in holders {
-            let is_ours = |name: &String| name.starts_with('.') && name.contains("unsnap");
-            left.extend(names(&holder).into_iter().filter(is_ours).map(|name| holder.join(name)));
-        }
-        left.sort();
-        left.dedup();
-        left
-    }
-}
-
 /// A state that a validator would load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loadable {
+    /// The slot of the state.
     pub slot: u64,
     bank: Vec<u8>,
     status_cache: Vec<u8>,
+    /// The contents of the storages, by slot.
     pub storages: BTreeMap<u64, Vec<u8>>,
 }
 
-/// The law: whatever is marked is whole. Gives the newest state that a validator would load; an
-/// error if that would fail, or if there is more in `run` than belongs to it.
+/// Returns the newest state that a validator would load; an error if that would fail, or if there
+/// is more in `run` than belongs to it. The law: every marked state is whole.
 pub fn look(snapshots: &Path, accounts: &[PathBuf]) -> Result<Option<Loadable>, String> {
     let states = snapshots.join("snapshots");
     if !states.exists() {
@@ -283,69 +207,11 @@ fn decode(list: &[u8], major: u8) -> Option<Vec<(u64, u32)>> {
     entries.chunks_exact(bytes).map(one).collect()
 }
 
-/// Files of a directory, by name; of everything else only the name.
+/// Returns the files of a directory by name; of everything else only the name.
 fn read_files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let read = |name: String| {
         let bytes = fs::read(directory.join(&name)).unwrap_or_default();
         (name, bytes)
     };
     names(directory).into_iter().map(read).collect()
-}
-
-pub fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory)
-        .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
-/// A storage of so many bytes, which hold one account: its data are recognisable.
-fn storage(bytes: usize, mark: u8) -> Vec<u8> {
-    let mut storage: Vec<u8> = (0..bytes).map(|at| mark ^ at.to_le_bytes()[0]).collect();
-    let data = u64::try_from(bytes - 136).unwrap();
-    storage[8..16].copy_from_slice(&data.to_le_bytes());
-    storage[48..56].copy_from_slice(&1_u64.to_le_bytes());
-    // Not executable.
-    storage[96] = 0;
-    storage
-}
-
-/// Writes a small archive under its genuine name: storages of these slots and lengths, of 136 bytes
-/// at the least.
-pub fn small_archive(
-    directory: &Path,
-    slot: u64,
-    base: Option<u64>,
-    storages: &[(u64, usize)],
-) -> PathBuf {
-    let storages: Vec<(u64, u32, Vec<u8>)> = storages
-        .iter()
-        .enumerate()
-        .map(|(index, (storage_slot, bytes))| {
-            let mark = u8::try_from((slot + storage_slot) % 251).unwrap();
-            let id = 7 + u32::try_from(index).unwrap();
-            (*storage_slot, id, storage(*bytes, mark))
-        })
-        .collect();
-    let hash = bank::name_hash(&bank::lattice_hash(slot));
-    let name = match base {
-        None => format!("snapshot-{slot}-{hash}.tar.zst"),
-        Some(base) => format!("incremental-snapshot-{base}-{slot}-{hash}.tar.zst"),
-    };
-    let path = directory.join(name);
-    let tar = snapshot_tar(slot, &storages);
-    fs::write(&path, compress::zstd_frames(&tar, 64 << 10, 1)).unwrap();
-    path
-}
-
-/// A full archive of slot 100 and an incremental one of slot 110 upon it, of a few files.
-pub fn small_pair(directory: &Path) -> (PathBuf, PathBuf) {
-    let full = [(90, 20_000), (91, 700), (95, 4096), (100, 9000)];
-    let incremental = [(101, 5000), (105, 300), (110, 12_288)];
-    (
-        small_archive(directory, 100, None, &full),
-        small_archive(directory, 110, Some(100), &incremental),
-    )
 }

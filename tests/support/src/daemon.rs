@@ -14,23 +14,34 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use unsnap_testkit::{archive::write_archive, spec::ArchiveSpec};
+use unsnap_testkit::{
+    archive::write_archive,
+    spec::{ArchiveSpec, FileSizes},
+};
 
-use crate::support::{assert_holds, cleaned, expected_tree_of, unpackd_path, wait};
+use crate::{assert_holds, cleaned, expected_tree_of, scratch_directory, unpackd_path, wait};
 
-/// Nothing that is waited for takes so long, on whatever machine.
+/// Longer than any wait, on the slowest machine.
 const HANG: Duration = Duration::from_mins(4);
 
-/// Directories, a configuration, and perhaps a running process. Dropped, the process is killed.
+/// Directories, a configuration, and perhaps a running process, which is killed when this is
+/// dropped.
+#[derive(Debug)]
 pub struct Daemon {
     directory: TempDir,
     child: Option<Child>,
 }
 
+impl Default for Daemon {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Daemon {
-    /// With one tree target `tree`, and impatient clocks. Nothing is started.
+    /// Creates one with one tree target `tree` and short intervals. Starts nothing.
     pub fn new() -> Self {
-        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = TempDir::new_in(scratch_directory()).unwrap();
         let daemon = Self { directory, child: None };
         for name in ["archives", "trees", "stock"] {
             fs::create_dir(daemon.path(name)).unwrap();
@@ -39,11 +50,12 @@ impl Daemon {
         daemon
     }
 
+    /// Returns the path of a file or directory of the service.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// A `[[target]]` of trees.
+    /// Returns the configuration of a `[[target]]` of trees.
     pub fn tree_target(&self, name: &str, directory: &str, keep: u32) -> String {
         let directory = self.path(directory).display().to_string();
         format!("[[target]]\nname = \"{name}\"\nkeep = {keep}\ndirectory = \"{directory}\"\n")
@@ -64,7 +76,7 @@ impl Daemon {
         fs::write(self.path("unpackd.toml"), text).unwrap();
     }
 
-    /// Replaces what is configured once.
+    /// Replaces a part of the configuration that occurs once.
     #[track_caller]
     pub fn edit(&self, from: &str, to: &str) {
         let path = self.path("unpackd.toml");
@@ -73,7 +85,7 @@ impl Daemon {
         fs::write(path, text.replace(from, to)).unwrap();
     }
 
-    /// The program with its configuration.
+    /// Returns a command of the program with its configuration.
     pub fn command(&self) -> Command {
         let mut command = cleaned(Command::new(unpackd_path()));
         command.arg("--config").arg(self.path("unpackd.toml"));
@@ -86,7 +98,7 @@ impl Daemon {
         self.start_by(self.command())
     }
 
-    /// The same by a command that becomes the program.
+    /// Does the same by a command that becomes the program.
     #[track_caller]
     pub fn start_by(&mut self, mut command: Command) -> u32 {
         assert!(self.child.is_none());
@@ -98,15 +110,17 @@ impl Daemon {
         pid
     }
 
-    /// Takes a process that was started otherwise.
+    /// Takes over a process that was started otherwise.
     pub fn adopt(&mut self, child: Child) {
         assert!(self.child.replace(child).is_none());
     }
 
+    /// Returns the number of the process.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
+    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
@@ -119,7 +133,7 @@ impl Daemon {
         wait(&mut self.child.take().unwrap())
     }
 
-    /// Asks, and gives what comes with `ok`, or the error.
+    /// Sends a request, and returns its `ok` or its `error`.
     pub fn ask(&self, request: &Value) -> Result<Value, Value> {
         let refuse = |error: std::io::Error| json!({"kind": "io", "message": error.to_string()});
         let mut stream = UnixStream::connect(self.path("socket")).map_err(refuse)?;
@@ -135,12 +149,13 @@ impl Daemon {
         }
     }
 
+    /// Returns the status.
     #[track_caller]
     pub fn status(&self) -> Value {
         self.ask(&json!({"request": "status"})).unwrap()
     }
 
-    /// The status of one target.
+    /// Returns the status of one target.
     #[track_caller]
     pub fn target(&self, name: &str) -> Value {
         let status = self.status();
@@ -148,7 +163,7 @@ impl Daemon {
         targets.iter().find(|target| target["name"] == name).unwrap().clone()
     }
 
-    /// Waits until something has come true.
+    /// Waits until a condition holds.
     #[track_caller]
     pub fn until(&self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
         let since = Instant::now();
@@ -163,11 +178,12 @@ impl Daemon {
         }
     }
 
+    /// Returns everything the process has logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits until a target's newest result is of that slot, and nothing is to be done for it.
+    /// Waits until a target's newest result is of this slot, and the target is idle.
     #[track_caller]
     pub fn until_settled(&self, target: &str, slot: u64) {
         self.until(&format!("{target} is at {slot}"), |daemon| {
@@ -176,7 +192,7 @@ impl Daemon {
         });
     }
 
-    /// Makes an archive in the stock, once, and gives its path.
+    /// Writes an archive to the stock, once, and returns its path.
     pub fn make(&self, spec: &ArchiveSpec) -> PathBuf {
         let path = self.path("stock").join(spec.name());
         if !path.exists() {
@@ -201,7 +217,7 @@ impl Daemon {
         assert_holds(&directory, &expected_tree_of(archive), name);
     }
 
-    /// What is in a directory, but for what is being removed.
+    /// Returns the names in a directory, but for those that are being removed.
     pub fn names(&self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
@@ -211,7 +227,7 @@ impl Daemon {
         names
     }
 
-    /// A field of /proc/PID/status for each thread.
+    /// Returns a field of /proc/PID/status for each thread.
     pub fn threads(&self, field: &str) -> BTreeMap<String, u64> {
         let pid = self.pid();
         let mut found = BTreeMap::new();
@@ -228,7 +244,7 @@ impl Daemon {
         found
     }
 
-    /// Open descriptors, and resident memory in KiB.
+    /// Returns the number of open descriptors, and resident memory in KiB.
     pub fn size(&self) -> (usize, u64) {
         let pid = self.pid();
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
@@ -245,9 +261,8 @@ impl Drop for Daemon {
     }
 }
 
-/// A small full archive: some 40 files of 1.2 MB in all.
+/// Returns a small full archive: some 40 files of 1.2 MB in all.
 pub fn full(slot: u64, seed: u64) -> ArchiveSpec {
-    use unsnap_testkit::spec::FileSizes;
     ArchiveSpec {
         total_bytes: 300_000,
         file_sizes: FileSizes::Fixed(20_000),
@@ -257,10 +272,10 @@ pub fn full(slot: u64, seed: u64) -> ArchiveSpec {
     }
 }
 
-/// A small incremental archive.
+/// Returns a small incremental archive.
 pub fn incremental(base: u64, slot: u64, seed: u64) -> ArchiveSpec {
     ArchiveSpec { base_slot: Some(base), total_bytes: 60_000, ..full(slot, seed) }
 }
 
-/// Added to a configuration: so slow that a job is in its middle for minutes.
+/// A part of the configuration that makes jobs so slow that they take minutes.
 pub const SLOW: &str = "[neighbour]\nrate-limit = \"20kB\"\n";

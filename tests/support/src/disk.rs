@@ -13,20 +13,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
+use unsnap_testkit::{
+    scratch::{ScratchFs, Tmpfs, available},
+    skip::{skip, skip_unsupported},
+};
 
-use crate::support::{available, has_tool, is_root, skip};
+use crate::{has_tool, is_root};
 
 /// How long a file system may be in use after the last process that used it. A guess.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// File systems that validators use.
+/// A file system that validators use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are their own names")]
 pub enum Kind {
     Ext4,
     Xfs,
 }
 
+/// Both of them.
 pub const KINDS: [Kind; 2] = [Kind::Ext4, Kind::Xfs];
 
 impl Kind {
@@ -48,8 +53,8 @@ impl Kind {
     }
 }
 
-/// What a disk is like.
-#[allow(clippy::struct_field_names)] // the unit belongs to the name
+/// The properties of a disk.
+#[allow(clippy::struct_field_names, reason = "the unit belongs to the name")]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Size that the device claims to have. XFS wants at least 300 MiB.
@@ -70,6 +75,7 @@ impl Default for Options {
 /// A mounted file system. Unmounted when dropped, also by a panic.
 #[derive(Debug)]
 pub struct Disk {
+    /// Its file system.
     pub kind: Kind,
     mount_point: PathBuf,
     mounted: bool,
@@ -79,7 +85,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk in memory; `None`, with the reason told, where there can be none.
+    /// Creates a disk in memory, or reports that this machine can have none.
     pub fn new(kind: Kind, options: &Options) -> Option<Self> {
         let memory = Tmpfs { size_bytes: options.memory_bytes, inodes: None };
         let memory = available(ScratchFs::tmpfs(&memory))?;
@@ -88,45 +94,46 @@ impl Disk {
         Some(disk)
     }
 
-    /// A disk whose image, `<directory>/image`, lies on another one.
+    /// Creates a disk whose image, `<directory>/image`, lies on another one.
     pub fn within(kind: Kind, options: &Options, directory: &Path) -> Option<Self> {
         let image = directory.join("image");
         File::create_new(&image).unwrap().set_len(options.size_bytes).unwrap();
-        let device = told(LoopDevice::attach(&image, options.sector_bytes))?;
+        let device = supported(LoopDevice::attach(&image, options.sector_bytes))?;
         let mut mkfs = match kind {
             // No reserved blocks: root would be able to write into them.
             Kind::Ext4 => command("mkfs.ext4", &["-q", "-F", "-m", "0"]),
             Kind::Xfs => command("mkfs.xfs", &["-q", "-f"]),
         };
-        told(run(mkfs.arg(&device.path)))?;
+        supported(run(mkfs.arg(&device.path)))?;
         Self::mounted(kind, device, directory.join("disk"))
     }
 
-    /// The disk of an image that holds a file system already.
+    /// Mounts an image that holds a file system already.
     pub fn of_image(kind: Kind, image: &Path) -> Option<Self> {
-        let device = told(LoopDevice::attach(image, 512))?;
+        let device = supported(LoopDevice::attach(image, 512))?;
         Self::mounted(kind, device, image.with_extension("mount"))
     }
 
     fn mounted(kind: Kind, device: LoopDevice, mount_point: PathBuf) -> Option<Self> {
         fs::create_dir(&mount_point).unwrap();
         let mut disk = Self { kind, mount_point, mounted: false, device, memory: None };
-        // Once it is made it must be possible to mount it, but for containers that may not.
-        told(disk.mount())?;
+        // A file system that was made can be mounted, but for containers that may not mount and
+        // kernels that lack the file system.
+        supported(disk.mount())?;
         Some(disk)
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn path(&self) -> &Path {
         &self.mount_point
     }
 
-    /// The block device, `/dev/loopN`.
+    /// Returns the block device, `/dev/loopN`.
     pub fn device(&self) -> &Path {
         &self.device.path
     }
 
-    /// Where the image lies, if in memory of its own: it can be made larger.
+    /// Returns the tmpfs of the image if it has one of its own: it can be made larger.
     pub fn memory(&self) -> Option<&ScratchFs> {
         self.memory.as_ref()
     }
@@ -145,6 +152,7 @@ impl Disk {
         self.mount().unwrap();
     }
 
+    /// Mounts it.
     pub fn mount(&mut self) -> Result<(), String> {
         let options = ["-t", self.kind.name(), "-o", self.kind.mount_options()];
         run(command("mount", &options).args([&self.device.path, &self.mount_point]))?;
@@ -152,6 +160,7 @@ impl Disk {
         Ok(())
     }
 
+    /// Unmounts it, as soon as nothing uses it any more.
     #[track_caller]
     pub fn unmount(&mut self) {
         self.try_unmount().unwrap();
@@ -172,7 +181,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Mounts it anew with these options.
+    /// Mounts it again with these options.
     #[track_caller]
     pub fn change_mount(&self, options: &str) {
         let options = format!("remount,{options}");
@@ -209,8 +218,9 @@ impl LoopDevice {
     }
 }
 
-/// Whether this machine can do what these tests are about; told if not. From here on the calling
-/// thread and everything it starts see mounts that nobody else sees.
+/// Returns whether this machine can have disks that lose power, and reports if not. From here on the
+/// calling thread and everything it starts see mounts that nobody else sees.
+#[track_caller]
 pub fn can_lose_power() -> bool {
     for (tool, probe) in [("mkfs.xfs", "-V"), ("xfs_io", "-V"), ("mkfs.ext4", "-V")] {
         if !has_tool(tool, probe) {
@@ -220,7 +230,8 @@ pub fn can_lose_power() -> bool {
     has_private_mounts()
 }
 
-/// See [`can_lose_power`]; for tests that need no tools.
+/// Does the same as [`can_lose_power`] for tests that need no tools.
+#[track_caller]
 pub fn has_private_mounts() -> bool {
     use rustix::thread::UnshareFlags;
     if !is_root() {
@@ -232,23 +243,34 @@ pub fn has_private_mounts() -> bool {
     #[allow(deprecated)]
     let unshared = rustix::thread::unshare(UnshareFlags::NEWNS);
     if let Err(errno) = unshared {
-        skip(format_args!("no mount namespace of its own: {errno}"));
+        // Root, and still refused: a container without the capability.
+        skip_unsupported(format_args!("no mount namespace of its own: {errno}"));
         return false;
     }
-    told(run(&mut command("mount", &["--make-rprivate", "/"]))).is_some()
+    supported(run(&mut command("mount", &["--make-rprivate", "/"]))).is_some()
 }
 
-fn told<T>(result: Result<T, String>) -> Option<T> {
-    result.inspect_err(|error| skip(error)).ok()
+/// Reports an error of a tool. The tools are installed and root runs them, so it is the kernel or the
+/// container that refuses loop devices, file systems or mounts.
+#[track_caller]
+fn supported<T>(result: Result<T, String>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            skip_unsupported(error);
+            None
+        }
+    }
 }
 
+/// Returns a command with these arguments.
 pub fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments);
     command
 }
 
-/// Runs a tool and gives what it printed.
+/// Runs a tool and returns its standard output; an error holds its standard error.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if output.status.success() {
