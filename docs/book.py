@@ -31,11 +31,12 @@ def chapters(items):
 
 def path_in_book(document):
     """Returns the chapter's path for a document, both relative: crates/README.md -> crates.md."""
-    if document == "README.md":
-        return "index.md"
     folder, name = os.path.split(document)
+    if not folder and name == "README.md":
+        return "index.md"
     if folder == "docs" or folder.startswith("docs/"):
-        return os.path.relpath(document, "docs")
+        name = "index.md" if name == "README.md" else name
+        return os.path.relpath(os.path.join(folder, name), "docs")
     stem = folder if name == "README.md" else os.path.splitext(document)[0]
     return stem.replace("/", "-").lower() + ".md"
 
