@@ -1,6 +1,7 @@
 //! The repository itself: its documents and files agree with each other, and its crates and modules are
 //! in order.
 
+mod documents;
 mod modules;
 
 use std::{
@@ -93,27 +94,6 @@ fn every_error_code_has_its_paragraph_and_every_paragraph_its_code() {
     codes.sort_unstable();
     paragraphs.sort_unstable();
     assert_eq!(paragraphs, codes);
-}
-
-/// Links between the documents lead somewhere.
-#[test]
-fn documents_link_to_what_is_there() {
-    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(fs::read_dir(root().join("docs")).unwrap().map(|entry| {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            format!("docs/{name}")
-        }));
-    for document in documents {
-        let folder = root().join(&document).parent().unwrap().to_owned();
-        let text = read(&document);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')) {
-            let (path, _) = link.0.split_once('#').unwrap_or((link.0, ""));
-            let elsewhere = path.is_empty() || path.contains("://");
-            assert!(elsewhere || folder.join(path).exists(), "{document} links to {path}");
-        }
-    }
 }
 
 /// Modules that import each other, by crate. This list may only become shorter.
