@@ -20,7 +20,7 @@ fn account(seed: u64, data_len: usize) -> (RecordHeader, Vec<u8>) {
     (header, data)
 }
 
-/// As `lt_hash_account` of `solana-accounts-db` does it.
+/// Computes the hash as `lt_hash_account` of `solana-accounts-db` does.
 fn reference(header: &RecordHeader, data: &[u8]) -> LtHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&header.lamports.to_le_bytes());
