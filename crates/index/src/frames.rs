@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_is_refused() {
+    fn overflows_are_refused() {
         let mut table = table();
         assert!(table.push(0, Some(1)).is_err());
         assert!(table.push(u64::MAX, Some(1)).is_err());

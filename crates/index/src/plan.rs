@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_plain_tar_only_what_is_wanted_is_read() {
+    fn only_requested_parts_of_a_plain_tar_are_read() {
         let table = FrameTable::plain(100 << 20);
         let plan = Plan::new(&table, &[512..1024, 50 << 20..60 << 20], 0).unwrap();
         let bytes: u64 = plan.batches.iter().map(|batch| length(&batch.extent)).sum();

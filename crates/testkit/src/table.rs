@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn tables_survive_a_round_trip() {
         let file = tempfile::NamedTempFile::new().unwrap();
         table().write(file.path()).unwrap();
         assert_eq!(Table::read(file.path()).unwrap(), table());
     }
 
     #[test]
-    fn differences_are_told_by_row_and_column() {
+    fn differences_are_reported_by_row_and_column() {
         let mut other = table();
         assert!(table().differences(&other, &[0, 1, 2]).is_empty());
         other.rows[0][1] = "else".to_owned();

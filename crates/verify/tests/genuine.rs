@@ -145,7 +145,7 @@ fn assert_agrees(summary: &AccountsSummary, archive: &Archive) {
 }
 
 #[test]
-fn a_full_archive_is_what_its_name_and_its_bank_say() {
+fn a_full_archive_matches_its_name_and_its_bank() {
     let full = Archive::read(FULL);
     for piece_bytes in [100, 4096, 1 << 20] {
         assert_agrees(&check(&[&full], piece_bytes, None), &full);
@@ -153,7 +153,7 @@ fn a_full_archive_is_what_its_name_and_its_bank_say() {
 }
 
 #[test]
-fn a_full_and_an_incremental_archive_are_what_the_incremental_says() {
+fn a_full_and_an_incremental_archive_match_the_incremental_name() {
     let (full, incremental) = (Archive::read(FULL), Archive::read(INCREMENTAL));
     let folder = tempfile::tempdir().unwrap();
     for files in [None, Some(folder.path())] {
@@ -167,7 +167,7 @@ fn a_full_and_an_incremental_archive_are_what_the_incremental_says() {
 }
 
 #[test]
-fn an_incremental_archive_alone_is_not_what_its_name_says() {
+fn an_incremental_archive_alone_does_not_match_its_name() {
     let incremental = Archive::read(INCREMENTAL);
     let summary = check(&[&incremental], 5000, None);
     let error = summary.expect_checksum(&incremental.checksum).unwrap_err();

@@ -106,7 +106,7 @@ fn one_byte_costs_one_frame() {
 }
 
 #[test]
-fn frames_that_are_not_what_the_table_says_are_errors() {
+fn frames_that_differ_from_the_table_are_errors() {
     let tar = snapshot();
     for (name, archive, table) in shapes(&tar) {
         if name == "plain" {

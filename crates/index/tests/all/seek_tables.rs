@@ -99,7 +99,7 @@ fn check(bytes: &[u8]) {
 }
 
 #[test]
-fn the_table_is_what_the_format_says() {
+fn the_table_conforms_to_the_format() {
     let mut with = SeekTable::new(true);
     with.push(SeekEntry { bytes: 3, raw_bytes: 0x0102, checksum: Some(0xaabb_ccdd) }).unwrap();
     with.push(SeekEntry { bytes: 4, raw_bytes: 5, checksum: Some(6) }).unwrap();
@@ -114,7 +114,7 @@ fn the_table_is_what_the_format_says() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused() {
+fn entries_that_a_table_cannot_hold_are_refused() {
     let entry = |bytes, checksum| SeekEntry { bytes, raw_bytes: 7, checksum };
     assert!(SeekTable::new(true).push(entry(3, None)).is_err(), "no checksum");
     assert!(SeekTable::new(false).push(entry(3, Some(1))).is_err(), "a checksum");
@@ -184,7 +184,7 @@ fn seekable(frames: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn genuine_frames_are_what_their_table_says() {
+fn genuine_frames_match_their_table() {
     let tar = snapshot();
     for frames in [
         compress::zstd_frames(&tar, 700, 1),
@@ -225,7 +225,7 @@ fn a_table_of_other_frames_is_noticed() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn tables_survive_a_round_trip(
         frames in prop::collection::vec((1..300_u32, any::<u32>()), 0..60),
         checksums in any::<bool>(),
     ) {

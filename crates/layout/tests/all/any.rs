@@ -214,7 +214,7 @@ fn the_summary_counts_what_the_tree_has() {
 proptest! {
     /// Admitted entries stay below the destination and occur once.
     #[test]
-    fn what_is_admitted_is_safe(
+    fn admitted_paths_are_safe(
         entries in prop::collection::vec(("[ab./]{0,6}|\\PC{0,4}", any::<bool>()), 0..60),
     ) {
         let mut layout = layout();

@@ -143,7 +143,7 @@ fn epochs_of_genuine_bank_files() {
 }
 
 #[test]
-fn a_made_bank_file_says_what_was_put_in() {
+fn generated_bank_files_return_their_fields() {
     let (name, file) = made();
     let facts = read_whole(&file).unwrap();
     assert_eq!(

@@ -368,7 +368,7 @@ fn storages_are_of_the_snapshots_slots() {
 }
 
 #[test]
-fn what_every_snapshot_has() {
+fn required_entries() {
     for (missing, entry) in [
         ("version", "version"),
         ("snapshots/status_cache", "snapshots/status_cache"),

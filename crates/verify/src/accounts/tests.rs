@@ -186,7 +186,7 @@ fn config(workers: usize) -> AccountsConfig {
 }
 
 #[test]
-fn the_newest_versions_are_what_counts() {
+fn only_the_newest_versions_count() {
     for seed in 0..10 {
         let world = World::random(seed, 20, 200);
         let summary = world.check(config(2), 10_000, &mut file_look(&world)).unwrap();
@@ -285,7 +285,7 @@ fn an_account_twice_in_one_storage_is_an_error() {
 }
 
 #[test]
-fn what_does_not_fit_without_a_file_is_told() {
+fn overflow_without_a_file_is_reported() {
     let world = World::random(1, 30, 3000);
     let config = AccountsConfig { memory_bytes_max: 16 << 10, ..config(2) };
     let error = world.check(config, 10_000, &mut NoLook).unwrap_err();
@@ -294,7 +294,7 @@ fn what_does_not_fit_without_a_file_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn a_file_that_cannot_be_written_is_reported() {
     let path = tempfile::NamedTempFile::new().unwrap();
     let read_only = File::open(path.path()).unwrap();
     let world = World::random(1, 30, 3000);
@@ -304,7 +304,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn one_account_in_more_versions_than_can_be_sorted_is_told() {
+fn one_account_in_more_versions_than_can_be_sorted_is_reported() {
     let mut random = Random::new(0);
     let many = (0..2000).map(|slot| (slot, vec![account(&mut random, 1)])).collect();
     let world = World::new([many, BTreeMap::new()]);
@@ -395,7 +395,7 @@ fn a_bad_storage_ends_the_check_of_all_streams() {
 }
 
 #[test]
-fn a_storage_that_does_not_end_is_told() {
+fn a_storage_that_does_not_end_is_reported() {
     let check = AccountsCheck::new(config(1)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
@@ -405,7 +405,7 @@ fn a_storage_that_does_not_end_is_told() {
 }
 
 #[test]
-fn a_storage_that_ends_early_is_told() {
+fn a_storage_that_ends_early_is_reported() {
     let check = AccountsCheck::new(config(1)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
@@ -416,7 +416,7 @@ fn a_storage_that_ends_early_is_told() {
 }
 
 #[test]
-fn streams_of_a_check_that_was_dropped_are_told() {
+fn streams_of_a_dropped_check_return_an_error() {
     let check = AccountsCheck::new(config(2)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
@@ -425,7 +425,7 @@ fn streams_of_a_check_that_was_dropped_are_told() {
 }
 
 #[test]
-fn what_has_changed_before_the_second_look_is_told() {
+fn records_changed_before_the_second_look_are_reported() {
     let mut random = Random::new(0);
     let versions = [1, 2].map(|slot| (slot, vec![account(&mut random, 1)]));
     let world = World::new([BTreeMap::from(versions), BTreeMap::new()]);

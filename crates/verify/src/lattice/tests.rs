@@ -76,7 +76,7 @@ fn an_account_without_lamports_adds_nothing() {
 }
 
 #[test]
-fn what_was_added_can_be_subtracted_and_hashes_survive_their_bytes() {
+fn added_accounts_can_be_subtracted_and_hashes_survive_a_round_trip() {
     let hash_of = |seed| {
         let mut hasher = LatticeHasher::new();
         let (header, data) = account(seed, 300);

@@ -144,7 +144,7 @@ fn a_storage_without_records_is_one_of_zeros() {
 }
 
 #[test]
-fn every_lie_of_a_header_is_told_with_its_place() {
+fn every_lie_of_a_header_is_reported_with_its_place() {
     let (bytes, _) = storage(&[8, 16]);
     let second = 144;
     for piece in [1, 90, 1000] {
