@@ -164,7 +164,7 @@ fn a_changed_account_is_found_and_nothing_is_published() {
             let at = first_storage(tar) + offset;
             tar[at] ^= 1;
         });
-        verify(&bad, &[]).assert_code(1).assert_error(&["the accounts' hash is", "expected"]);
+        verify(&bad, &[]).assert_code(1).assert_error(&["the accounts hash to", "expected"]);
         // The structure is good.
         verify(&bad, &["--verify", "structure"]).assert_code(0);
         let before = site.state();

@@ -201,7 +201,7 @@ fn what_a_validator_would_not_load_has_no_newest_version() {
     let two_storages =
         [(5, 1, storage_of(&[(1, 5, b"one")])), (5, 2, storage_of(&[(1, 6, b"two")]))];
     for (name, storages, reason) in [
-        ("twice", &twice[..], format!("account {} is in slot 5 twice", address(1))),
+        ("twice", &twice[..], format!("account {} occurs twice in slot 5", address(1))),
         ("two-storages", &two_storages[..], "slot 5".to_owned()),
     ] {
         let archive = compress::zstd_frames(&snapshot_tar(100, storages), 700, 1);

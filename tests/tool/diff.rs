@@ -163,8 +163,8 @@ fn bad_input_is_told() {
     let twice = storage_of(&[(1, 5, b"one"), (1, 6, b"other")]);
     let twice =
         site.write("twice", &compress::zstd_frames(&snapshot_tar(100, &[(10, 1, twice)]), 700, 1));
-    diff(&twice, &genuine_full(), &[]).assert_code(1).assert_error(&["in slot 10 twice", "/twice"]);
-    diff(&genuine_full(), &twice, &[]).assert_code(1).assert_error(&["in slot 10 twice", "/twice"]);
+    diff(&twice, &genuine_full(), &[]).assert_code(1).assert_error(&["twice in slot 10", "/twice"]);
+    diff(&genuine_full(), &twice, &[]).assert_code(1).assert_error(&["twice in slot 10", "/twice"]);
     let cut = fs::read(genuine_full()).unwrap();
     let cut = site.write("cut", &cut[..cut.len() / 2]);
     let outcome = diff(&genuine_full(), &cut, &["--format", "json-lines"]).assert_code(1);

@@ -165,7 +165,7 @@ fn an_index_that_is_not_of_the_archive_is_passed_over_with_a_warning() {
     damaged[100] ^= 1;
     let other_archive = compress::zstd_frames(&snapshot(), 6000, 1);
     let cases: [(&[u8], &[u8], &str); 4] = [
-        (&other_archive, &index_bytes, "another size"),
+        (&other_archive, &index_bytes, "size differs"),
         (&good, &damaged, "checksum"),
         (&good, b"no index at all", "no index"),
         (&good, b"", "no index"),
@@ -224,7 +224,7 @@ fn an_index_that_lies_never_gives_other_bytes_under_an_entrys_name() {
             }),
         ),
         (
-            "another size",
+            "size differs",
             forge(&|entry| {
                 if is_it(entry) {
                     entry.size -= 1;
@@ -247,7 +247,7 @@ fn an_index_that_lies_never_gives_other_bytes_under_an_entrys_name() {
         fs::write(&side_car, index.encode()).unwrap();
         let output = site.output();
         let words = ["extract", "--slot", "14-15", "--output", output.to_str().unwrap()];
-        tool(&words, &archive).assert_code(1).assert_error(&["is not that of this archive"]);
+        tool(&words, &archive).assert_code(1).assert_error(&["does not belong to this archive"]);
         site.assert_untouched(&before, lie);
     }
 }

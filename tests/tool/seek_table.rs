@@ -86,7 +86,7 @@ fn tables_that_lie_are_passed_over_with_the_reason() {
     for (table, source, told) in [
         (honest, "seek table", None),
         (reserved, "headers", Some("a reserved flag is set")),
-        (lie, "headers", Some("a frame is not what it says")),
+        (lie, "headers", Some("a frame does not match its entry")),
     ] {
         let archive = site.write("archive.tar.zst", &[&frames[..], &table].concat());
         let inspected = tool(&["inspect", "--frames", "--format", "json"], &archive);

@@ -1,14 +1,15 @@
-//! How far apart two parts of a file may be so that reading what lies between is faster than a second
-//! read: where the default of `--coalesce-gap` comes from.
+//! Measures the largest gap between two parts of a file for which one read across the gap is faster
+//! than two reads. The default of `--coalesce-gap` comes from this.
 //!
 //! ```sh
 //! cargo run --release --locked -p unsnap-index --example gaps -- <FILE>
 //! ```
 //!
-//! `<FILE>`: a large one (some GB) on the disk in question, such as an archive; it is only read, and
-//! parts of it are put out of the page cache. 64 pieces of 64 KiB are read, once each by itself and once
-//! with what lies between, in reads of 16 MiB at most; the median of 21 times each, every time somewhere else
-//! in the file. It takes some seconds. The largest gap of which it says "together" is the one to use.
+//! `<FILE>` is a large file (some GB) on the disk in question, such as an archive. It is only read,
+//! and parts of it are dropped from the page cache. The program reads 64 pieces of 64 KiB, once
+//! each by itself and once with the gaps between them, in reads of at most 16 MiB. It prints the
+//! median of 21 runs of each, every time at another place in the file. It takes a few seconds. The
+//! largest gap marked "together" is the one to use.
 
 use std::{
     error::Error,
@@ -29,13 +30,13 @@ const GAPS_KIB: [u64; 9] = [4, 16, 32, 48, 64, 96, 128, 256, 512];
 
 #[allow(clippy::print_stdout)] // its result
 fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args_os().nth(1).ok_or("give a large file")?;
+    let path = std::env::args_os().nth(1).ok_or("usage: gaps <FILE>")?;
     let file = File::open(path)?;
     let size = file.metadata()?.len();
     let mut buffer = vec![0; usize::try_from(READ_BYTES_MAX)?];
     let span_max = PIECES * (PIECE_BYTES + (GAPS_KIB[GAPS_KIB.len() - 1] << 10));
     if size < 2 * span_max {
-        return Err(format!("give a file of at least {} MiB", (2 * span_max) >> 20).into());
+        return Err(format!("the file must have at least {} MiB", (2 * span_max) >> 20).into());
     }
     println!("| gap | apart | together | faster |\n|---|---|---|---|");
     let mut place = 0;
@@ -45,9 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (mut apart, mut together) = (Vec::new(), Vec::new());
         for _ in 0..TIMES {
             for (read_over, times) in [(false, &mut apart), (true, &mut together)] {
-                // Somewhere else each time: a step that visits all of the file before it comes back.
+                // Another place each time: the step visits all of the file before it repeats.
                 place = (place + size / 21 * 13) % (size - span) / 4096 * 4096;
-                // With what the kernel reads ahead of it.
+                // Including the bytes that the kernel reads ahead.
                 fadvise(&file, place, NonZeroU64::new(span + (4 << 20)), Advice::DontNeed)?;
                 let since = Instant::now();
                 let reads = if read_over { span.div_ceil(READ_BYTES_MAX) } else { PIECES };

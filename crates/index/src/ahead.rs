@@ -1,15 +1,15 @@
-//! Work that several threads do ahead, handed over in order, within a bound on memory.
+//! Work done ahead by several threads, delivered in order, within a memory budget.
 
 use std::{
     collections::BTreeMap,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Jobs in order, each with the memory it takes, and results that wait for their turn.
+/// Jobs in order, each with its memory cost, and results that wait for their turn.
 ///
-/// A job is begun only when what all jobs under way and all waiting results take stays within the
-/// budget; the next one in order always, if nothing else is under way. Jobs are begun in order, so
-/// whoever waits for a result waits only for jobs that have been begun or are next.
+/// A job starts only if the memory of all running jobs and all waiting results stays within the
+/// budget. The next job in order always starts if nothing else is in flight. Jobs start in order,
+/// so a caller that waits for a result waits only for jobs that are running or next.
 pub(crate) struct Ahead<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
@@ -32,7 +32,7 @@ impl<T> Ahead<T> {
         Self { state: Mutex::new(state), changed: Condvar::new(), costs, budget }
     }
 
-    /// The next job for whoever asks; `None` when there is none left.
+    /// Starts the next job and returns its index, or `None` when none is left.
     pub fn begin(&self) -> Option<usize> {
         let mut state = self.lock();
         loop {
@@ -50,14 +50,14 @@ impl<T> Ahead<T> {
         }
     }
 
-    /// The result of a job that was begun.
+    /// Stores the result of a job that was started.
     pub fn put(&self, job: usize, result: T) {
         self.lock().ready.insert(job, result);
         self.changed.notify_all();
     }
 
-    /// The next result in order; `None` when there is none left, or the work has been stopped. What it
-    /// takes counts until [`release`](Self::release).
+    /// Returns the next result in order, or `None` when none is left or the work was stopped. Its
+    /// memory counts until [`release`](Self::release).
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -73,7 +73,7 @@ impl<T> Ahead<T> {
         }
     }
 
-    /// The result that was taken last has been used.
+    /// Releases the memory of the result that was taken last.
     pub fn release(&self) {
         let mut state = self.lock();
         let cost = state.taken.checked_sub(1).and_then(|job| self.costs.get(job)).copied();
@@ -82,7 +82,7 @@ impl<T> Ahead<T> {
         self.changed.notify_all();
     }
 
-    /// Ends everything: no more jobs, no more results.
+    /// Stops everything: no more jobs, no more results.
     pub fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
@@ -93,7 +93,7 @@ impl<T> Ahead<T> {
     }
 }
 
-/// Stops the work when it is dropped: also by a panic, so that nobody waits for ever.
+/// Stops the work when it is dropped, also by a panic, so that no thread waits forever.
 pub(crate) struct StopAtEnd<'a, T>(pub &'a Ahead<T>);
 
 impl<T> Drop for StopAtEnd<'_, T> {
@@ -119,7 +119,7 @@ mod tests {
         ahead.put(2, 12);
         ahead.take();
         ahead.release();
-        // More than the budget, but nothing else is under way once the rest is given back.
+        // More than the budget, but nothing else is in flight once the rest is released.
         ahead.lock().in_flight = 0;
         assert_eq!(ahead.begin(), Some(3));
         ahead.stop();

@@ -1,4 +1,4 @@
-//! Decoding single frames.
+//! Decoder for single frames.
 
 use std::io::{self, BufReader, Read};
 
@@ -8,10 +8,10 @@ use zstd::bulk::Decompressor;
 
 use crate::{Encoding, IndexError, plan::Unit};
 
-/// Bytes of a read when a frame is streamed.
+/// Bytes per read when a frame is streamed.
 const STREAM_READ_BYTES: usize = 1 << 20;
 
-/// Decodes frames as a whole; one for each thread.
+/// Decodes whole frames. Each thread has its own.
 pub(crate) struct FrameReader {
     encoding: Encoding,
     zstd: Option<Decompressor<'static>>,
@@ -28,8 +28,8 @@ impl FrameReader {
         Ok(Self { encoding, zstd })
     }
 
-    /// Decodes a unit, of which `compressed` is all. What comes of it has the length that the table
-    /// says.
+    /// Decodes a unit from its complete `compressed` bytes. The result has the length given by the
+    /// table.
     pub fn decode(&mut self, unit: &Unit, compressed: &[u8]) -> Result<Vec<u8>, IndexError> {
         let wanted = usize::try_from(unit.raw.end - unit.raw.start).unwrap_or(usize::MAX);
         let mut raw = Vec::new();
@@ -48,16 +48,16 @@ impl FrameReader {
         if raw.len() == wanted {
             return Ok(raw);
         }
-        Err(bad(unit, format!("it holds {} bytes, and not {wanted}", raw.len())))
+        Err(bad(unit, format!("it decodes to {} bytes instead of {wanted}", raw.len())))
     }
 }
 
-/// Something is wrong with a unit's frame.
+/// Returns the error for a unit whose frame is bad.
 pub(crate) fn bad(unit: &Unit, reason: String) -> IndexError {
     IndexError::Frame { frame: unit.frame as u64, offset: unit.extent.start, reason }
 }
 
-/// Decodes a frame that is too large for that, from its beginning.
+/// Streams a frame that is too large to decode as a whole, from its beginning.
 pub(crate) fn stream<'a>(
     encoding: Encoding,
     unit: &Unit,

@@ -1,4 +1,4 @@
-//! Finding the frames of an archive that has no side-car.
+//! Discovery of the frames of an archive that has no side-car.
 
 use std::ops::ControlFlow;
 
@@ -9,19 +9,19 @@ use unsnap_decode::{
 
 use crate::{Encoding, Frame, FrameTable, IndexError, reading::read_into};
 
-/// How a table of frames was made.
+/// The source of a frame table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSource {
-    /// From a side-car, which was made of all of the archive.
+    /// A side-car, which was made from the complete archive.
     SideCar,
-    /// From the seek table at the archive's end.
+    /// The seek table at the archive's end.
     SeekTable,
-    /// From the headers of all frames and blocks, which declare sizes.
+    /// The headers of all frames and blocks, which declare sizes.
     Headers,
 }
 
 impl TableSource {
-    /// The word used in reports.
+    /// Returns the word used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::SideCar => "side-car",
@@ -31,17 +31,17 @@ impl TableSource {
     }
 }
 
-/// Bytes of the beginning that tell the format: a tar header.
+/// Bytes at the beginning that identify the format: a tar header.
 const HEAD_BYTES: usize = 512;
 
-/// Bytes of a read of the walk over headers: see `walk_frames`. A page is touched in any case.
+/// Bytes per read of the walk over headers: see `walk_frames`. A page is touched in any case.
 const WALK_READ_BYTES: usize = 4096;
 
-/// Frames whose beginning is looked at before a seek table is used. As for side-cars: some milliseconds
-/// on any disk without moving parts.
+/// Frames whose beginning is checked before a seek table is used. As for side-cars, this takes a
+/// few milliseconds on any disk without moving parts.
 const SAMPLES: usize = 64;
 
-/// How an archive is encoded, by its first bytes.
+/// Detects an archive's encoding from its first bytes.
 pub fn encoding_of(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Encoding, IndexError> {
     let mut head = [0; HEAD_BYTES];
     let length = usize::try_from(archive_bytes).unwrap_or(usize::MAX).min(HEAD_BYTES);
@@ -50,18 +50,18 @@ pub fn encoding_of(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Encoding,
         Some(Format::Zstd) => Ok(Encoding::Zstd),
         Some(Format::Lz4) => Ok(Encoding::Lz4),
         Some(Format::Tar) => Ok(Encoding::Plain),
-        None => Err(IndexError::NoTable("it begins like no archive")),
+        None => Err(IndexError::NoTable("its first bytes match no archive format")),
     }
 }
 
 impl FrameTable {
-    /// The frames of an archive, found without decoding it: by its seek table, or else, if every frame
-    /// declares its size, by a walk over the headers of all blocks. That walk reads one page for each
-    /// block, one after the other, so of a large archive that is in no cache it takes long; it is given up
-    /// when `go_on` says no, which is asked at each block.
+    /// Finds the frames of an archive without decoding it: by its seek table, or, if every frame
+    /// declares its size, by a walk over the headers of all blocks. The walk reads one page per
+    /// block, one after the other, so it takes long for a large archive that is not cached. It
+    /// stops when `go_on`, which is called at each block, returns `false`.
     ///
-    /// [`IndexError::NoTable`] says that the archive must be decoded: by a pass that notes frames
-    /// ([`of_marks`](Self::of_marks)).
+    /// [`IndexError::NoTable`] means that the archive must be decoded, by a pass that records
+    /// frames ([`of_marks`](Self::of_marks)).
     pub fn of_archive(
         archive: &dyn ReadAt,
         archive_bytes: u64,
@@ -83,7 +83,7 @@ impl FrameTable {
                 FrameContent::Declared(bytes) => Ok(Some(bytes)),
                 FrameContent::Skippable => Ok(None),
                 FrameContent::Undeclared => {
-                    Err(IndexError::NoTable("its frames do not say how long they are"))
+                    Err(IndexError::NoTable("its frames do not declare their sizes"))
                 }
             };
             let pushed = raw_bytes.and_then(|raw_bytes| table.push(frame.bytes, raw_bytes));
@@ -97,10 +97,11 @@ impl FrameTable {
             (None, WalkEnd::Damaged { .. }) => Err(IndexError::NoTable("its headers are damaged")),
         }
     }
-    /// Whether zstd frames begin where this table says, and declare the sizes it says, if any: up to 64
-    /// of them, spread evenly, the first and the last among them. [`IndexError::SeekTable`] if not.
+    /// Checks that zstd frames begin at the offsets in this table and declare the sizes in it, if
+    /// any. Checks up to 64 frames, spread evenly, including the first and the last. Returns
+    /// [`IndexError::SeekTable`] if one differs.
     ///
-    /// It is no proof: others may lie elsewhere, and two frames may pass for one.
+    /// This is no proof: unchecked frames may be elsewhere, and two frames may pass for one.
     pub fn check_samples(&self, archive: &dyn ReadAt) -> Result<(), IndexError> {
         let frames = self.frames();
         let Some(last) = frames.len().checked_sub(1) else { return Ok(()) };
@@ -127,5 +128,5 @@ fn check_beginning(archive: &dyn ReadAt, frame: &Frame) -> Result<(), IndexError
         Ok(FrameStart::Skippable { bytes }) => frame.raw_bytes == 0 && bytes == frame.bytes,
         Err(_) => false,
     };
-    if is_it { Ok(()) } else { Err(IndexError::SeekTable("a frame is not what it says")) }
+    if is_it { Ok(()) } else { Err(IndexError::SeekTable("a frame does not match its entry")) }
 }

@@ -1,4 +1,4 @@
-//! The entries of an archive: what there is, and where in the decoded stream.
+//! The entries of an archive and their offsets in the decoded stream.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -6,51 +6,51 @@ use unsnap_tarstream::{Member, MemberKind};
 
 use crate::{IndexError, varint};
 
-/// Entries at most: as many as a validator takes.
+/// Limit on entries: as many as a validator accepts.
 const ENTRIES_MAX: usize = 5_000_000;
 
-/// A tar block.
+/// Size of a tar block.
 const BLOCK_BYTES: u64 = 512;
 
-/// Longest path or link target: that of a PAX record, as the tar walk takes it by default.
+/// Longest path or link target: that of a PAX record, as the tar walk accepts it by default.
 const PATH_BYTES_MAX: usize = 1 << 20;
 
-/// Where storages are.
+/// Directory of the storages.
 const STORAGES: &[u8] = b"accounts/";
 
-/// What an entry is called.
+/// Name of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryName {
-    /// `accounts/<slot>.<id>`, in the one plain way to write that.
+    /// `accounts/<slot>.<id>`, in its canonical spelling.
     Storage {
         /// The slot.
         slot: u64,
         /// The storage's number.
         id: u32,
     },
-    /// Anything else, as it is stored: hostile bytes.
+    /// Any other path, as stored: untrusted bytes.
     Path(Box<[u8]>),
 }
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called.
+    /// Its name.
     pub name: EntryName,
-    /// What kind of file it stands for.
+    /// The kind of file it describes.
     pub kind: MemberKind,
-    /// Target of a link; empty for anything else.
+    /// Target of a link, empty for anything else.
     pub link: Box<[u8]>,
-    /// Where its first header begins in the decoded stream.
+    /// Offset of its first header in the decoded stream.
     pub header_offset: u64,
-    /// Where its content begins there.
+    /// Offset of its content in the decoded stream.
     pub payload_offset: u64,
-    /// Bytes of content.
+    /// Size of its content in bytes.
     pub size: u64,
 }
 
 impl Entry {
-    /// What a walk has met.
+    /// Creates the entry for a member met by a walk.
     pub fn of(member: &Member<'_>) -> Self {
         Self {
             name: EntryName::of(member.path),
@@ -62,12 +62,13 @@ impl Entry {
         }
     }
 
-    /// Its path as it is stored.
+    /// Returns its path as stored.
     pub fn path(&self) -> Cow<'_, [u8]> {
         self.name.path()
     }
 
-    /// What a walk met, but for mode and time; `path`: the entry's.
+    /// Returns the member as the walk met it, except mode and time. `path` must be the entry's
+    /// path.
     pub fn member<'a>(&'a self, path: &'a [u8]) -> Member<'a> {
         Member {
             kind: self.kind,
@@ -81,19 +82,20 @@ impl Entry {
         }
     }
 
-    /// Headers and content in the decoded stream, without the padding behind.
+    /// Returns the range of headers and content in the decoded stream, without the padding after
+    /// them.
     pub fn raw_extent(&self) -> Range<u64> {
         self.header_offset..self.payload_offset + self.size
     }
 
-    /// The same with the padding: where the next entry can begin.
+    /// Returns the end of that range with padding: the earliest offset of the next entry.
     fn raw_end(&self) -> Option<u64> {
         self.payload_offset.checked_add(self.size)?.checked_next_multiple_of(BLOCK_BYTES)
     }
 }
 
 impl EntryName {
-    /// What a path says.
+    /// Parses a path.
     pub fn of(path: &[u8]) -> Self {
         Self::storage(path).unwrap_or_else(|| Self::Path(path.into()))
     }
@@ -106,7 +108,7 @@ impl EntryName {
         (name == format!("{slot}.{id}")).then_some(Self::Storage { slot, id })
     }
 
-    /// The path as it is stored.
+    /// Returns the path as stored.
     pub fn path(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Storage { slot, id } => Cow::Owned(format!("accounts/{slot}.{id}").into_bytes()),
@@ -114,7 +116,7 @@ impl EntryName {
         }
     }
 
-    /// The slot, if it is a storage.
+    /// Returns the slot, if it is a storage.
     pub fn slot(&self) -> Option<u64> {
         match self {
             Self::Storage { slot, .. } => Some(*slot),
@@ -127,12 +129,12 @@ impl EntryName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryTable {
     entries: Vec<Entry>,
-    /// Where the last one's padding ends.
+    /// End of the last entry's padding.
     raw_end: u64,
 }
 
 impl EntryTable {
-    /// Adds the entry that follows.
+    /// Appends the next entry.
     pub fn push(&mut self, entry: Entry) -> Result<(), IndexError> {
         if self.entries.len() >= ENTRIES_MAX {
             return Err(IndexError::Inconsistent("it has too many entries"));
@@ -146,18 +148,18 @@ impl EntryTable {
         Ok(())
     }
 
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Where the last one ends in the decoded stream, with its padding.
+    /// Returns the end of the last entry in the decoded stream, with its padding.
     pub fn raw_end(&self) -> u64 {
         self.raw_end
     }
 
-    /// Writes the table: for each entry its kind and name, and where it begins and ends by what lies
-    /// between it and the one before.
+    /// Encodes the table. Each entry has its kind and name, and its position as the distance from
+    /// the previous entry.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (mut end, mut slot_before) = (0, 0);
@@ -189,7 +191,7 @@ impl EntryTable {
         bytes
     }
 
-    /// Reads a table of so many entries, which must be all there is.
+    /// Decodes a table of `count` entries, which must fill all of `bytes`.
     pub(crate) fn decode(bytes: &[u8], count: u64) -> Result<Self, IndexError> {
         let bad = IndexError::Inconsistent;
         let mut reader = varint::Reader::new(bytes);
@@ -199,7 +201,8 @@ impl EntryTable {
             let tag = reader.byte()?;
             let (name, kind, link) = if tag == STORAGE {
                 let slot = unzigzag(reader.number()?, slot_before);
-                let id = u32::try_from(reader.number()?).map_err(|_| bad("a storage's id"))?;
+                let id = u32::try_from(reader.number()?)
+                    .map_err(|_| bad("a storage number is out of range"))?;
                 slot_before = slot;
                 (EntryName::Storage { slot, id }, MemberKind::Regular, &[][..])
             } else {
@@ -213,11 +216,11 @@ impl EntryTable {
                 };
                 let (path, link) = (text()?, text()?);
                 if path.is_empty() || path.contains(&0) {
-                    return Err(bad("a path is none"));
+                    return Err(bad("a path is invalid"));
                 }
                 (EntryName::of(path), kind, link)
             };
-            let far = bad("an entry lies beyond any archive");
+            let far = bad("an entry's offset is out of range");
             let blocks = |count: u64| count.checked_mul(BLOCK_BYTES);
             let header_offset =
                 blocks(reader.number()?).and_then(|gap| table.raw_end.checked_add(gap));
@@ -232,11 +235,11 @@ impl EntryTable {
             let link = link.into();
             table.push(Entry { name, kind, link, header_offset, payload_offset, size })?;
         }
-        if reader.is_empty() { Ok(table) } else { Err(bad("something follows its entries")) }
+        if reader.is_empty() { Ok(table) } else { Err(bad("there is data after its entries")) }
     }
 }
 
-/// What an entry begins with: a storage's has no path.
+/// First byte of an encoded entry: its kind. A storage has no path.
 const STORAGE: u8 = 0;
 const REGULAR: u8 = 1;
 const DIRECTORY: u8 = 2;
@@ -248,7 +251,7 @@ const FIFO: u8 = 7;
 const SPARSE: u8 = 8;
 const OTHER: u8 = 9;
 
-/// With the typeflag of what there is no word for.
+/// Returns the tag of a kind, with the typeflag of a kind that has no tag of its own.
 fn tag(kind: MemberKind) -> (u8, Option<u8>) {
     let tag = match kind {
         MemberKind::Regular => REGULAR,
@@ -275,18 +278,18 @@ fn kind(tag: u8, reader: &mut varint::Reader<'_>) -> Result<MemberKind, IndexErr
         FIFO => MemberKind::Fifo,
         SPARSE => MemberKind::Sparse,
         OTHER => MemberKind::Other(reader.byte()?),
-        _ => return Err(IndexError::Inconsistent("an entry is of no kind")),
+        _ => return Err(IndexError::Inconsistent("an entry's kind is unknown")),
     })
 }
 
-/// The way from one slot to another, small in either direction.
+/// Encodes the difference between two slots, small in either direction.
 fn zigzag(slot: u64, before: u64) -> u64 {
-    let way = slot.wrapping_sub(before).cast_signed();
-    (way << 1).cast_unsigned() ^ (way >> 63).cast_unsigned()
+    let difference = slot.wrapping_sub(before).cast_signed();
+    (difference << 1).cast_unsigned() ^ (difference >> 63).cast_unsigned()
 }
 
-fn unzigzag(way: u64, before: u64) -> u64 {
-    before.wrapping_add((way >> 1) ^ (way & 1).wrapping_neg())
+fn unzigzag(difference: u64, before: u64) -> u64 {
+    before.wrapping_add((difference >> 1) ^ (difference & 1).wrapping_neg())
 }
 
 #[cfg(test)]

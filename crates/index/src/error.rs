@@ -1,59 +1,59 @@
-//! Why an index is of no use, or a part of an archive could not be read.
+//! Errors of indexes, and of reading parts of an archive.
 
 use std::io;
 
-/// What is wrong with a side-car, a seek table or what they lead to.
+/// A defect of a side-car, a seek table or the frames they describe.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// These are not the bytes of a side-car.
-    #[error("this is no index: {0}")]
+    /// The bytes are not a side-car.
+    #[error("this is not an index: {0}")]
     NotAnIndex(&'static str),
-    /// A newer or older unsnap has written it.
-    #[error("this index is of version {found}, and this program reads version {expected}")]
+    /// Written by a newer or older unsnap.
+    #[error("this index has version {found}, but this program reads version {expected}")]
     Version {
         /// The version in the file.
         found: u32,
-        /// The version that is read.
+        /// The supported version.
         expected: u32,
     },
-    /// Its checksum is not that of its bytes.
-    #[error("the index is damaged: its checksum is not that of its content")]
+    /// The checksum does not match the content.
+    #[error("the index is damaged: its checksum does not match its content")]
     Checksum,
-    /// It contradicts itself.
+    /// The index contradicts itself.
     #[error("the index is damaged: {0}")]
     Inconsistent(&'static str),
-    /// It is larger than an index can be.
-    #[error("the index has {bytes} bytes, allowed are {limit}")]
+    /// The index exceeds the size limit.
+    #[error("the index has {bytes} bytes, limit is {limit}")]
     TooLarge {
         /// Its size.
         bytes: u64,
-        /// The largest that is read.
+        /// The size limit.
         limit: u64,
     },
-    /// It is the index of another archive, or the archive has changed since.
-    #[error("the index is not that of this archive: {0}")]
+    /// It belongs to another archive, or the archive has changed since.
+    #[error("the index does not belong to this archive: {0}")]
     Stale(&'static str),
-    /// The archive ends in something that looks like a seek table and is none.
+    /// The archive ends in something that resembles a seek table but is not a valid one.
     #[error("the seek table at the archive's end is damaged: {0}")]
     SeekTable(&'static str),
-    /// Where the frames lie cannot be told without decoding the archive.
-    #[error("where the frames lie cannot be told without decoding the archive: {0}")]
+    /// The frames cannot be located without decoding the archive.
+    #[error("the frames cannot be located without decoding the archive: {0}")]
     NoTable(&'static str),
-    /// A frame is not what the table says, or damaged.
+    /// A frame differs from the table, or is damaged.
     #[error("frame {frame} at byte {offset} of the archive: {reason}")]
     Frame {
-        /// Its number in the table, from 0.
+        /// Its index in the table, from 0.
         frame: u64,
-        /// Where it begins.
+        /// Its offset in the archive.
         offset: u64,
-        /// What is wrong with it.
+        /// Its defect.
         reason: String,
     },
-    /// What is wanted lies behind the end of the decoded stream.
-    #[error("there is no decoded byte {offset}, the archive has {raw_bytes}")]
+    /// A requested byte lies beyond the end of the decoded stream.
+    #[error("decoded byte {offset} does not exist: the archive has only {raw_bytes}")]
     OutOfRange {
-        /// The byte that is wanted.
+        /// The requested byte.
         offset: u64,
         /// Decoded bytes of the archive.
         raw_bytes: u64,
@@ -61,21 +61,21 @@ pub enum IndexError {
     /// The archive cannot be read.
     #[error("cannot read byte {offset} of the archive: {source}")]
     Read {
-        /// Where.
+        /// Offset of the read.
         offset: u64,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// No thread could be started, or no memory had for a decoder.
+    /// A thread could not be started, or memory for a decoder was not available.
     #[error("cannot start decoding: {0}")]
     SetUp(String),
-    /// Somebody asked to stop.
+    /// The caller requested cancellation.
     #[error("cancelled")]
     Cancelled,
 }
 
 impl IndexError {
-    /// Whether the machine is to blame, rather than the index or the archive.
+    /// Returns whether the machine is at fault, rather than the index or the archive.
     pub fn is_environment(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::SetUp(_) | Self::Cancelled)
     }

@@ -1,4 +1,4 @@
-//! The frames of an archive: which compressed bytes decode to which raw ones.
+//! The frames of an archive: a map from compressed to decoded bytes.
 
 use std::ops::Range;
 
@@ -6,49 +6,49 @@ use unsnap_decode::{FrameMark, Limits};
 
 use crate::IndexError;
 
-/// Frames in a table at most: what the decoder takes by default, skippable ones included.
+/// Limit on frames in a table: the decoder's default limit, skippable frames included.
 pub const FRAMES_MAX: u64 = 20_000_000;
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Where in the archive it begins, in bytes.
+    /// Its offset in the archive.
     pub offset: u64,
-    /// Bytes of the archive that it takes.
+    /// Its length in the archive.
     pub bytes: u64,
-    /// Where in the decoded stream its content begins.
+    /// Offset of its content in the decoded stream.
     pub raw_offset: u64,
-    /// Decoded bytes; 0 for one that decoders pass over.
+    /// Length of its content; 0 for a frame that decoders skip.
     pub raw_bytes: u64,
-    /// Whether decoders pass it over.
+    /// Whether decoders skip it.
     pub skippable: bool,
 }
 
 impl Frame {
-    /// Its place in the archive.
+    /// Returns its range in the archive.
     pub fn extent(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
     }
 
-    /// Its place in the decoded stream.
+    /// Returns its range in the decoded stream.
     pub fn raw_extent(&self) -> Range<u64> {
         self.raw_offset..self.raw_offset + self.raw_bytes
     }
 }
 
-/// How the bytes of frames are encoded.
+/// Encoding of a frame's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// zstd frames.
     Zstd,
     /// lz4 frames.
     Lz4,
-    /// Not at all: a plain tar is one frame, any part of which can be had by itself.
+    /// No encoding: a plain tar is one frame, and any part of it can be read by itself.
     Plain,
 }
 
-/// All frames of an archive. They adjoin, in the archive and in the decoded stream, which both begin
-/// at 0; so the table is the map between the two.
+/// All frames of an archive. They are adjacent in the archive and in the decoded stream, both of
+/// which begin at 0. So the table maps between the two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameTable {
     encoding: Encoding,
@@ -58,12 +58,12 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// A table without frames, to be filled by [`push`](Self::push).
+    /// Creates a table without frames, to be filled by [`push`](Self::push).
     pub fn new(encoding: Encoding) -> Self {
         Self { encoding, frames: Vec::new(), archive_bytes: 0, raw_bytes: 0 }
     }
 
-    /// The table of a plain tar.
+    /// Creates the table of a plain tar.
     pub fn plain(archive_bytes: u64) -> Self {
         let frame = Frame {
             offset: 0,
@@ -76,8 +76,8 @@ impl FrameTable {
         Self { encoding: Encoding::Plain, frames, archive_bytes, raw_bytes }
     }
 
-    /// Adds the frame that follows: its size in the archive, and decoded, which is `None` for one
-    /// that is passed over. No more is allowed than the limits of decoding allow.
+    /// Appends the next frame: its size in the archive, and its decoded size, which is `None` for a
+    /// skippable frame. Enforces the limits of decoding.
     pub fn push(&mut self, bytes: u64, raw_bytes: Option<u64>) -> Result<(), IndexError> {
         let bad = IndexError::Inconsistent;
         if self.frames.len() as u64 >= FRAMES_MAX {
@@ -88,15 +88,15 @@ impl FrameTable {
         let limit = Limits::default().raw_bytes_max;
         let end = offset.checked_add(bytes).filter(|_| bytes > 0);
         let raw_end = raw_offset.checked_add(content).filter(|end| *end <= limit);
-        self.archive_bytes = end.ok_or(bad("a frame is empty, or ends beyond any archive"))?;
-        self.raw_bytes = raw_end.ok_or(bad("its frames decode to more than is allowed"))?;
+        self.archive_bytes = end.ok_or(bad("a frame is empty or its end is out of range"))?;
+        self.raw_bytes = raw_end.ok_or(bad("its frames exceed the limit on decoded bytes"))?;
         let skippable = raw_bytes.is_none();
         self.frames.push(Frame { offset, bytes, raw_offset, raw_bytes: content, skippable });
         Ok(())
     }
 
-    /// The table of an archive that has been decoded to its end: its frames as they were passed, the
-    /// sizes of all of it.
+    /// Creates the table of an archive that was decoded to its end, from the frames that were
+    /// passed and the total sizes.
     pub fn of_marks(
         encoding: Encoding,
         marks: &[FrameMark],
@@ -108,7 +108,7 @@ impl FrameTable {
             let next = marks.get(index + 1).map(|next| next.at);
             let end = next.map_or(archive_bytes, |at| at.compressed_offset);
             let raw_end = next.map_or(raw_bytes, |at| at.raw_offset);
-            let gap = IndexError::Inconsistent("its frames do not adjoin");
+            let gap = IndexError::Inconsistent("its frames are not contiguous");
             let adjoins = mark.at.compressed_offset == table.archive_bytes
                 && mark.at.raw_offset == table.raw_bytes;
             let (bytes, content) = match end
@@ -123,31 +123,31 @@ impl FrameTable {
         if table.archive_bytes == archive_bytes && table.raw_bytes == raw_bytes {
             return Ok(table);
         }
-        Err(IndexError::Inconsistent("its frames do not add up to the archive"))
+        Err(IndexError::Inconsistent("its frames do not add up to the size of the archive"))
     }
 
-    /// How frames are encoded.
+    /// Returns the encoding of the frames.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// The frames, in order.
+    /// Returns the frames, in order.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// Bytes of the archive.
+    /// Returns the size of the archive in bytes.
     pub fn archive_bytes(&self) -> u64 {
         self.archive_bytes
     }
 
-    /// Bytes of the decoded stream.
+    /// Returns the size of the decoded stream in bytes.
     pub fn raw_bytes(&self) -> u64 {
         self.raw_bytes
     }
 
-    /// The numbers of all frames that hold something of a range of the decoded stream, in order;
-    /// none if the range is empty. Frames without content may be among them.
+    /// Returns the indices of all frames that hold part of a range of the decoded stream, in order.
+    /// Empty if the range is empty. Frames without content may be among them.
     pub fn holding(&self, raw: &Range<u64>) -> Range<usize> {
         if raw.is_empty() {
             return 0..0;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_is_refused() {
+    fn overflows_are_refused() {
         let mut table = table();
         assert!(table.push(0, Some(1)).is_err());
         assert!(table.push(u64::MAX, Some(1)).is_err());

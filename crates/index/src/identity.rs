@@ -1,55 +1,56 @@
-//! Whether an index is that of an archive.
+//! Check that an index belongs to an archive.
 //!
-//! An archive is told by its digest, which takes a look at every byte: 110 GB. So there are two
-//! checks:
+//! An archive's identity is its digest, but computing that takes a read of every byte: 110 GB. So
+//! there are two checks:
 //!
-//! | check | looks at | does not notice |
-//! |---|---|---|
-//! | [`Identity::check`], before every use | size, and the hash of 64 blocks spread evenly, the first and the last bytes among them | a change of the archive between these blocks that keeps its size |
-//! | [`Identity::check_digest`], when asked for | everything | nothing |
+//! | check | reads |
+//! |---|---|
+//! | [`Identity::check`], before every use | size and 64 spread blocks, both ends included |
+//! | [`Identity::check_digest`], on request | everything |
 //!
-//! What the first does not notice meets others: each frame must decode to exactly the length that the
-//! index has noted, and in front of an entry's content there must be a header with its name and size.
-//! So an index that is not that of the archive costs an error, and never gives wrong bytes under an
-//! entry's name, unless somebody has changed the content of a frame and nothing else: for that, and for
-//! archives of unknown origin, there is the digest.
+//! The first does not notice a change between these blocks that keeps the archive's size. Other
+//! checks catch such changes: each frame must decode to exactly the length recorded in the index,
+//! and each entry's content must follow a header with its name and size. So an index of another
+//! archive causes an error and never returns wrong bytes under an entry's name, unless somebody has
+//! changed the content of a frame and nothing else. For that case, and for archives of unknown
+//! origin, there is the digest.
 //!
-//! The time of the last change is not looked at: a copy has another one and is the same archive.
+//! The modification time is ignored: a copy has another one but is the same archive.
 
 use unsnap_decode::ReadAt;
 use unsnap_source::{Digest, DigestKind, Hasher};
 
 use crate::{IndexError, reading::read_into};
 
-/// Blocks that are looked at before every use, and their size. 64 reads take some milliseconds on any
-/// disk without moving parts.
+/// Number of blocks that are checked before every use, and their size. 64 reads take a few
+/// milliseconds on any disk without moving parts.
 const SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;
 
-/// Bytes of a read when everything is digested. A guess.
+/// Bytes per read when the whole archive is digested. A guess.
 const DIGEST_READ_BYTES: usize = 4 << 20;
 
-/// What an archive is recognised by.
+/// The identity of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its size.
     pub archive_bytes: u64,
-    /// XXH3 (128 bits) of all of it, as `xxhsum -H2` prints it.
+    /// XXH3 (128 bits) of the whole archive, as `xxhsum -H2` prints it.
     pub digest: u128,
-    /// XXH3 (128 bits) of the blocks that are looked at before every use.
+    /// XXH3 (128 bits) of the blocks that are checked before every use.
     pub samples: u128,
 }
 
 impl Identity {
-    /// That of an archive whose digest is known.
+    /// Creates the identity of an archive with a known digest.
     pub fn of(archive: &dyn ReadAt, archive_bytes: u64, digest: u128) -> Result<Self, IndexError> {
         Ok(Self { archive_bytes, digest, samples: samples(archive, archive_bytes)? })
     }
 
-    /// Whether an archive seems to be this one: see the module.
+    /// Checks that an archive appears to be this one: see the module.
     pub fn check(&self, archive: &dyn ReadAt, archive_bytes: u64) -> Result<(), IndexError> {
         if archive_bytes != self.archive_bytes {
-            return Err(IndexError::Stale("the archive has another size"));
+            return Err(IndexError::Stale("the archive's size differs"));
         }
         if samples(archive, archive_bytes)? != self.samples {
             return Err(IndexError::Stale("the archive's content has changed"));
@@ -57,7 +58,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Whether an archive is this one, by all of its bytes. `progress` is told how many have been read.
+    /// Checks all bytes of an archive against its digest. `progress` receives the number of bytes
+    /// read.
     pub fn check_digest(
         &self,
         archive: &dyn ReadAt,
@@ -80,12 +82,12 @@ impl Identity {
         if digest_of(&hasher) == self.digest {
             return Ok(());
         }
-        Err(IndexError::Stale("the archive has another digest"))
+        Err(IndexError::Stale("the archive's digest differs"))
     }
 }
 
-/// Hash of blocks that are spread evenly from the first byte to the last: of a small archive, all of
-/// it.
+/// Returns the hash of blocks that are spread evenly from the first byte to the last. For a small
+/// archive this covers all bytes.
 fn samples(archive: &dyn ReadAt, archive_bytes: u64) -> Result<u128, IndexError> {
     let mut hasher = DigestKind::Xxh3.hasher();
     hasher.update(&archive_bytes.to_le_bytes());
@@ -142,7 +144,7 @@ mod tests {
             let (identity, bytes) = (identity(&archive), archive.len() as u64);
             identity.check(&archive.as_slice(), bytes).unwrap();
             identity.check_digest(&archive.as_slice(), bytes, &mut |_| Ok(())).unwrap();
-            // Every byte of the ends is looked at, and every byte of a small archive.
+            // Every byte of the ends is checked, and every byte of a small archive.
             for at in [0, archive.len() / 2, archive.len() - 1] {
                 let mut other = archive.clone();
                 other[at] ^= 1;

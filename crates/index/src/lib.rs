@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Where everything is in an archive, and how to get at a part of it.
+//! Index of an archive, and reads of parts of it.
 //!
 //! ```text
 //! archive ──┬─ side-car ──────▶ Index { FrameTable, EntryTable } ─┐
@@ -7,19 +7,19 @@
 //!           └─ frame headers ─▶ FrameTable ──────────────────────┴─▶ RangeReader ─▶ bytes
 //! ```
 //!
-//! * [`FrameTable`]: which bytes of the archive decode to which bytes of the tar stream. Made from the
-//!   headers of an archive whose frames declare their sizes, from a seek table, or from a pass over all of
-//!   it; [`FrameTable::of_archive`] does what can be done without one.
-//! * [`SeekTable`]: that of the zstd seekable format, read and written.
-//! * [`EntryTable`]: which entries there are, and where in the tar stream.
-//! * [`Index`]: both, of an archive that is recognised by its [`Identity`]; kept in a side-car
+//! * [`FrameTable`]: maps bytes of the archive to bytes of the tar stream. Built from the headers
+//!   of an archive whose frames declare their sizes, from a seek table, or from a pass over the
+//!   whole archive. [`FrameTable::of_archive`] tries everything that needs no full pass.
+//! * [`SeekTable`]: reads and writes the seek table of the zstd seekable format.
+//! * [`EntryTable`]: the entries and their offsets in the tar stream.
+//! * [`Index`]: both tables of an archive with a known [`Identity`], stored in a side-car
 //!   ([`side_car_path`]).
-//! * [`RangeReader`]: ranges of the tar stream, by reading and decoding the frames that hold them.
+//! * [`RangeReader`]: reads ranges of the tar stream by decoding the frames that hold them.
 //!
-//! All that is read is hostile, side-cars and seek tables no less than archives: nothing of them is
-//! believed that has not been held to the archive.
+//! All input is untrusted, side-cars and seek tables no less than archives: nothing in them is used
+//! before it has been checked against the archive.
 //!
-//! What is left to others: opening files, decoding whole archives, and what entries mean.
+//! Other crates open files, decode whole archives and interpret entries.
 //!
 //! ```
 //! use unsnap_index::{FrameTable, IndexError, RangeReader, ReadOptions, TableSource};

@@ -1,4 +1,4 @@
-//! From wanted ranges of the decoded stream to reads of the archive.
+//! Plan that turns requested ranges of the decoded stream into reads of the archive.
 
 use std::ops::Range;
 
@@ -6,26 +6,26 @@ use crate::{Encoding, FrameTable, IndexError};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of a read that neighbours are put together into. A frame of 32 MiB takes some 10 MB.
+/// Largest read that combines neighbours. A frame of 32 MiB takes some 10 MB.
 const READ_BYTES_MAX: u64 = 16 * MIB;
 
-/// Decoded bytes of frames that are put together: small ones, whose hand-over from thread to thread
-/// should not count. As in the pipeline.
+/// Decoded bytes of small frames that are combined, so that handing them from thread to thread
+/// costs little. As in the pipeline.
 const BATCH_RAW_BYTES_MAX: u64 = 64 * MIB;
 
-/// Frames up to this size, decoded or not, are decoded as a whole: what the limits of decoding call
-/// `frame_bytes_max`. Larger ones are streamed.
+/// Frames up to this size, compressed and decoded, are decoded as a whole: `frame_bytes_max` in the
+/// limits of decoding. Larger ones are streamed.
 const WHOLE_FRAME_BYTES_MAX: u64 = 128 * MIB;
 
-/// A part of a plain tar that is read by itself.
+/// Part of a plain tar that is read by itself.
 const PLAIN_BYTES: u64 = 4 * MIB;
 
-/// What is decoded in one go: a frame, or a part of a plain tar.
+/// The unit of decoding: a frame, or a part of a plain tar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
-    /// Number of the frame.
+    /// Index of the frame.
     pub frame: usize,
-    /// Its place in the archive, and in the decoded stream.
+    /// Its range in the archive and in the decoded stream.
     pub extent: Range<u64>,
     pub raw: Range<u64>,
 }
@@ -33,30 +33,30 @@ pub(crate) struct Unit {
 /// Units that are read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// What is read: the gaps between units are part of it.
+    /// Range to read, including the gaps between units.
     pub extent: Range<u64>,
     pub units: Range<usize>,
-    /// Whether it is one frame that is too large to be held in memory.
+    /// Whether this is one frame that is too large to hold in memory.
     pub streamed: bool,
-    /// Bytes of memory it takes: what is read, and what comes of it.
+    /// Bytes of memory for the read and for its decoded data.
     pub cost: u64,
 }
 
-/// What to read, and what is wanted of it.
+/// The reads, and the requested ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Ranges of the decoded stream, in order, none of which touch.
+    /// Ranges of the decoded stream, in order and not touching.
     pub wanted: Vec<Range<u64>>,
     pub units: Vec<Unit>,
     pub batches: Vec<Batch>,
-    /// Bytes that are read because it takes longer to pass them.
+    /// Bytes between units that are read because skipping them would take longer.
     pub gap_bytes: u64,
-    /// Reads that this has saved.
+    /// Number of reads saved that way.
     pub reads_saved: u64,
 }
 
 impl Plan {
-    /// `gap_bytes_max`: how far apart units may be and still be read together.
+    /// Creates a plan. Units at most `gap_bytes_max` apart are read together.
     pub fn new(
         table: &FrameTable,
         ranges: &[Range<u64>],
@@ -110,7 +110,7 @@ impl Plan {
         self.batches.push(Batch { extent, units, streamed, cost });
     }
 
-    /// What is wanted of a range of the decoded stream.
+    /// Returns the requested parts of a range of the decoded stream.
     pub fn wanted_of(&self, raw: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let from = self.wanted.partition_point(|wanted| wanted.end <= raw.start);
         let (start, end) = (raw.start, raw.end);
@@ -119,7 +119,7 @@ impl Plan {
     }
 }
 
-/// Sorts ranges, and puts together those that touch.
+/// Sorts ranges and merges those that touch.
 fn in_order(table: &FrameTable, ranges: &[Range<u64>]) -> Result<Vec<Range<u64>>, IndexError> {
     let mut ranges: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     ranges.sort_by_key(|range| (range.start, range.end));
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames of 100 decoded bytes that take 10 each, every other one passed over.
+    /// Frames of 100 decoded bytes that take 10 each, every other one skippable.
     fn table() -> FrameTable {
         let mut table = FrameTable::new(Encoding::Zstd);
         for index in 0..20 {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_plain_tar_only_what_is_wanted_is_read() {
+    fn only_requested_parts_of_a_plain_tar_are_read() {
         let table = FrameTable::plain(100 << 20);
         let plan = Plan::new(&table, &[512..1024, 50 << 20..60 << 20], 0).unwrap();
         let bytes: u64 = plan.batches.iter().map(|batch| length(&batch.extent)).sum();

@@ -1,4 +1,4 @@
-//! Reading parts of the decoded stream.
+//! Reader of parts of the decoded stream.
 
 use std::{
     io,
@@ -17,52 +17,55 @@ use crate::{
     reading::read_into,
 };
 
-/// Decoded bytes that are looked at in one go when a frame is streamed.
+/// Decoded bytes that are handled at a time when a frame is streamed.
 const STREAM_BYTES: usize = 256 << 10;
 
-/// How parts are read.
+/// Options for reading parts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Frames with no more bytes between them in the archive are read together.
+    /// Frames separated by at most this many bytes of the archive are read together.
     pub coalesce_gap: u64,
-    /// Threads that read and decode, 1 at least.
+    /// Threads that read and decode. At least 1.
     pub threads: usize,
-    /// Bytes of memory for what is read and decoded ahead. One frame is always let in: up to 256 MiB.
+    /// Memory for data read and decoded ahead, in bytes. One frame is always admitted: up to 256
+    /// MiB.
     pub memory_bytes: u64,
 }
 
 impl ReadOptions {
-    /// Gap below which reading on is faster than another read: 48 KiB. On the development machine's virtual
-    /// disk the two are equally fast there (`examples/gaps.rs`, "Looking into archives" in BENCHMARKS.md).
+    /// Largest gap that is worth reading across: 48 KiB. At this gap one longer read takes as long
+    /// as two reads on the development machine's virtual disk (`examples/gaps.rs`, "Looking into
+    /// archives" in BENCHMARKS.md).
     pub const COALESCE_GAP: u64 = 48 << 10;
 }
 
 impl Default for ReadOptions {
-    /// Two threads, 256 MiB.
+    /// Returns two threads and 256 MiB.
     fn default() -> Self {
         Self { coalesce_gap: Self::COALESCE_GAP, threads: 2, memory_bytes: 256 << 20 }
     }
 }
 
-/// What reading parts has cost.
+/// Cost of reading parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// System calls that have read.
+    /// Number of read system calls.
     pub reads: u64,
-    /// Bytes they have read.
+    /// Bytes that were read.
     pub bytes_read: u64,
-    /// Of these, bytes between frames, which were read because a read more would have taken longer.
+    /// Part of these bytes that lies between frames, read because another read would have taken
+    /// longer.
     pub extra_bytes: u64,
-    /// Reads that this has saved.
+    /// Number of reads saved that way.
     pub reads_saved: u64,
-    /// Frames that were decoded, the last one perhaps not to its end.
+    /// Number of decoded frames. The last one may be incomplete.
     pub frames: u64,
-    /// Bytes that were wanted.
+    /// Number of requested bytes.
     pub wanted_bytes: u64,
 }
 
 impl ReadCounts {
-    /// Adds what another reading has cost.
+    /// Adds the cost of another read.
     pub fn add(&mut self, other: Self) {
         self.reads += other.reads;
         self.bytes_read += other.bytes_read;
@@ -73,12 +76,12 @@ impl ReadCounts {
     }
 }
 
-/// Reads ranges of the decoded stream of an archive whose frames are known.
+/// Reads ranges of the decoded stream of an archive with a known frame table.
 ///
-/// Wanted ranges become frames, frames become ranges of the archive, and those that are near one
-/// another become one read. Whole frames are decoded by a few threads ahead of whoever takes the bytes, in
-/// order, within a bound on memory; frames larger than 128 MiB (the one frame of an archive of Agave before
-/// 4.3) are streamed from their beginning, by the thread that takes the bytes.
+/// The reader maps requested ranges to frames, frames to ranges of the archive, and merges
+/// neighbouring ranges into one read. A few threads decode whole frames ahead of the caller, in
+/// order, within a memory budget. Frames larger than 128 MiB (the single frame of an archive from
+/// Agave before 4.3) are streamed from their beginning by the caller's thread.
 pub struct RangeReader<'a> {
     archive: &'a dyn ReadAt,
     table: &'a FrameTable,
@@ -87,21 +90,22 @@ pub struct RangeReader<'a> {
 }
 
 impl<'a> RangeReader<'a> {
-    /// `table`: of this archive. What does not decode to what it says is an error.
+    /// Creates a reader. `table` must be the table of this archive; a frame that decodes to another
+    /// length is an error.
     pub fn new(archive: &'a dyn ReadAt, table: &'a FrameTable, options: ReadOptions) -> Self {
         Self { archive, table, options, is_cancelled: &|| false }
     }
 
-    /// Gives up with [`IndexError::Cancelled`] once this says so.
+    /// Ends with [`IndexError::Cancelled`] once this returns `true`.
     #[must_use]
     pub fn cancelled_by(mut self, is_cancelled: &'a (dyn Fn() -> bool + Sync)) -> Self {
         self.is_cancelled = is_cancelled;
         self
     }
 
-    /// Hands the bytes of all ranges to `sink`, in the order of the stream whatever that of the ranges,
-    /// each byte once, in pieces of any size that lie within a frame, with the offset of each piece. The
-    /// first error, of `sink` or of the archive, ends it.
+    /// Passes the bytes of all ranges to `sink`, each byte once and in the order of the stream, in
+    /// pieces of any size that lie within a frame, with the offset of each piece. Returns the first
+    /// error of `sink` or of the archive.
     pub fn read<E: From<IndexError>>(
         &self,
         ranges: &[Range<u64>],
@@ -154,7 +158,7 @@ impl<'a> RangeReader<'a> {
                         let done = plan.batches.get(job).map(|batch| work.batch(batch));
                         ahead.put(job, done.unwrap_or(Err(IndexError::Cancelled)));
                     }
-                    // All jobs have been begun; results of others are still wanted.
+                    // All jobs have started, but results of others are still needed.
                     std::mem::forget(stop);
                 };
                 let started = thread::Builder::new().name(name).spawn_scoped(scope, body);
@@ -170,7 +174,7 @@ impl<'a> RangeReader<'a> {
         })
     }
 
-    /// Decodes a frame from its beginning to the last byte of it that is wanted.
+    /// Decodes a frame from its beginning to the last requested byte.
     fn stream<E: From<IndexError>>(
         &self,
         counted: &Counted<'_>,
@@ -189,7 +193,8 @@ impl<'a> RangeReader<'a> {
             let count = match decoder.read(&mut buffer) {
                 Ok(0) => {
                     let held = at - unit.raw.start;
-                    let reason = format!("it holds {held} bytes, and not {}", length(&unit.raw));
+                    let reason =
+                        format!("it decodes to {held} bytes instead of {}", length(&unit.raw));
                     return Err(bad(unit, reason).into());
                 }
                 Ok(count) => count as u64,
@@ -206,7 +211,7 @@ impl<'a> RangeReader<'a> {
     }
 }
 
-/// What has come of a batch: what is wanted of it, with offsets in the decoded stream.
+/// The requested parts of a decoded batch, with offsets in the decoded stream.
 type Pieces = Vec<(u64, Vec<u8>)>;
 
 /// Reads and decodes batches.
@@ -229,7 +234,7 @@ impl<'a> Worker<'a> {
         Ok(Self { archive, plan, decoder, buffer: Vec::new(), is_cancelled })
     }
 
-    /// Nothing, if it is to be streamed.
+    /// Returns the requested parts of a batch, or nothing if the batch is to be streamed.
     fn batch(&mut self, batch: &Batch) -> Result<Pieces, IndexError> {
         let mut pieces = Vec::new();
         if batch.streamed {
@@ -257,18 +262,18 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The bytes of a range out of those that begin at `start`.
+/// Returns the part of `bytes` in `range`. `bytes` begin at `start`.
 fn part_of<'b>(bytes: &'b [u8], start: u64, range: &Range<u64>) -> &'b [u8] {
     let index = |offset: u64| usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
     bytes.get(index(range.start)..index(range.end)).unwrap_or_default()
 }
 
-/// A thread has ended without saying why, which it does only by a panic.
+/// Returns the error for a thread that ended without an error, which only a panic causes.
 fn died() -> IndexError {
     IndexError::SetUp("a decoding thread ended unexpectedly (a bug)".to_owned())
 }
 
-/// An archive that counts what is read of it.
+/// An archive that counts its reads.
 struct Counted<'a> {
     archive: &'a dyn ReadAt,
     reads: AtomicU64,

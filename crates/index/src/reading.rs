@@ -1,4 +1,4 @@
-//! Reading exactly what is wanted.
+//! Exact reads.
 
 use std::io;
 
@@ -28,7 +28,7 @@ pub(crate) fn read_into(
     Ok(())
 }
 
-/// Reads so many bytes from `offset` on.
+/// Reads `BYTES` bytes from `offset` on.
 pub(crate) fn read_exact<const BYTES: usize>(
     archive: &dyn ReadAt,
     offset: u64,

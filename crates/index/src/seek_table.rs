@@ -1,18 +1,19 @@
-//! The seek table of the zstd seekable format: a skippable frame at the archive's end that says how
-//! long all others are.
+//! Seek table of the zstd seekable format: a skippable frame at the archive's end that lists the
+//! lengths of all other frames.
 //!
 //! ```text
-//! │ magic 4 │ length 4 │ entries: compressed 4, decoded 4, [checksum 4] … │ count 4 │ flags 1 │ magic 4 │
+//! │magic 4│length 4│entries: compressed 4, decoded 4, [checksum 4] …│count 4│flags 1│magic 4│
 //! ```
 //!
-//! Source: `zstd_seekable_compression_format.md` 0.1.0 of the zstd project. Decoders pass over skippable
-//! frames. It must be the last frame: Agave and Firedancer tell an archive by the magic number of a frame
-//! of data at its beginning.
+//! Source: `zstd_seekable_compression_format.md` 0.1.0 of the zstd project. Decoders skip such
+//! frames. It must be the last frame: Agave and Firedancer identify an archive by the magic number
+//! of a data frame at its beginning.
 //!
-//! Whoever wrote an archive wrote its table, so nothing of it is believed: what it says must add up to
-//! the archive, frames are held to it ([`FrameTable::check_samples`]), and what it says of lengths is
-//! never more than a guess until decoding has confirmed it. Checksums are kept and not compared: whoever lies about lengths
-//! lies about them as well, and frames that are to have some have them at their own end.
+//! The writer of an archive also wrote its table, so the table is not trusted. Its lengths must add
+//! up to the archive, frames are checked against it ([`FrameTable::check_samples`]), and its
+//! lengths remain a guess until decoding confirms them. Checksums are kept but not compared: a
+//! writer that lies about lengths can lie about checksums too, and frames that need one carry it at
+//! their own end.
 
 use unsnap_decode::ReadAt;
 
@@ -21,55 +22,56 @@ use crate::{
     reading::{read_exact, read_into},
 };
 
-/// Its skippable frame has this one of the sixteen numbers.
+/// Its skippable frame has this one of the sixteen magic numbers.
 const SKIPPABLE_MAGIC: u32 = 0x184d_2a5e;
 /// `SEEKABLE_MAGIC`: the last bytes of a seek table.
 const FOOTER_MAGIC: u32 = 0x8f92_eab1;
-/// The skippable frame's magic number and length.
+/// Length of the skippable frame's magic number and length field.
 const HEADER_BYTES: usize = 8;
-/// Number of entries, flags and magic number.
+/// Length of the entry count, flags and magic number.
 const FOOTER_BYTES: usize = 9;
-/// The flag that entries hold a checksum, and those that must not be set. The lowest two mean nothing.
+/// The flag for entries with a checksum, and the flags that must not be set. The lowest two bits
+/// have no meaning.
 const HAS_CHECKSUMS: u8 = 0x80;
 const RESERVED: u8 = 0x7c;
 
-/// Frames in a table at most: 500 GB in frames of 128 KiB, the smallest that compress reasonably (the
-/// format allows 134 million). A table of so many takes 64 MiB of memory while it is read, and its
+/// Limit on entries: 500 GB in frames of 128 KiB, the smallest that compress reasonably (the format
+/// allows 134 million). A table of this size takes 64 MiB of memory while it is read, and its
 /// [`FrameTable`] 160 MiB.
 pub const SEEK_ENTRIES_MAX: u64 = 4 << 20;
 
-/// Entries that are read together. A guess.
+/// Entries read at a time. A guess.
 const ENTRIES_READ: u64 = 4096;
 
-/// The table as it is stored: sizes of frames, and checksums if it has them. Holds at most
+/// The table as stored: sizes of frames, and checksums if it has them. Holds at most
 /// [`SEEK_ENTRIES_MAX`] frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeekTable {
     entries: Vec<SeekEntry>,
     has_checksums: bool,
-    /// Bytes of all frames together.
+    /// Total length of all frames in bytes.
     frames_bytes: u64,
 }
 
-/// A frame, as a seek table has it.
+/// A seek table's entry for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekEntry {
-    /// Bytes of the archive that it takes, at least one.
+    /// Its length in the archive, at least one byte.
     pub bytes: u32,
-    /// Bytes it decodes to; 0 also for one that decoders pass over.
+    /// Its decoded length; 0 also for a frame that decoders skip.
     pub raw_bytes: u32,
-    /// The lower half of the XXH64 of these, if the table has checksums.
+    /// The lower half of the XXH64 of its decoded bytes, if the table has checksums.
     pub checksum: Option<u32>,
 }
 
 impl SeekTable {
-    /// A table without frames. `has_checksums`: each frame comes with one.
+    /// Creates a table without frames. With `has_checksums` each frame must have one.
     pub fn new(has_checksums: bool) -> Self {
         Self { entries: Vec::new(), has_checksums, frames_bytes: 0 }
     }
 
-    /// Adds the frame that follows. Refused if there are too many, or if it has a checksum and others have
-    /// none, or the other way round.
+    /// Appends the next frame. Refuses too many frames, and a checksum in a table without checksums
+    /// or the reverse.
     pub fn push(&mut self, entry: SeekEntry) -> Result<(), IndexError> {
         let bad = IndexError::SeekTable;
         if self.entries.len() as u64 >= SEEK_ENTRIES_MAX {
@@ -79,19 +81,19 @@ impl SeekTable {
             return Err(bad("a frame is empty"));
         }
         if entry.checksum.is_some() != self.has_checksums {
-            return Err(bad("some entries have checksums, and others have none"));
+            return Err(bad("some entries have checksums and others do not"));
         }
         self.frames_bytes += u64::from(entry.bytes);
         self.entries.push(entry);
         Ok(())
     }
 
-    /// The frames, in order.
+    /// Returns the frames, in order.
     pub fn entries(&self) -> &[SeekEntry] {
         &self.entries
     }
 
-    /// The skippable frame, to be written behind the frames it is about.
+    /// Returns the skippable frame, to be written after the frames it describes.
     pub fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         let length = u32::try_from(self.content_bytes()).unwrap_or(u32::MAX);
@@ -109,8 +111,8 @@ impl SeekTable {
         bytes
     }
 
-    /// Reads the table at an archive's end; `None` if there is none. The frames in it add up to what is in
-    /// front of it. Takes 16 bytes of memory for each entry that is really there.
+    /// Reads the table at an archive's end, or returns `None` if there is none. Its frames add up
+    /// to the archive before it. Takes 16 bytes of memory for each existing entry.
     pub fn read(archive: &dyn ReadAt, archive_bytes: u64) -> Result<Option<Self>, IndexError> {
         let Some(footer_at) = archive_bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Ok(None);
@@ -130,13 +132,13 @@ impl SeekTable {
         let mut table = Self::new(flags & HAS_CHECKSUMS != 0);
         let content_bytes = count * table.entry_bytes() + FOOTER_BYTES as u64;
         let table_at = archive_bytes.checked_sub(HEADER_BYTES as u64 + content_bytes);
-        let table_at = table_at.ok_or(bad("it is longer than all"))?;
+        let table_at = table_at.ok_or(bad("it is longer than the archive"))?;
         let header: [u8; HEADER_BYTES] = read_exact(archive, table_at)?;
         if u32_at(&header, 0) != SKIPPABLE_MAGIC {
-            return Err(bad("it is no skippable frame"));
+            return Err(bad("it is not a skippable frame"));
         }
         if u64::from(u32_at(&header, 4)) != content_bytes {
-            return Err(bad("its frame has another length"));
+            return Err(bad("the length of its frame is wrong"));
         }
         table.read_entries(archive, table_at, count)?;
         if table.frames_bytes != table_at {
@@ -145,8 +147,8 @@ impl SeekTable {
         Ok(Some(table))
     }
 
-    /// Reads so many entries of the table at `table_at`, piece by piece: how much memory is taken is
-    /// decided by entries that make sense.
+    /// Reads `count` entries of the table at `table_at`, piece by piece, so that memory grows only
+    /// with valid entries.
     fn read_entries(
         &mut self,
         archive: &dyn ReadAt,
@@ -179,21 +181,21 @@ impl SeekTable {
         if self.has_checksums { 12 } else { 8 }
     }
 
-    /// What the skippable frame holds.
+    /// Returns the length of the skippable frame's content.
     fn content_bytes(&self) -> u64 {
         self.entries.len() as u64 * self.entry_bytes() + FOOTER_BYTES as u64
     }
 }
 
 impl FrameTable {
-    /// The frames of an archive by the seek table at its end; `None` if it has none. The table's own
-    /// frame is the last of them. Frames are not looked at.
+    /// Returns the frames of an archive by the seek table at its end, or `None` if it has none. The
+    /// table's own frame is the last of them. The frames themselves are not read.
     pub fn of_seek_table(
         archive: &dyn ReadAt,
         archive_bytes: u64,
     ) -> Result<Option<Self>, IndexError> {
         let Some(table) = SeekTable::read(archive, archive_bytes)? else { return Ok(None) };
-        let bad = |_| IndexError::SeekTable("its frames decode to more than is allowed");
+        let bad = |_| IndexError::SeekTable("its frames exceed the limit on decoded bytes");
         let mut frames = Self::new(Encoding::Zstd);
         for SeekEntry { bytes, raw_bytes, .. } in table.entries {
             frames.push(bytes.into(), Some(raw_bytes.into())).map_err(bad)?;

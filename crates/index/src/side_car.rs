@@ -1,4 +1,4 @@
-//! The side-car: a file beside an archive that says where everything is in it.
+//! The side-car: a file beside an archive that stores its index.
 //!
 //! ```text
 //!   0   8  "UNSNAPIX"
@@ -9,14 +9,15 @@
 //!  24   8  decoded size                       48  16  XXH3 of its samples
 //!  64   8  frames                             72   8  bytes of their section
 //!  80   8  entries                            88   8  bytes of their section
-//!  96      frames: size × 2, and 1 if it is passed over; decoded size if not
+//!  96      frames: size × 2, plus 1 if it is skippable; decoded size if not
 //!   …      entries: see the module entries
 //!   …  16  XXH3 of all bytes before
 //! ```
 //!
-//! Numbers of fixed width are little-endian, those of the sections LEB128. A mainnet archive's takes
-//! about 6 MB. Whoever can write beside the archive can write this, and it may be damaged: what is read
-//! is as hostile as the archive, so nothing is allocated that its own length does not warrant.
+//! Numbers of fixed width are little-endian, those of the sections are LEB128. The side-car of a
+//! mainnet archive takes about 6 MB. Anyone who can write beside the archive can write a side-car,
+//! and it may be damaged. So it is as untrusted as the archive, and no allocation exceeds what its
+//! own length justifies.
 
 use std::path::{Path, PathBuf};
 
@@ -29,23 +30,24 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 96;
 const CHECKSUM_BYTES: usize = 16;
 
-/// Appended to an archive's name.
+/// Suffix appended to an archive's name.
 const SUFFIX: &str = ".unsnap-index";
 
-/// Largest side-car that is read: twice what twenty million frames and five million entries take.
+/// Largest side-car that is read: twice the size for twenty million frames and five million
+/// entries.
 pub const SIDE_CAR_BYTES_MAX: u64 = 512 << 20;
 
-/// Where the index of an archive is: beside it.
+/// Returns the path of an archive's index, which lies beside it.
 pub fn side_car_path(archive: &Path) -> PathBuf {
     let mut path = archive.as_os_str().to_owned();
     path.push(SUFFIX);
     path.into()
 }
 
-/// Where everything is in an archive, as a pass over all of it has shown.
+/// Frames and entries of an archive, recorded in a pass over all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// What the archive is recognised by.
+    /// Identity of the archive.
     pub identity: Identity,
     /// Its frames.
     pub frames: FrameTable,
@@ -54,7 +56,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// Puts together what a pass has shown. Refused if it contradicts itself.
+    /// Combines the results of a pass. Refuses contradictory results.
     pub fn new(
         identity: Identity,
         frames: FrameTable,
@@ -62,15 +64,15 @@ impl Index {
     ) -> Result<Self, IndexError> {
         let bad = IndexError::Inconsistent;
         if frames.archive_bytes() != identity.archive_bytes {
-            return Err(bad("its frames do not add up to the archive"));
+            return Err(bad("its frames do not add up to the size of the archive"));
         }
         if entries.raw_end() > frames.raw_bytes() {
-            return Err(bad("its entries are longer than its frames"));
+            return Err(bad("its entries extend beyond its frames"));
         }
         Ok(Self { identity, frames, entries })
     }
 
-    /// The bytes of the side-car.
+    /// Returns the bytes of the side-car.
     pub fn encode(&self) -> Vec<u8> {
         let frames = encode_frames(&self.frames);
         let entries = self.entries.encode();
@@ -96,7 +98,7 @@ impl Index {
         bytes
     }
 
-    /// Reads a side-car. Takes any bytes.
+    /// Parses a side-car. Accepts any bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
         let bad = IndexError::Inconsistent;
         if bytes.len() as u64 > SIDE_CAR_BYTES_MAX {
@@ -104,7 +106,7 @@ impl Index {
             return Err(IndexError::TooLarge { bytes, limit });
         }
         if !bytes.starts_with(&MAGIC) {
-            return Err(IndexError::NotAnIndex("it begins with something else"));
+            return Err(IndexError::NotAnIndex("its magic number is wrong"));
         }
         let (content, stored) = match bytes.len().checked_sub(CHECKSUM_BYTES) {
             Some(length) if length >= HEADER_BYTES => bytes.split_at(length),
@@ -123,7 +125,7 @@ impl Index {
             (1, [0, 0, 0]) => Encoding::Zstd,
             (2, [0, 0, 0]) => Encoding::Lz4,
             (3, [0, 0, 0]) => Encoding::Plain,
-            _ => return Err(bad("its frames are encoded in no known way")),
+            _ => return Err(bad("the encoding of its frames is unknown")),
         };
         let identity = Identity {
             archive_bytes: field.number(16),
@@ -135,12 +137,12 @@ impl Index {
         let (count, section) = (field.number(80), sections.take(field.number(88))?);
         let entries = EntryTable::decode(section, count)?;
         if !sections.is_empty() || frames.raw_bytes() != field.number(24) {
-            return Err(bad("its parts do not add up to the whole"));
+            return Err(bad("its sections do not add up to its size"));
         }
         Self::new(identity, frames, entries)
     }
 
-    /// Digest of the whole archive.
+    /// Returns the digest of the whole archive.
     pub fn digest(&self) -> Digest {
         Digest::Xxh3(self.identity.digest)
     }
@@ -170,10 +172,10 @@ fn decode_frames(encoding: Encoding, count: u64, bytes: &[u8]) -> Result<FrameTa
         table.push(size >> 1, raw_bytes)?;
     }
     if !reader.is_empty() {
-        return Err(bad("something follows its frames"));
+        return Err(bad("there is data after its frames"));
     }
     if encoding == Encoding::Plain && table != FrameTable::plain(table.archive_bytes()) {
-        return Err(bad("a plain tar is one frame"));
+        return Err(bad("a plain tar must be one frame"));
     }
     Ok(table)
 }
@@ -192,7 +194,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     crate::identity::digest_of(&hasher).to_le_bytes()
 }
 
-/// The fields of the header, which is there.
+/// The fields of a complete header.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

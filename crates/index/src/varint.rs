@@ -1,4 +1,4 @@
-//! Numbers in a side-car: LEB128, seven bits a byte, the lowest first.
+//! Numbers in a side-car: LEB128, seven bits per byte, lowest first.
 
 use crate::IndexError;
 
@@ -13,7 +13,7 @@ pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push((value & 0x7f) as u8);
 }
 
-/// Reads numbers and bytes from a section, and never behind it.
+/// Reads numbers and bytes from a section, and never beyond its end.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -39,9 +39,9 @@ impl<'a> Reader<'a> {
         self.take(1)?.first().copied().ok_or(IndexError::Inconsistent("it ends too early"))
     }
 
-    /// A number, written in the one shortest way.
+    /// Reads a number in its shortest encoding, the only one accepted.
     pub fn number(&mut self) -> Result<u64, IndexError> {
-        let bad = IndexError::Inconsistent("a number in it is none");
+        let bad = IndexError::Inconsistent("a number is malformed");
         let mut value = 0_u64;
         for index in 0..BYTES_MAX {
             let byte = self.byte()?;

@@ -1,4 +1,4 @@
-//! The layout of a tar archive that is not a snapshot.
+//! Layout of a tar archive that is not a snapshot.
 
 use crate::error::{LayoutError, PathProblem};
 use crate::limits::{Limits, Totals};
@@ -11,42 +11,42 @@ use unsnap_tarstream::{Member, MemberKind, printable};
 /// Admits regular files and directories under any safe relative path.
 ///
 /// Paths are UTF-8 without control characters, relative, and made of plain components; one leading
-/// `./` is taken off. At the top nothing may be called like unsnap's staging directory. No path
-/// comes twice and none is both a file and a directory. A directory may be listed after something
-/// in it.
+/// `./` is removed. No top-level name may begin like unsnap's own temporary names. No path may
+/// occur twice, and none may be both a file and a directory. A directory may be listed after its
+/// contents.
 ///
-/// Paths are remembered as keyed 64-bit hashes of 8 bytes (twice for directories that are listed).
-/// If two different ones had the same hash the archive would be refused as having a duplicate;
-/// nothing is ever admitted that should not be. With five million paths that happens once in a
-/// million archives, and not twice for the same archive.
+/// The layout remembers each path as a keyed 64-bit hash of 8 bytes (two hashes for a listed
+/// directory). If two different paths had the same hash, the archive would be refused as having a
+/// duplicate; a collision never admits anything that should be refused. With five million paths
+/// this happens to one archive in a million, and not again when the same archive is retried.
 #[derive(Debug)]
 pub struct AnyLayout {
     limits: Limits,
     totals: Totals,
     keys: RandomState,
     files: U64Set,
-    /// Directories that exist: listed, or on the way to something.
+    /// Directories that exist: listed, or implied by a path below them.
     directories: U64Set,
     /// Directories that the archive has listed.
     listed: U64Set,
     root_listed: bool,
 }
 
-/// What an archive held.
+/// Totals of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnySummary {
     /// Entries of the archive.
     pub entries: u64,
     /// Regular files among them.
     pub files: u64,
-    /// Directories of the unpacked tree, listed or not, without the destination itself.
+    /// Directories of the unpacked tree, listed or implied, without the destination itself.
     pub directories: u64,
-    /// Bytes of all files together.
+    /// Total size of all files in bytes.
     pub file_bytes: u64,
 }
 
 impl AnyLayout {
-    /// A layout for an archive of which nothing has been seen yet.
+    /// Creates a layout for an archive of which nothing has been seen yet.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -59,7 +59,7 @@ impl AnyLayout {
         }
     }
 
-    /// Says where a member goes. After an error the layout is of no more use.
+    /// Returns the place of a member. The layout is unusable after an error.
     pub fn admit<'m>(&mut self, member: &Member<'m>) -> Result<Placement<'m>, LayoutError> {
         let (offset, entry) = (member.header_offset, || printable(member.path));
         let is_directory = match member.kind {
@@ -89,7 +89,7 @@ impl AnyLayout {
             Clash::FileAndDirectory => LayoutError::FileAndDirectory { offset, entry: entry() },
         })?;
 
-        // Deep paths imply directories that no entry has paid for.
+        // Deep paths imply directories that are not charged to any entry.
         let limit = self.limits.entries_max;
         if (self.files.len() + self.directories.len()) as u64 > limit {
             return Err(LayoutError::TooManyEntries { offset, entry: entry(), limit });
@@ -101,7 +101,7 @@ impl AnyLayout {
         })
     }
 
-    /// Says what the archive held. Nothing can be missing from it.
+    /// Returns the totals of the archive. This layout has no required entries.
     pub fn finish(&self) -> AnySummary {
         AnySummary {
             entries: self.totals.entries,
@@ -111,7 +111,7 @@ impl AnyLayout {
         }
     }
 
-    /// Makes directories of all parents of a path. Returns the hash of the path itself.
+    /// Enters all parents of a path as directories. Returns the hash of the path itself.
     fn enter_parents(&mut self, path: &str) -> Result<u64, Clash> {
         let mut hasher = self.keys.build_hasher();
         let mut hash = None;
@@ -145,17 +145,17 @@ impl AnyLayout {
     }
 }
 
-/// How a path meets those before it.
+/// Conflict of a path with an earlier one.
 enum Clash {
     Duplicate,
     FileAndDirectory,
 }
 
-/// What names at the top of the destination must not begin with: the names of what is there only
-/// while it is unpacked.
+/// Reserved beginning of names at the top of the destination: files that unsnap keeps there only
+/// while it unpacks.
 const RESERVED: &str = ".unsnap-";
 
-/// The path to create, or `None` for the destination itself.
+/// Returns the path to create, or `None` for the destination itself.
 fn safe_path<'m>(
     listed: &'m [u8],
     is_directory: bool,
@@ -206,8 +206,9 @@ fn safe_path<'m>(
     Ok(Some(path))
 }
 
-/// Where `unsnap-unpack` stages what becomes a mount point's content. There an entry of this name
-/// could not be published, and anywhere it would be taken for a left-over by the next run.
+/// Staging directory in which `unsnap-unpack` collects the content of a mount point. An entry of
+/// this name could not be published there, and anywhere else the next run would take it for files
+/// left by an interrupted run.
 const STAGING_NAME: &str = ".unsnap-staging";
 
 /// The characters of Unicode's property `Bidi_Control`.

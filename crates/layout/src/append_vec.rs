@@ -1,7 +1,7 @@
 //! Append vecs: the account storages that a snapshot archive carries as `accounts/<slot>.<id>`.
 //!
-//! A storage is a row of records without a header in front of them. All numbers are little-endian.
-//! A record begins at a multiple of 8, so there are up to 7 bytes of padding behind its data:
+//! A storage is a sequence of records without a file header. All numbers are little-endian. Each
+//! record begins at a multiple of 8, so up to 7 bytes of padding follow its data:
 //!
 //! ```text
 //!   0   8  write version    obsolete; 0 in newer files
@@ -17,45 +17,45 @@
 //! ```
 //!
 //! Source: `append_vec.rs` and `append_vec/meta.rs` of `solana-accounts-db` 4.2.2, and genuine
-//! archives. The order is that of two C structures and a hash, which is why there is padding in the
-//! middle. Where the records end is not written anywhere: a reader stops where fewer than
-//! [`RECORD_HEADER_BYTES`] are left, or at a header of no lamports and a public key of zeros
-//! ([`RecordHeader::is_end`]).
+//! archives. The order is that of two C structures followed by a hash, which explains the padding
+//! in the middle. The end of the records is not stored anywhere: a reader stops when fewer than
+//! [`RECORD_HEADER_BYTES`] bytes are left, or at a header without lamports and with a public key of
+//! zeros ([`RecordHeader::is_end`]).
 //!
-//! Every field is loaded with its width from one array of known length, so the compiler checks
-//! bounds once for a header and each number is one load.
+//! Each field is loaded at its own width from one array of known length, so the compiler checks
+//! bounds once per header and each number is one load.
 
-/// Bytes of a record in front of its data.
+/// Length of a record's header, before its data.
 pub const RECORD_HEADER_BYTES: usize = 136;
 
-/// Records begin at multiples of this.
+/// Alignment of records within a storage.
 pub const RECORD_ALIGNMENT: u64 = 8;
 
-/// Most bytes of data an account can have: 10 MiB, `MAX_PERMITTED_DATA_LENGTH` of Solana's runtime.
+/// Largest data length of an account: 10 MiB, `MAX_PERMITTED_DATA_LENGTH` of Solana's runtime.
 pub const ACCOUNT_DATA_BYTES_MAX: u64 = 10 << 20;
 
 /// Largest storage: 16 GiB, `MAXIMUM_APPEND_VEC_FILE_SIZE` of `solana-accounts-db`.
 pub const STORAGE_BYTES_MAX: u64 = 16 << 30;
 
-/// What a record says of its account in front of the data. Nothing of it has been checked.
+/// The fields of a record before its data. None of them has been checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// Bytes of data.
+    /// Length of the data in bytes.
     pub data_len: u64,
     /// The account's address.
     pub pubkey: [u8; 32],
-    /// Its balance; 0 says that the account has ceased to be.
+    /// Its balance. 0 means that the account has been closed.
     pub lamports: u64,
-    /// When rent was last collected, obsolete.
+    /// The epoch in which rent was last collected. Obsolete.
     pub rent_epoch: u64,
-    /// The program it belongs to.
+    /// The program that owns it.
     pub owner: [u8; 32],
     /// 1 if its data is a program, otherwise 0.
     pub executable: u8,
 }
 
 impl RecordHeader {
-    /// Reads a header. Takes any bytes.
+    /// Parses a header. Accepts any bytes.
     #[inline]
     pub fn parse(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
         Self {
@@ -68,13 +68,13 @@ impl RecordHeader {
         }
     }
 
-    /// The header at `at` in `bytes`; `None` if `bytes` ends before the header does.
+    /// Returns the header at `at` in `bytes`, or `None` if `bytes` ends before the header does.
     #[inline]
     pub fn parse_at(bytes: &[u8], at: usize) -> Option<Self> {
         Some(Self::parse(bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Writes the header; write version, padding and account hash are zero, as Agave 4.5 writes
+    /// Serialises the header. Write version, padding and account hash are zero, as Agave 4.5 writes
     /// them.
     pub fn to_bytes(&self) -> [u8; RECORD_HEADER_BYTES] {
         let mut bytes = [0; RECORD_HEADER_BYTES];
@@ -87,20 +87,21 @@ impl RecordHeader {
         bytes
     }
 
-    /// Whether this is no record but the end of the records.
+    /// Returns whether this header marks the end of the records.
     #[inline]
     pub fn is_end(&self) -> bool {
         self.lamports == 0 && self.pubkey == [0; 32]
     }
 
-    /// Bytes from the record's beginning to the end of its data. Saturates, so a hostile length
-    /// stays beyond every limit.
+    /// Returns the number of bytes from the record's beginning to the end of its data. Saturates,
+    /// so a hostile length still exceeds every limit.
     #[inline]
     pub fn record_bytes(&self) -> u64 {
         self.data_len.saturating_add(RECORD_HEADER_BYTES as u64)
     }
 
-    /// Where the next record begins if this one begins at `position`; `None` beyond `u64`.
+    /// Returns the position of the next record if this one begins at `position`, or `None` beyond
+    /// `u64`.
     #[inline]
     pub fn next_position(&self, position: u64) -> Option<u64> {
         position.checked_add(self.record_bytes())?.checked_next_multiple_of(RECORD_ALIGNMENT)
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_the_obsolete_fields_are_zero() {
+    fn a_header_survives_the_round_trip_with_obsolete_fields_zero() {
         let header = RecordHeader::parse(&numbered());
         let written = header.to_bytes();
         assert_eq!(RecordHeader::parse(&written), header);

@@ -1,22 +1,22 @@
-//! The bank file of a snapshot: what it says of the bank, and whether it is that of the archive.
+//! The bank file of a snapshot: its fields, and the proof that it belongs to the archive.
 //!
-//! `snapshots/<slot>/<slot>` holds everything of a bank but its accounts, in bincode with
+//! `snapshots/<slot>/<slot>` holds a bank's whole state except its accounts, in bincode with
 //! fixed-width little-endian integers (`solana-runtime` 4.2.2, `serde_snapshot.rs`). On mainnet it
-//! has some hundred megabytes, nearly all of them stakes. Two parts are of interest here:
+//! has several hundred megabytes, nearly all of them stakes. Two parts are of interest here:
 //!
 //! ```text
 //!   head     blockhashes, ancestors, hashes, counters, clock, fees, epoch schedule
-//!   ...      inflation, stakes, storages, epoch stakes: passed over
+//!   ...      inflation, stakes, storages, epoch stakes: skipped
 //!   tail     1 | accounts lattice hash 2048 | 1 | block id 32       Agave 4.1 on
 //!            1 | accounts lattice hash 2048 | 0                     the same, without a block id
 //!            1 | accounts lattice hash 2048                         until Agave 4.0
 //! ```
 //!
-//! [`BankReader`] takes the file in pieces and gives [`BankFacts`]. The hash in an archive's name
+//! [`BankReader`] takes the file in pieces and returns [`BankFacts`]. The hash in an archive's name
 //! is the BLAKE3 hash of the lattice hash, so [`BankFacts::prove`] can tell which of the three
-//! tails there is without knowing what lies before it. What is proven then is that the lattice hash
-//! is that of the name. That the accounts have this lattice hash, and that the other fields are
-//! those of the bank, is for others to find out.
+//! tails is present without parsing the bytes before it. This proves only that the lattice hash is
+//! the one in the name. Other code must verify that the accounts have this lattice hash and that
+//! the other fields are those of the bank.
 
 mod epoch;
 mod error;
@@ -32,7 +32,7 @@ use std::fmt;
 /// Length of an accounts lattice hash: 1024 16-bit integers, little-endian.
 pub const LATTICE_HASH_BYTES: usize = 2_048;
 
-/// What a bank file says, none of it proven yet.
+/// Fields of a bank file, none of them proven yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BankFacts {
     /// The slot of the bank.
@@ -43,42 +43,43 @@ pub struct BankFacts {
     pub hash: BankHash,
     /// Hash of its parent.
     pub parent_hash: BankHash,
-    /// Sum of the lamports of all accounts.
+    /// Total lamports of all accounts.
     pub capitalization: u64,
-    /// Blocks since genesis: slots that were skipped do not count.
+    /// Blocks since genesis. Skipped slots do not count.
     pub block_height: u64,
     /// Transactions since genesis.
     pub transaction_count: u64,
-    /// How slots are divided into epochs.
+    /// Division of slots into epochs.
     pub epoch_schedule: EpochSchedule,
-    /// Where in the file `slot` stands.
+    /// Offset of `slot` in the file.
     slot_offset: u64,
-    /// Where in the file `tail` begins.
+    /// Offset of `tail` in the file.
     tail_offset: u64,
-    /// The last bytes of the file, at most [`TAIL_BYTES_MAX`], none of which is of the head.
+    /// The last bytes of the file, at most [`TAIL_BYTES_MAX`], without any byte of the head.
     tail: Vec<u8>,
 }
 
-/// What a bank file says that is that of an archive's name.
+/// Fields of a bank file that match the archive's name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BankProof {
-    /// The lattice hash of all accounts: for an incremental archive, of those of its base too.
+    /// The lattice hash of all accounts. For an incremental archive this includes the accounts of
+    /// its base.
     pub lattice_hash: Box<[u8; LATTICE_HASH_BYTES]>,
-    /// The id of the bank's last block, which is there from Agave 4.1 on.
+    /// The id of the bank's last block, present since Agave 4.1.
     pub block_id: Option<[u8; 32]>,
 }
 
-/// The hash of a bank, written in base58.
+/// The hash of a bank, displayed in base58.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BankHash(pub [u8; 32]);
 
 impl BankFacts {
-    /// The epoch of the bank's slot.
+    /// Returns the epoch of the bank's slot.
     pub fn epoch(&self) -> u64 {
         self.epoch_schedule.epoch(self.slot)
     }
 
-    /// Compares slot and lattice hash with the name of the archive that the file is from.
+    /// Checks slot and lattice hash against the name of the archive that holds the file.
     pub fn prove(&self, name: &ArchiveName) -> Result<BankProof, BankError> {
         if self.slot != name.slot() {
             return Err(BankError::WrongSlot {
@@ -105,17 +106,17 @@ impl BankFacts {
         })
     }
 
-    /// The hash that an archive of this bank has in its name, by the first of the three tails that the
-    /// file can be read to have. Nothing proves it: an archive that was made under this name is to be
-    /// verified by its accounts. `None` if the file has no lattice hash.
+    /// Returns the hash that belongs in the name of an archive of this bank, from the first of the
+    /// three tails that fits the file. Nothing proves this hash: an archive made under such a name
+    /// must be verified by its accounts. Returns `None` if the file has no lattice hash.
     pub fn name_hash(&self) -> Option<ArchiveHash> {
         let proof = TailForm::ALL.into_iter().find_map(|form| form.read(self));
         let (_, proof) = proof?;
         Some(ArchiveHash::new(*blake3::hash(&proof.lattice_hash[..]).as_bytes()))
     }
 
-    /// Checks that an incremental archive of this name builds upon this bank, which is that of a
-    /// full one. A full archive builds upon nothing, so its name is refused.
+    /// Checks that an incremental archive of this name is based on this bank of a full archive. The
+    /// name of a full archive is refused, because it has no base.
     pub fn check_base_of(&self, incremental: &ArchiveName) -> Result<(), BankError> {
         match incremental.base_slot() {
             Some(base_slot) if base_slot == self.slot => Ok(()),
@@ -129,7 +130,7 @@ impl BankFacts {
     }
 }
 
-/// How a bank file can end.
+/// The possible forms of a bank file's tail.
 #[derive(Clone, Copy)]
 enum TailForm {
     BlockId,
@@ -138,11 +139,11 @@ enum TailForm {
 }
 
 impl TailForm {
-    /// The more a form asks for, the earlier.
+    /// All forms, most demanding first.
     const ALL: [Self; 3] = [Self::BlockId, Self::NoBlockId, Self::LatticeHashOnly];
 
-    /// What the file holds in this form, and the offset of the lattice hash. `None` if the file is
-    /// too short for it, or says by its tags that it is of another one.
+    /// Parses the file's tail in this form. Returns the offset of the lattice hash and the proof,
+    /// or `None` if the file is too short for the form or its tags contradict it.
     fn read(self, facts: &BankFacts) -> Option<(u64, BankProof)> {
         let after_hash = match self {
             Self::BlockId => BLOCK_ID_BYTES,
@@ -198,10 +199,10 @@ impl fmt::Debug for BankProof {
     }
 }
 
-/// The tag of an `Option` that holds something, and of one that does not.
+/// The tag of an `Option` with a value, and of one without.
 const PRESENT: u8 = 1;
 const ABSENT: u8 = 0;
 /// A block id with its tag.
 const BLOCK_ID_BYTES: usize = 1 + 32;
-/// The longest of the three tails.
+/// Length of the longest of the three tails.
 const TAIL_BYTES_MAX: usize = 1 + LATTICE_HASH_BYTES + BLOCK_ID_BYTES;

@@ -1,41 +1,41 @@
-//! Everything that can be wrong with an archive's content list.
+//! Errors of an archive's list of entries.
 
 use thiserror::Error;
 use unsnap_tarstream::MemberKind;
 
-/// Why an archive is refused.
+/// The reason why an archive is refused.
 ///
-/// `offset` is the position in the decoded stream of the entry's header, `entry` its path made safe
-/// by [`printable`](unsnap_tarstream::printable).
+/// `offset` is the position of the entry's header in the decoded stream. `entry` is its path,
+/// escaped by [`printable`](unsnap_tarstream::printable).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// Something that no snapshot contains.
+    /// An entry that no snapshot contains.
     #[error("{kind} {entry} at byte {offset} does not belong in a snapshot archive")]
     UnexpectedEntry {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
-        /// What it is.
+        /// Kind of the entry.
         kind: MemberKind,
     },
-    /// A link, a device, a sparse file, or a directory in place of a file.
+    /// A link, device or sparse file, or a directory in place of a file.
     #[error("{entry} at byte {offset} is a {found}, but only a {expected} is accepted there")]
     WrongKind {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
-        /// What it is.
+        /// Kind of the entry.
         found: MemberKind,
-        /// What may have this name.
+        /// The kinds allowed under this name.
         expected: &'static str,
     },
-    /// A slot or storage number with leading zeros: it would be a second name for the same thing.
+    /// A slot or storage number with leading zeros, which would be a second name for the same file.
     #[error("{entry} at byte {offset} has a number with leading zeros in its name")]
     LeadingZeros {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
@@ -43,29 +43,29 @@ pub enum LayoutError {
     /// A slot or storage number beyond its range.
     #[error("{entry} at byte {offset} has the number {found} in its name, limit is {limit}")]
     NumberTooLarge {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
         /// The digits.
         found: String,
-        /// The largest number there.
+        /// The largest number allowed.
         limit: u64,
     },
     /// A path that must not be created.
     #[error("path {entry} at byte {offset} is refused: {problem}")]
     UnsafePath {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// The path.
         entry: String,
-        /// What is wrong with it.
+        /// The defect of the path.
         problem: PathProblem,
     },
-    /// The same path twice.
-    #[error("{entry} is in the archive twice, the second time at byte {offset}")]
+    /// A path that occurs twice.
+    #[error("{entry} occurs twice in the archive, the second time at byte {offset}")]
     Duplicate {
-        /// The second entry's header.
+        /// Offset of the second entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
@@ -76,67 +76,69 @@ pub enum LayoutError {
          a validator refuses such a snapshot when it loads it"
     )]
     DuplicateSlot {
-        /// The second storage's header.
+        /// Offset of the second storage's header.
         offset: u64,
         /// Path of the second storage.
         entry: String,
         /// The slot.
         slot: u64,
     },
-    /// A path that is a file for one entry and a directory for another.
-    #[error("{entry} at byte {offset}: one path is both a file and a directory in this archive")]
+    /// A path that is a file in one entry and a directory in another.
+    #[error("{entry} at byte {offset}: the archive uses one path as both a file and a directory")]
     FileAndDirectory {
-        /// The later entry's header.
+        /// Offset of the later entry's header.
         offset: u64,
         /// Path of the later entry: the path in question, or one below it.
         entry: String,
     },
-    /// A file that cannot be empty.
+    /// A file that must not be empty.
     #[error("{entry} at byte {offset} is empty")]
     EmptyFile {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
     },
-    /// A file larger than such a file may be.
+    /// A file that exceeds its limit.
     #[error("{entry} at byte {offset} has {found} bytes, limit is {limit}")]
     FileTooLarge {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
         /// Its size.
         found: u64,
-        /// The limit for this file.
+        /// The limit of this file.
         limit: u64,
     },
-    /// One entry too many.
+    /// More entries than the limit.
     #[error("{entry} at byte {offset} is one entry too many, limit is {limit}")]
     TooManyEntries {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
         /// [`Limits::entries_max`](crate::Limits::entries_max).
         limit: u64,
     },
-    /// All files together are too large.
+    /// Total size of all files beyond the limit.
     #[error("with {entry} at byte {offset} the files add up to {found} bytes, limit is {limit}")]
     TotalTooLarge {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
-        /// The sum with this entry.
+        /// The total including this entry.
         found: u64,
-        /// The limit for the sum.
+        /// The limit of the total.
         limit: u64,
     },
-    /// A bank of another slot than the archive's name says, or than the other bank entry.
-    #[error("{entry} at byte {offset} is of slot {found}, but the snapshot is of slot {expected}")]
+    /// A bank whose slot differs from the archive's name or from the other bank entry.
+    #[error(
+        "{entry} at byte {offset} belongs to slot {found}, but the snapshot is of slot {expected}"
+    )]
     WrongSlot {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
@@ -147,11 +149,12 @@ pub enum LayoutError {
     },
     /// A storage newer than the snapshot.
     #[error(
-        "{entry} at byte {offset}: there is a storage of slot {found}, \
+        "{entry} at byte {offset}: the archive has a storage of slot {found}, \
          but the snapshot is of slot {limit}"
     )]
     StorageTooNew {
-        /// The header of the entry that showed it: the storage, or the bank that came after it.
+        /// Offset of the header of the entry that revealed it: the storage, or a bank entry after
+        /// it.
         offset: u64,
         /// Path of that entry.
         entry: String,
@@ -162,11 +165,11 @@ pub enum LayoutError {
     },
     /// A storage in an incremental snapshot that belongs to its base.
     #[error(
-        "{entry} at byte {offset} is of slot {found}, \
-         but the full snapshot of slot {base_slot} covers that"
+        "{entry} at byte {offset} belongs to slot {found}, \
+         which the full snapshot of slot {base_slot} already covers"
     )]
     StorageTooOld {
-        /// The storage's header.
+        /// Offset of the storage's header.
         offset: u64,
         /// Path of the storage.
         entry: String,
@@ -175,22 +178,23 @@ pub enum LayoutError {
         /// Slot of the full snapshot.
         base_slot: u64,
     },
-    /// The archive has ended without something that every snapshot has.
+    /// The archive ended without a file that every snapshot has.
     #[error("archive has no {entry}")]
     MissingEntry {
-        /// What is missing.
+        /// The missing file.
         entry: &'static str,
     },
-    /// A snapshot format that is not known.
-    #[error("snapshot version is \"{found}\", only {VERSION} is known")]
+    /// An unknown snapshot format.
+    #[error("snapshot version is \"{found}\", but only {VERSION} is supported")]
     UnknownVersion {
-        /// Content of the `version` file, printable.
+        /// Content of the `version` file, escaped for display.
         found: String,
     },
 }
 
 impl LayoutError {
-    /// Where in the decoded stream the refused entry begins; `None` if it is not about one entry.
+    /// Returns the offset of the refused entry in the decoded stream, or `None` if the error does
+    /// not concern one entry.
     pub fn raw_offset(&self) -> Option<u64> {
         match self {
             Self::UnexpectedEntry { offset, .. }
@@ -212,7 +216,7 @@ impl LayoutError {
         }
     }
 
-    /// The path of the refused or missing entry, printable.
+    /// Returns the path of the refused or missing entry, escaped for display.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::UnexpectedEntry { entry, .. }
@@ -236,14 +240,14 @@ impl LayoutError {
     }
 }
 
-/// Why a path must not be created.
+/// The reason why a path must not be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathProblem {
-    /// Bytes that are no text.
+    /// Bytes that are not UTF-8.
     #[error("it is not UTF-8")]
     NotUtf8,
-    /// C0, DEL or C1.
+    /// A C0, DEL or C1 character.
     #[error("it contains the control character U+{character:04X}")]
     Control {
         /// The code point.
@@ -255,25 +259,25 @@ pub enum PathProblem {
         /// The code point.
         character: u32,
     },
-    /// It starts at the root of the file system.
+    /// The path starts at the root of the file system.
     #[error("it is absolute")]
     Absolute,
     /// A component `..`.
-    #[error("it leads upwards")]
+    #[error("it has a component \"..\"")]
     Upwards,
     /// Two slashes in a row.
     #[error("it has an empty component")]
     EmptyComponent,
-    /// A component `.`, other than one in front.
+    /// A component `.` anywhere but at the start.
     #[error("it has a component \".\"")]
     DotComponent,
-    /// A file with a slash behind its name.
-    #[error("it ends in a slash but is no directory")]
+    /// A file with a slash after its name.
+    #[error("it ends in a slash but is not a directory")]
     TrailingSlash,
-    /// The first component is one that unsnap keeps its own files under while it unpacks.
-    #[error("it is a name that unsnap uses itself: they begin with .unsnap-")]
+    /// The first component has a name that unsnap uses for its own files while it unpacks.
+    #[error("names that begin with .unsnap- are reserved for unsnap's own files")]
     Reserved,
-    /// Longer than a path can be.
+    /// The path exceeds the limit on paths.
     #[error("it has {found} bytes, limit is {limit}")]
     TooLong {
         /// Length in bytes.
@@ -281,7 +285,7 @@ pub enum PathProblem {
         /// [`Limits::path_bytes_max`](crate::Limits::path_bytes_max).
         limit: usize,
     },
-    /// A component longer than a file name can be.
+    /// A component exceeds the limit on file names.
     #[error("a component has {found} bytes, limit is {limit}")]
     ComponentTooLong {
         /// Length in bytes.
@@ -291,5 +295,5 @@ pub enum PathProblem {
     },
 }
 
-/// The one snapshot format there is.
+/// The only existing snapshot format.
 pub const VERSION: &str = "1.2.0";

@@ -1,8 +1,8 @@
-//! What an archive may contain, and where each entry goes.
+//! Rules for the content of an archive and the place of each entry.
 //!
-//! The principal type is [`Layout`]. It is asked about every member of an archive, in the stream's
-//! order, and either says where the member goes ([`Placement`]) or refuses the archive
-//! ([`LayoutError`]). At the end [`Layout::finish`] says whether anything is missing. There are two
+//! [`Layout`] is the main type. The caller passes it every member of an archive, in the stream's
+//! order. For each one it returns a place ([`Placement`]) or refuses the archive ([`LayoutError`]).
+//! At the end [`Layout::finish`] reports whether anything is missing. There are two layouts:
 //! layouts:
 //!
 //! | layout | admits | for |
@@ -11,17 +11,16 @@
 //! | [`AnyLayout`] | files and directories under safe relative paths | tars of other origin |
 //!
 //! Both refuse duplicates, links, devices and sparse files, and count entries and bytes against
-//! [`Limits`]. What they remember is 8 bytes an entry ([`U64Set`]).
+//! [`Limits`]. They remember 8 bytes per entry ([`U64Set`]).
 //!
-//! The crate also knows the names of archives ([`ArchiveName`]) and the content of the `version`
-//! file ([`check_version`]), and reads what a bank file says ([`BankReader`]).
-//! The crate also knows the names of archives ([`ArchiveName`]), the content of the `version`
-//! file ([`check_version`]) and the records of account storages ([`append_vec`]).
+//! The crate also parses the names of archives ([`ArchiveName`]), the `version` file
+//! ([`check_version`]), bank files ([`BankReader`]) and the records of account storages
+//! ([`append_vec`]).
 //!
-//! What is left to others: the framing of the stream (crate `tarstream`), making directories and
-//! files, and what is in them. No path is ever resolved here; a [`Placement`] is a name below the
-//! destination, without `..`, `.` or empty components, and it is up to the creator that no link on
-//! the way leads elsewhere.
+//! Other crates parse the stream's framing (`tarstream`), create directories and files, and check
+//! file contents. This crate never resolves a path: a [`Placement`] is a name below the
+//! destination, without `..`, `.` or empty components. The creator of the file must ensure that no
+//! link on the way leads elsewhere.
 //!
 //! ```
 //! use unsnap_layout::{ArchiveName, Layout, Limits, Placement, Role, SnapshotLayout};
@@ -75,18 +74,18 @@ pub use snapshot::{SnapshotLayout, SnapshotSummary, check_version};
 
 use unsnap_tarstream::Member;
 
-/// The rules an archive is held to.
+/// The rules that an archive is checked against.
 #[derive(Debug)]
 pub enum Layout {
     /// The archive is a validator's snapshot.
     Snapshot(SnapshotLayout),
-    /// The archive may hold any files.
+    /// An archive of arbitrary files.
     Any(AnyLayout),
 }
 
 impl Layout {
-    /// Says where a member goes. Members must come in the stream's order; after an error the layout
-    /// is of no more use.
+    /// Returns the place of a member. Members must come in the stream's order. The layout is
+    /// unusable after an error.
     pub fn admit<'m>(&mut self, member: &Member<'m>) -> Result<Placement<'m>, LayoutError> {
         match self {
             Self::Snapshot(layout) => layout.admit(member),
@@ -94,7 +93,8 @@ impl Layout {
         }
     }
 
-    /// Says what the archive held, or what is missing. To be called after the last member.
+    /// Returns the totals of the archive, or the entry that is missing. Call it after the last
+    /// member.
     pub fn finish(&self) -> Result<Summary, LayoutError> {
         match self {
             Self::Snapshot(layout) => layout.finish().map(Summary::Snapshot),
@@ -103,17 +103,17 @@ impl Layout {
     }
 }
 
-/// What an archive held.
+/// Totals of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary {
     /// A complete snapshot.
     Snapshot(SnapshotSummary),
-    /// Files of any kind.
+    /// An archive of arbitrary files.
     Any(AnySummary),
 }
 
 impl Summary {
-    /// Slot of the snapshot; `None` for an archive of any files.
+    /// Returns the slot of the snapshot, or `None` for an archive of arbitrary files.
     pub fn slot(&self) -> Option<u64> {
         match self {
             Self::Snapshot(summary) => Some(summary.slot),
@@ -121,7 +121,7 @@ impl Summary {
         }
     }
 
-    /// Bytes of all files together.
+    /// Returns the total size of all files in bytes.
     pub fn file_bytes(&self) -> u64 {
         match self {
             Self::Snapshot(summary) => summary.file_bytes,

@@ -1,12 +1,12 @@
-//! Bounds on what an archive may contain.
+//! Bounds on the content of an archive.
 
 use crate::error::LayoutError;
 use unsnap_tarstream::{Member, printable};
 
-/// How much an archive may contain.
+/// Limits on the content of an archive.
 ///
-/// Unless said otherwise the defaults are those of Agave 4.2.2's unpacker (`agave-snapshots`,
-/// `hardened_unpack.rs`): a validator would refuse what exceeds them.
+/// Unless noted otherwise the defaults are those of Agave 4.2.2's unpacker (`agave-snapshots`,
+/// `hardened_unpack.rs`): a validator would refuse an archive that exceeds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Entries of an archive. In [`AnyLayout`](crate::AnyLayout) directories that are only implied
@@ -14,22 +14,21 @@ pub struct Limits {
     ///
     /// 5,000,000. Mainnet has about 430,000 storages.
     pub entries_max: u64,
-    /// Sum of all file sizes as they appear, holes included.
+    /// Total size of all files as they appear, holes included.
     ///
     /// 64 TiB.
     pub apparent_bytes_max: u64,
-    /// Sum of all sizes as they are stored in a snapshot archive.
+    /// Total size of all files as stored in a snapshot archive.
     ///
-    /// 4 TiB. There are no holes in what we admit, so for snapshots the smaller of the two sums is
-    /// what counts.
+    /// 4 TiB. Admitted files have no holes, so for snapshots the smaller of the two limits applies.
     pub actual_bytes_max: u64,
     /// `snapshots/<slot>/<slot>`: 32 GiB.
     pub bank_file_bytes_max: u64,
     /// `snapshots/status_cache`: 32 GiB.
     pub status_cache_bytes_max: u64,
-    /// `version`: 8 bytes. It holds five.
+    /// `version`: 8 bytes. Its usual content has five.
     pub version_bytes_max: u64,
-    /// One account storage: 16 GiB, the largest file that `solana-accounts-db`'s `append_vec.rs`
+    /// One account storage: 16 GiB, the largest file that `append_vec.rs` of `solana-accounts-db`
     /// opens.
     pub storage_bytes_max: u64,
     /// A whole path: 4095 bytes, Linux `PATH_MAX` without its NUL.
@@ -54,7 +53,7 @@ impl Default for Limits {
     }
 }
 
-/// Entries and bytes admitted so far.
+/// Totals of the entries admitted so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) entries: u64,
@@ -73,7 +72,7 @@ impl Totals {
             let entry = printable(member.path);
             return Err(LayoutError::TooManyEntries { offset, entry, limit: entries_max });
         }
-        // Saturation is far above any limit.
+        // The saturated value exceeds every limit.
         let found = self.bytes.saturating_add(member.size);
         if found > bytes_max {
             let entry = printable(member.path);

@@ -1,11 +1,11 @@
-//! The names of snapshot archives.
+//! Names of snapshot archives.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 use unsnap_tarstream::printable;
 
-/// What the file name of an archive says.
+/// The parsed file name of an archive.
 ///
 /// ```text
 ///   snapshot-<slot>-<hash>.tar.zst
@@ -13,8 +13,8 @@ use unsnap_tarstream::printable;
 /// ```
 ///
 /// Agave's grammar (`agave-snapshots`, `paths.rs`): decimal slots, a hash of 32 bytes in base58,
-/// one of two compressions. Where Agave would take a slot with leading zeros, this refuses, so that
-/// a name can be said in one way only: [`Display`](fmt::Display) gives the name back as it was.
+/// and one of two compressions. Agave accepts slots with leading zeros. This parser refuses them,
+/// so that each name has one spelling and [`Display`](fmt::Display) returns the original name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArchiveName {
     /// All accounts at a slot.
@@ -23,27 +23,27 @@ pub enum ArchiveName {
         slot: u64,
         /// Hash of all accounts.
         hash: ArchiveHash,
-        /// How the archive is compressed.
+        /// Compression format of the archive.
         compression: Compression,
     },
     /// The accounts that changed since a full snapshot.
     Incremental {
-        /// The slot of the full snapshot it builds upon; less than `slot`.
+        /// The slot of the full snapshot that it is based on. Less than `slot`.
         base_slot: u64,
         /// The slot of the snapshot.
         slot: u64,
-        /// Hash of all accounts, those of the full snapshot included.
+        /// Hash of all accounts, including those of the full snapshot.
         hash: ArchiveHash,
-        /// How the archive is compressed.
+        /// Compression format of the archive.
         compression: Compression,
     },
 }
 
-/// The hash in an archive's name: 32 bytes, written in base58.
+/// The hash in an archive's name: 32 bytes, displayed in base58.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ArchiveHash([u8; 32]);
 
-/// How an archive is compressed.
+/// Compression format of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compression {
     /// `.tar.zst`
@@ -52,50 +52,49 @@ pub enum Compression {
     Lz4,
 }
 
-/// Why a file name is not that of a snapshot archive. `name` is printable.
+/// The reason why a file name is not that of a snapshot archive. `name` is escaped for display.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It starts like something else. Names that start with `tmp-` are archives still being
-    /// written.
+    /// An unknown prefix. Names that start with `tmp-` belong to archives still being written.
     #[error("{name} is not a snapshot archive: it starts with neither {FULL} nor {INCREMENTAL}")]
     Prefix {
         /// The file name.
         name: String,
     },
-    /// It ends like something else.
+    /// An unknown suffix.
     #[error("{name} is not a snapshot archive: it ends with neither .tar.zst nor .tar.lz4")]
     Extension {
         /// The file name.
         name: String,
     },
-    /// Too few dashes.
+    /// A name with too few dashes.
     #[error("{name} is not a snapshot archive: expected {expected}")]
     Parts {
         /// The file name.
         name: String,
-        /// The form it should have.
+        /// The expected form.
         expected: &'static str,
     },
-    /// A slot that is no number, is larger than 64 bits hold, or has leading zeros.
+    /// A slot that is not a number, exceeds 64 bits, or has leading zeros.
     #[error("{name} is not a snapshot archive: its {field} is not a plain number: \"{found}\"")]
     Slot {
         /// The file name.
         name: String,
-        /// Which slot.
+        /// The name of the slot field.
         field: &'static str,
-        /// What is there, printable.
+        /// The text in its place, escaped for display.
         found: String,
     },
-    /// A hash that is not base58 of 32 bytes.
-    #[error("{name} is not a snapshot archive: its hash is not base58 of 32 bytes: \"{found}\"")]
+    /// A hash that is not 32 bytes in base58.
+    #[error("{name} is not a snapshot archive: its hash is not 32 bytes in base58: \"{found}\"")]
     Hash {
         /// The file name.
         name: String,
-        /// What is there, printable.
+        /// The text in its place, escaped for display.
         found: String,
     },
-    /// An incremental snapshot that adds nothing to its base.
+    /// An incremental snapshot whose slot does not exceed its base slot.
     #[error("{name}: base slot {base_slot} is not less than slot {slot}")]
     BaseNotBelowSlot {
         /// The file name.
@@ -108,7 +107,7 @@ pub enum NameError {
 }
 
 impl ArchiveName {
-    /// Reads a file name, without any directory.
+    /// Parses a file name without any directory.
     pub fn parse(file_name: &str) -> Result<Self, NameError> {
         let name = || printable(file_name.as_bytes());
         let parts = |expected| move || NameError::Parts { name: name(), expected };
@@ -139,14 +138,14 @@ impl ArchiveName {
         Ok(Self::Incremental { base_slot, slot, hash, compression })
     }
 
-    /// The slot of the snapshot.
+    /// Returns the slot of the snapshot.
     pub fn slot(&self) -> u64 {
         match *self {
             Self::Full { slot, .. } | Self::Incremental { slot, .. } => slot,
         }
     }
 
-    /// The slot of the full snapshot that an incremental one builds upon.
+    /// Returns the slot of the full snapshot that an incremental one is based on.
     pub fn base_slot(&self) -> Option<u64> {
         match *self {
             Self::Full { .. } => None,
@@ -154,7 +153,7 @@ impl ArchiveName {
         }
     }
 
-    /// `full` or `incremental`.
+    /// Returns `full` or `incremental`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Full { .. } => "full",
@@ -162,15 +161,15 @@ impl ArchiveName {
         }
     }
 
-    /// The hash that the snapshot's accounts must have; for an incremental one, together with those
-    /// of its base.
+    /// Returns the expected hash of the snapshot's accounts. For an incremental snapshot it
+    /// includes those of its base.
     pub fn hash(&self) -> ArchiveHash {
         match *self {
             Self::Full { hash, .. } | Self::Incremental { hash, .. } => hash,
         }
     }
 
-    /// The name of the same snapshot in an archive that is compressed in another way.
+    /// Returns the name of the same snapshot with another compression.
     #[must_use]
     pub fn with_compression(mut self, new: Compression) -> Self {
         match &mut self {
@@ -181,7 +180,7 @@ impl ArchiveName {
         self
     }
 
-    /// How the archive is compressed.
+    /// Returns the compression format of the archive.
     pub fn compression(&self) -> Compression {
         match *self {
             Self::Full { compression, .. } | Self::Incremental { compression, .. } => compression,
@@ -211,15 +210,14 @@ impl fmt::Display for ArchiveName {
 }
 
 impl ArchiveHash {
-    /// A hash of these bytes.
+    /// Creates a hash from these bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Reads a hash from base58. There is one text for each hash, so no text has to be kept beside
-    /// the bytes.
+    /// Parses a hash from base58. Each hash has exactly one text, so the text need not be stored.
     pub fn parse(text: &str) -> Option<Self> {
-        // 32 bytes never take more; longer texts are not worth decoding.
+        // 32 bytes never take more. Longer texts are not worth decoding.
         if text.len() > HASH_TEXT_BYTES_MAX {
             return None;
         }
@@ -228,7 +226,7 @@ impl ArchiveHash {
         (decoded == bytes.len()).then_some(Self(bytes))
     }
 
-    /// The bytes of the hash.
+    /// Returns the bytes of the hash.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -247,7 +245,7 @@ impl fmt::Debug for ArchiveHash {
 }
 
 impl Compression {
-    /// The end of the archive's name, with its dots.
+    /// Returns the suffix of the archive's name, with its dots.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Zstd => ".tar.zst",
@@ -329,7 +327,7 @@ mod tests {
 
     #[test]
     fn hashes() {
-        // All ones in base58 is all zeros: 32 of them, no more and no fewer.
+        // Zeros are written as ones in base58: exactly 32 of them.
         let zeros = "1".repeat(32);
         assert_eq!(ArchiveHash::parse(&zeros), Some(ArchiveHash::new([0; 32])));
         assert_eq!(ArchiveHash::new([0; 32]).to_string(), zeros);
@@ -349,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_name() {
+    fn malformed_names() {
         let problem = |name: String| match ArchiveName::parse(&name) {
             Err(error) => error,
             Ok(accepted) => panic!("{accepted}"),

@@ -1,36 +1,36 @@
-//! Where a member goes.
+//! Places of members below the destination.
 
 /// The place of a member below the destination.
 ///
 /// Paths are relative, valid UTF-8, without a trailing slash and without `.`, `..` or empty
-/// components. An archive need not list a directory before what is in it, nor at all: whoever
-/// creates files makes what [`parents`](Self::parents) names.
+/// components. An archive need not list a directory before its contents, nor at all: the creator of
+/// a file must create the directories that [`parents`](Self::parents) returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement<'m> {
     /// The destination itself. There is nothing to create.
     Root,
-    /// A directory to create, unless it was made for a file already.
+    /// A directory to create, unless it was already created for a file.
     Directory {
         /// Its path.
         path: &'m str,
     },
-    /// A regular file to create; it is not there yet.
+    /// A regular file to create. It does not exist yet.
     File {
-        /// What the file is to a snapshot.
+        /// The file's role in a snapshot.
         role: Role,
         /// Its path.
         path: &'m str,
     },
 }
 
-/// What a file is to a snapshot.
+/// The role of a file in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The version of the snapshot's format; see [`check_version`](crate::check_version).
     Version,
-    /// The recent transactions' results.
+    /// The results of recent transactions.
     StatusCache,
-    /// The bank's state.
+    /// The state of the bank.
     BankFile {
         /// Slot of the bank, and of the snapshot.
         slot: u64,
@@ -39,7 +39,7 @@ pub enum Role {
     Storage {
         /// The slot.
         slot: u64,
-        /// The storage's number, at most `u32::MAX / 2`; on its own it need not be unique.
+        /// The storage's number, at most `u32::MAX / 2`. It need not be unique by itself.
         id: u32,
     },
     /// A file of an archive that is not a snapshot.
@@ -47,7 +47,7 @@ pub enum Role {
 }
 
 impl<'m> Placement<'m> {
-    /// The path below the destination; empty for the destination itself.
+    /// Returns the path below the destination, empty for the destination itself.
     pub fn path(&self) -> &'m str {
         match self {
             Self::Root => "",
@@ -55,18 +55,18 @@ impl<'m> Placement<'m> {
         }
     }
 
-    /// The last component of the path: what a storage is called in a flat directory of accounts.
+    /// Returns the last component of the path: the name of a storage in a flat accounts directory.
     pub fn file_name(&self) -> Option<&'m str> {
         self.path().rsplit('/').next().filter(|name| !name.is_empty())
     }
 
-    /// The directory that has to exist before this can be created; `None` means the destination
-    /// itself.
+    /// Returns the directory that must exist before this can be created. `None` means the
+    /// destination itself.
     pub fn parent(&self) -> Option<&'m str> {
         self.path().rsplit_once('/').map(|(parent, _)| parent)
     }
 
-    /// All directories on the way to this, the outermost first: for `a/b/c` they are `a` and `a/b`.
+    /// Returns all directories on the way, the outermost first: for `a/b/c` they are `a` and `a/b`.
     pub fn parents(&self) -> impl Iterator<Item = &'m str> + use<'m> {
         let path = self.path();
         path.match_indices('/').map(|(end, _)| &path[..end])

@@ -1,29 +1,29 @@
-//! A set of numbers that remembers each in eight bytes.
+//! A set of numbers that takes eight bytes per number.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 /// A growing set of `u64`.
 ///
-/// It is there to find duplicates among millions of entries of an archive that is not trusted, so
-/// its memory is the point: 8 bytes a number, a quarter of a byte for the index, and about 2 MiB;
-/// no large table ever doubles. The 5,000,000 entries of the largest archive take 43 MB. (Growing
-/// takes no copy on Linux: allocators remap vectors of this size.)
+/// It finds duplicates among millions of entries of an untrusted archive, so its memory use
+/// matters: 8 bytes per number, a quarter of a byte for the index, and about 2 MiB in all for the
+/// rest. No large table is ever doubled. The 5,000,000 entries of the largest archive take 43 MB.
+/// (Growing needs no copy on Linux: allocators remap vectors of this size.)
 ///
 /// ```text
 ///   recent    hash set of at most 65,536 numbers
 ///   settled   sorted vector, grown to the exact size
-///   index     where in `settled` each of many equal ranges of numbers begins
+///   index     start in `settled` of each of many equal ranges of numbers
 /// ```
 ///
-/// When `recent` is full it is sorted and merged into `settled` in place, from the back. That moves
+/// When `recent` is full it is sorted and merged into `settled` in place, from the back. This moves
 /// `settled` once for every 65,536 insertions: 6 times for a mainnet archive of 430,000 storages,
-/// 76 times for the largest one. Storages come in scrambled order, so no use is made of order in
-/// the input.
+/// 76 times for the largest archive. Storages come in scrambled order, so the set does not exploit
+/// any order of its input.
 ///
-/// The index saves most of a binary search, whose every step would miss the cache: slots lie close
-/// together and hashes are spread evenly, so a range holds some 32 to 64 numbers. Numbers chosen to
-/// share one range cost a binary search, no more.
+/// The index saves most of a binary search, each step of which would miss the cache: slots lie
+/// close together and hashes are spread evenly, so a range holds some 32 to 64 numbers. Numbers
+/// chosen to share one range cost a binary search, no more.
 #[derive(Debug, Default)]
 pub struct U64Set {
     settled: Vec<u64>,
@@ -31,20 +31,19 @@ pub struct U64Set {
     recent: HashSet<u64>,
 }
 
-/// Where to look for a number in a sorted vector.
+/// Index of a sorted vector: narrows the search for a number to one range.
 #[derive(Debug, Default)]
 struct Index {
     /// The smallest number of the vector.
     base: u64,
-    /// Numbers belong to one range if they agree in `(number - base) >> shift`.
+    /// Numbers are in the same range if they agree in `(number - base) >> shift`.
     shift: u32,
-    /// Position in the vector of the first number of each range, and the vector's length at the
-    /// end.
+    /// Position in the vector of the first number of each range, followed by the vector's length.
     starts: Vec<usize>,
 }
 
 impl U64Set {
-    /// An empty set. It allocates nothing yet.
+    /// Creates an empty set. It allocates nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -60,17 +59,17 @@ impl U64Set {
         true
     }
 
-    /// Whether a number is in the set.
+    /// Returns whether a number is in the set.
     pub fn contains(&self, number: u64) -> bool {
         self.recent.contains(&number) || self.is_settled(number)
     }
 
-    /// How many numbers there are.
+    /// Returns how many numbers the set holds.
     pub fn len(&self) -> usize {
         self.settled.len() + self.recent.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.settled.is_empty() && self.recent.is_empty()
     }
@@ -87,8 +86,8 @@ impl U64Set {
         let mut unmoved = self.settled.len();
         self.settled.reserve_exact(arrived.len());
         self.settled.resize(unmoved + arrived.len(), 0);
-        // From the back: the largest numbers go to places that hold nothing yet. `target` stays
-        // ahead of `unmoved` by the number of arrivals that are left.
+        // From the back: the largest numbers move to unused places. `target` stays ahead of
+        // `unmoved` by the number of arrivals that remain.
         while let Some(&largest) = arrived.last() {
             let target = unmoved + arrived.len() - 1;
             if unmoved > 0 && self.settled[unmoved - 1] > largest {
@@ -104,11 +103,12 @@ impl U64Set {
 }
 
 impl Index {
-    /// Positions among which a number is, if it is there at all.
+    /// Returns the positions among which a number lies, if it is in the vector at all.
     fn range_of(&self, number: u64) -> Range<usize> {
         let Some(distance) = number.checked_sub(self.base) else { return 0..0 };
         let range = usize::try_from(distance >> self.shift).unwrap_or(usize::MAX);
-        // Beyond the last range there is nothing; `starts` has one more than there are ranges.
+        // Numbers beyond the last range are not in the vector. `starts` has one more element than
+        // there are ranges.
         match self.starts.get(range..).unwrap_or_default() {
             &[start, end, ..] => start..end,
             _ => 0..0,
@@ -119,8 +119,8 @@ impl Index {
         let (Some(&first), Some(&last)) = (sorted.first(), sorted.last()) else { return };
         let ranges_max = (sorted.len() / RANGE_NUMBERS).max(1) as u64;
         self.base = first;
-        // The smallest shift that leaves few enough ranges; between half of that and all of it are
-        // used.
+        // The smallest shift that leaves few enough ranges. Between half of the limit and all of it
+        // are used.
         self.shift = (0..u64::BITS - 1)
             .find(|shift| (last - first) >> shift < ranges_max)
             .unwrap_or(u64::BITS - 1);
@@ -136,8 +136,8 @@ impl Index {
     }
 }
 
-/// Numbers kept in the hash set. A guess between two costs: twice as many would be 1.2 MB more,
-/// half as many would move the settled numbers twice as often.
+/// Numbers kept in the hash set. A compromise found by estimate: twice as many would take 1.2 MB
+/// more, half as many would move the settled numbers twice as often.
 const RECENT_MAX: usize = 1 << 16;
 
 /// The fewest numbers that a range of the index holds on average: four cache lines of them.
@@ -156,8 +156,8 @@ mod tests {
         mixed ^ (mixed >> 31)
     }
 
-    /// Inserts the numbers here and into std's set and compares every answer; prints what an
-    /// insertion took.
+    /// Inserts the numbers here and into std's set and compares every answer. Prints the time per
+    /// insertion.
     fn compare(title: &str, numbers: &[u64]) {
         let mut model = HashSet::new();
         let expected: Vec<bool> = numbers.iter().map(|&number| model.insert(number)).collect();
@@ -185,9 +185,9 @@ mod tests {
         compare("rising", &(slots..slots + count).collect::<Vec<_>>());
         compare("falling", &(slots..slots + count).rev().collect::<Vec<_>>());
         compare("random", &(0..count).map(scrambled).collect::<Vec<_>>());
-        // Near each other, in no order, as storages of one archive are.
+        // Close together and unordered, like the storages of one archive.
         compare("slots", &(0..count).map(|n| slots + scrambled(n) % 432_000).collect::<Vec<_>>());
-        // Two ends of the range and one crowded place: the index is of no help.
+        // Both ends of the range and one crowded place, where the index does not help.
         compare(
             "crowded",
             &[0, u64::MAX].into_iter().chain((0..count).map(|n| slots + n)).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! The layout of a validator's snapshot archive.
+//! Layout of a validator's snapshot archive.
 
 use crate::error::{LayoutError, VERSION};
 use crate::limits::{Limits, Totals};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::str;
 use unsnap_tarstream::{Member, MemberKind, printable};
 
-/// Admits exactly what a snapshot archive contains, in any order:
+/// Admits exactly the files of a snapshot archive, in any order:
 ///
 /// ```text
 ///   version
@@ -22,43 +22,42 @@ use unsnap_tarstream::{Member, MemberKind, printable};
 /// ```
 ///
 /// Real archives have `version` first, then the two groups below `snapshots` in either order, then
-/// the accounts in no order at all. None of this is relied upon.
+/// the accounts in no particular order. The layout relies on none of this.
 ///
-/// Where Agave's unpacker is more lenient, the difference is on purpose: links, sparse files and
-/// duplicates are refused, numbers have no leading zeros, the bank file is named like its
-/// directory, and what Agave would refuse only when it loads the snapshot (two storages of one
-/// slot, empty storages) is refused here, hours earlier.
+/// The layout is deliberately stricter than Agave's unpacker. It refuses links, sparse files,
+/// duplicates and numbers with leading zeros, and the bank file must be named like its directory.
+/// It also refuses, hours earlier, what Agave would refuse only when it loads the snapshot: two
+/// storages of one slot, and empty storages.
 #[derive(Debug)]
 pub struct SnapshotLayout {
     limits: Limits,
     base_slot: Option<u64>,
-    /// The slot of the snapshot, once it is known: from the archive's name, or from the first bank
-    /// entry.
+    /// The slot of the snapshot, once known: from the archive's name, or from the first bank entry.
     slot: Option<u64>,
     totals: Totals,
-    /// Which of the entries that can be there only once have been there.
+    /// Entries seen so far, of those that may occur only once.
     unique: BTreeSet<Unique>,
     storage_slots: U64Set,
     storage_slot_max: Option<u64>,
     storage_bytes: u64,
 }
 
-/// What a complete snapshot archive held.
+/// Totals of a complete snapshot archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotSummary {
     /// The slot of the bank.
     pub slot: u64,
-    /// Account storages.
+    /// Number of account storages.
     pub storages: u64,
-    /// Bytes of all storages together.
+    /// Total size of all storages in bytes.
     pub storage_bytes: u64,
     /// Entries of the archive, directories included.
     pub entries: u64,
-    /// Bytes of all files together.
+    /// Total size of all files in bytes.
     pub file_bytes: u64,
 }
 
-/// Entries that an archive has at most once.
+/// Entries that may occur only once in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Unique {
     Version,
@@ -70,10 +69,10 @@ enum Unique {
 }
 
 impl SnapshotLayout {
-    /// A layout for an archive of which nothing has been seen yet.
+    /// Creates a layout for an archive of which nothing has been seen yet.
     ///
-    /// With the archive's name its slots are checked against the entries. Without it the bank file
-    /// says which slot the snapshot is of.
+    /// If the archive's name is given, its slots are checked against the entries. Otherwise the
+    /// bank entry determines the slot of the snapshot.
     pub fn new(limits: Limits, expected: Option<ArchiveName>) -> Self {
         Self {
             limits,
@@ -87,7 +86,7 @@ impl SnapshotLayout {
         }
     }
 
-    /// Says where a member goes. After an error the layout is of no more use.
+    /// Returns the place of a member. The layout is unusable after an error.
     pub fn admit<'m>(&mut self, member: &Member<'m>) -> Result<Placement<'m>, LayoutError> {
         let bytes_max = self.limits.actual_bytes_max.min(self.limits.apparent_bytes_max);
         self.totals.add(member, self.limits.entries_max, bytes_max)?;
@@ -95,7 +94,7 @@ impl SnapshotLayout {
         let listed = member.path;
         let (bytes, slash) =
             listed.strip_suffix(b"/").map_or((listed, false), |stripped| (stripped, true));
-        // What is admitted is ASCII; anything else fails to match.
+        // Admitted names are ASCII. Anything else fails to match.
         let path = str::from_utf8(bytes).map_err(|_| unexpected(member))?;
         match parse(path, member)? {
             Known::Directory(unique, slot) => {
@@ -103,7 +102,7 @@ impl SnapshotLayout {
                 self.admit_unique(unique, slot, member)?;
                 Ok(Placement::Directory { path })
             }
-            // A slash behind a file's name.
+            // A slash after a file's name.
             Known::File(..) if slash => Err(unexpected(member)),
             Known::File(role) => {
                 expect_kind(member, MemberKind::Regular, "regular file")?;
@@ -113,7 +112,7 @@ impl SnapshotLayout {
         }
     }
 
-    /// Says what the archive held, or what is missing from it.
+    /// Returns the totals of the archive, or the entry that is missing.
     pub fn finish(&self) -> Result<SnapshotSummary, LayoutError> {
         for (unique, entry) in [
             (Unique::Version, "version"),
@@ -159,7 +158,7 @@ impl SnapshotLayout {
         }
     }
 
-    /// `slot` is that of the bank's directory or file.
+    /// Admits an entry that may occur once. `slot` is that of the bank's directory or file.
     fn admit_unique(
         &mut self,
         unique: Unique,
@@ -211,14 +210,14 @@ impl SnapshotLayout {
 }
 
 impl SnapshotSummary {
-    /// The directories that an unpacked snapshot has, parents first, whether or not the archive
+    /// Returns the directories of an unpacked snapshot, parents first, whether or not the archive
     /// listed them.
     pub fn directories(&self) -> [String; 3] {
         ["accounts".to_owned(), "snapshots".to_owned(), format!("snapshots/{}", self.slot)]
     }
 }
 
-/// Checks the content of the `version` file: exactly `1.2.0`, after an optional `v` or `V`.
+/// Checks that the `version` file holds exactly `1.2.0`, after an optional `v` or `V`.
 pub fn check_version(bytes: &[u8]) -> Result<(), LayoutError> {
     let number = bytes.strip_prefix(b"v").or_else(|| bytes.strip_prefix(b"V")).unwrap_or(bytes);
     if number == VERSION.as_bytes() {
@@ -227,14 +226,15 @@ pub fn check_version(bytes: &[u8]) -> Result<(), LayoutError> {
     Err(LayoutError::UnknownVersion { found: printable(bytes) })
 }
 
-/// An entry whose name is part of a snapshot.
+/// An entry with a name from the snapshot layout.
 enum Known {
-    /// A directory, and its slot where it has one.
+    /// A directory, with its slot if it has one.
     Directory(Unique, Option<u64>),
     File(Role),
 }
 
-/// The grammar of names. `path` is the member's path without a trailing slash.
+/// Matches a name against the snapshot layout. `path` is the member's path without a trailing
+/// slash.
 fn parse(path: &str, member: &Member<'_>) -> Result<Known, LayoutError> {
     let slot = |digits| decimal(digits, u64::MAX, member);
     Ok(match path.split_once('/') {
@@ -256,17 +256,17 @@ fn parse(path: &str, member: &Member<'_>) -> Result<Known, LayoutError> {
             Some((directory, file)) if directory == file => {
                 Known::File(Role::BankFile { slot: slot(file)? })
             }
-            // Agave admits it and then does not find it.
+            // Agave accepts it here but does not find it later.
             Some(_) => return Err(unexpected(member)),
         },
         Some(_) => return Err(unexpected(member)),
     })
 }
 
-/// ASCII digits, at most `limit`.
+/// Parses ASCII digits, at most `limit`.
 ///
 /// Agave's unpacker allows leading zeros. They are refused here: `07.1` and `7.1` would be two
-/// files for one storage. No writer makes them.
+/// files for one storage. No writer produces them.
 fn decimal(digits: &str, limit: u64, member: &Member<'_>) -> Result<u64, LayoutError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(unexpected(member));
@@ -275,7 +275,7 @@ fn decimal(digits: &str, limit: u64, member: &Member<'_>) -> Result<u64, LayoutE
     if digits.len() > 1 && digits.starts_with('0') {
         return Err(LayoutError::LeadingZeros { offset, entry: printable(member.path) });
     }
-    // Nothing but overflow is left to fail.
+    // Only overflow can still fail.
     digits.parse().ok().filter(|&number| number <= limit).ok_or_else(|| {
         LayoutError::NumberTooLarge {
             offset,
@@ -310,5 +310,5 @@ fn unexpected(member: &Member<'_>) -> LayoutError {
     }
 }
 
-/// `solana-accounts-db` keeps the other half of the numbers for itself.
+/// `solana-accounts-db` reserves the other half of the range.
 const STORAGE_ID_MAX: u32 = u32::MAX / 2;

@@ -1,4 +1,4 @@
-//! The tar walk alone, over a decoded stream in memory.
+//! Benchmark of the tar walk alone, over a decoded stream in memory.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
 
 use std::hint::black_box;

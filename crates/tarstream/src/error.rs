@@ -1,62 +1,64 @@
-//! Everything that can be wrong with an archive's framing.
+//! Errors of the archive's framing.
 
 use crate::member::MemberKind;
 use crate::pax::PaxProblem;
 use thiserror::Error;
 
-/// Why the stream is not an archive that this project trusts.
+/// The reason why a stream is not an archive that this project trusts.
 ///
-/// `offset` is a position in the decoded stream: of the block that is wrong, or of the stream's end
-/// where the archive is cut. `entry` is the path as the archive gives it, made safe by
+/// `offset` is a position in the decoded stream: of the offending block, or of the end of the
+/// stream if the archive is truncated. `entry` is the path from the archive, escaped by
 /// [`printable`](crate::printable).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TarError {
-    /// The header's bytes do not add up: damage, or not a tar stream at all.
+    /// The header's bytes do not match its checksum: the stream is damaged or is not tar at all.
     #[error(
         "tar header at byte {offset} is damaged: its checksum is {stored}, \
-         its bytes add up to {computed}"
+         but its bytes sum to {computed}"
     )]
     Checksum {
-        /// The header block.
+        /// Offset of the header block.
         offset: u64,
-        /// The sum written in the header.
+        /// The checksum stored in the header.
         stored: u64,
-        /// The sum of the header's bytes, unsigned.
+        /// The sum of the header's bytes, as unsigned numbers.
         computed: u64,
     },
-    /// Neither GNU, nor POSIX, nor v7.
-    #[error("tar header at byte {offset} is of an unknown format: its magic is \"{found}\"")]
+    /// The format is neither GNU, nor POSIX, nor v7.
+    #[error("tar header at byte {offset} has an unknown format: its magic is \"{found}\"")]
     Magic {
-        /// The header block.
+        /// Offset of the header block.
         offset: u64,
-        /// The eight bytes of magic and version, printable.
+        /// The eight bytes of magic and version, escaped for display.
         found: String,
     },
-    /// A numeric field cannot be used.
+    /// A numeric field is unusable.
     #[error("{field} of {} is {problem}: \"{found}\"", at_entry(.entry.as_deref(), *.offset))]
     Number {
-        /// The header block.
+        /// Offset of the header block.
         offset: u64,
         /// Path of the entry, as far as it is known.
         entry: Option<String>,
         /// Name of the field.
         field: &'static str,
-        /// The field's bytes, printable.
+        /// The field's bytes, escaped for display.
         found: String,
-        /// What is wrong with them.
+        /// The defect of those bytes.
         problem: NumberProblem,
     },
     /// A header without a path.
     #[error("entry at byte {offset} has an empty path")]
     EmptyPath {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
     },
-    /// A path or a link target longer than any path can be.
-    #[error("path or link of entry {entry} at byte {offset} has {found} bytes, limit is {limit}")]
+    /// A path or a link target exceeds the longest possible path.
+    #[error(
+        "path or link target of entry {entry} at byte {offset} has {found} bytes, limit is {limit}"
+    )]
     PathTooLong {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// The first bytes of the path.
         entry: String,
@@ -65,17 +67,17 @@ pub enum TarError {
         /// [`Limits::path_bytes_max`](crate::Limits::path_bytes_max).
         limit: usize,
     },
-    /// A directory, link, device or pipe that claims to have content. Readers disagree on whether
-    /// it follows.
-    #[error("{kind} {entry} at byte {offset} claims {found} bytes of content, it can have none")]
+    /// A directory, link, device or pipe that declares content. Readers disagree on whether the
+    /// content follows.
+    #[error("{kind} {entry} at byte {offset} declares {found} bytes of content but can have none")]
     UnexpectedContent {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
-        /// What it is.
+        /// Kind of the entry.
         kind: MemberKind,
-        /// The size it claims.
+        /// The declared size.
         found: u64,
     },
     /// The PAX header and the entry's own header disagree on where the entry ends.
@@ -84,7 +86,7 @@ pub enum TarError {
          {pax} in its PAX header"
     )]
     SizeConflict {
-        /// The entry's header.
+        /// Offset of the entry's header.
         offset: u64,
         /// Path of the entry.
         entry: String,
@@ -93,78 +95,79 @@ pub enum TarError {
         /// Size in the PAX header.
         pax: u64,
     },
-    /// A Solaris extended header: like PAX, but not quite; nobody writes it for snapshots.
+    /// A Solaris extended header: similar to PAX but incompatible. No snapshot writer produces it.
     #[error("Solaris extended header (type 'X') at byte {offset} is not supported")]
     SolarisExtension {
-        /// The extension's header.
+        /// Offset of the extension's header.
         offset: u64,
     },
-    /// A construct of one tar format under the magic of another; readers disagree on whether it
-    /// counts.
-    #[error("header of type '{flag}' at byte {offset} does not belong in a {format} header")]
+    /// A construct of one tar format under the magic of another. Readers disagree on whether it
+    /// applies.
+    #[error("header type '{flag}' at byte {offset} does not exist in the {format} format")]
     ForeignType {
-        /// The header block.
+        /// Offset of the header block.
         offset: u64,
         /// Its typeflag.
         flag: char,
-        /// The format its magic stands for.
+        /// The format identified by its magic.
         format: &'static str,
     },
-    /// An extension larger than its limit.
+    /// An extension that exceeds its limit.
     #[error("extension of type '{flag}' at byte {offset} has {found} bytes, limit is {limit}")]
     ExtensionTooLarge {
-        /// The extension's header.
+        /// Offset of the extension's header.
         offset: u64,
         /// Its typeflag.
         flag: char,
         /// Its declared size.
         found: u64,
-        /// The limit that it exceeds.
+        /// The limit that applies.
         limit: u64,
     },
-    /// Two extensions of the same type for one entry; readers disagree on which counts.
-    #[error("second extension of type '{flag}' for one entry at byte {offset}")]
+    /// Two extensions of the same type for one entry. Readers disagree on which one applies.
+    #[error("second extension of type '{flag}' for the same entry at byte {offset}")]
     DuplicateExtension {
-        /// The second extension's header.
+        /// Offset of the second extension's header.
         offset: u64,
         /// Its typeflag.
         flag: char,
     },
-    /// A GNU long name and a PAX record for the same property; readers disagree on which counts.
+    /// A GNU long name and a PAX record for the same property. Readers disagree on which one
+    /// applies.
     #[error("entry has both a GNU extension of type '{flag}' and a PAX {key} at byte {offset}")]
     ConflictingExtensions {
-        /// The later of the two.
+        /// Offset of the later of the two.
         offset: u64,
         /// Typeflag of the GNU extension.
         flag: char,
         /// Key of the PAX record.
         key: &'static str,
     },
-    /// An extension with no entry behind it.
+    /// An extension without an entry after it.
     #[error("extension header at byte {offset} is not followed by the entry it belongs to")]
     DanglingExtension {
-        /// The first extension header that waits for its entry.
+        /// Offset of the first extension header that has no entry.
         offset: u64,
     },
-    /// A GNU long name that is not text followed by NULs to the end.
+    /// A GNU long name that is not text followed only by NULs.
     #[error(
         "GNU extension of type '{flag}' at byte {offset} does not hold one NUL-terminated name"
     )]
     LongName {
-        /// First byte of the name.
+        /// Offset of the name's first byte.
         offset: u64,
         /// Typeflag of the extension.
         flag: char,
     },
-    /// A PAX record that is malformed, or that says something an archive may not say.
+    /// A PAX record that is malformed or that sets something an archive must not set.
     #[error("PAX record at byte {offset}: {problem}")]
     Pax {
-        /// First byte of the record.
+        /// Offset of the record's first byte.
         offset: u64,
-        /// What is wrong with it.
+        /// The defect of the record.
         problem: PaxProblem,
     },
-    /// A sparse map without end.
+    /// A sparse map that exceeds its limit.
     #[error("sparse map of entry {entry} before byte {offset} is longer than {limit} blocks")]
     SparseMapTooLong {
         /// End of the last block that was read.
@@ -174,67 +177,69 @@ pub enum TarError {
         /// [`Limits::sparse_map_blocks_max`](crate::Limits::sparse_map_blocks_max).
         limit: u32,
     },
-    /// One zero block where the end of the archive takes two: some readers stop here, others go on.
-    #[error("single zero block before byte {offset}, but the archive goes on")]
+    /// One zero block where two end the archive. Some readers stop here, others continue.
+    #[error("single zero block before byte {offset}, but the archive continues")]
     StrayZeroBlock {
-        /// The block behind the zero block.
+        /// Offset of the block after the zero block.
         offset: u64,
     },
-    /// Something other than zeros behind the end of the archive.
-    #[error("data behind the end of the archive: byte {offset} is {found:#04x}")]
+    /// Non-zero data after the end of the archive.
+    #[error("data after the end of the archive: byte {offset} is {found:#04x}")]
     TrailingData {
-        /// The first byte that is not zero.
+        /// Offset of the first byte that is not zero.
         offset: u64,
         /// Its value.
         found: u8,
     },
     /// The stream ended inside a header.
     #[error(
-        "archive is cut at byte {offset}, inside a header: {found} of {expected} bytes are there"
+        "archive is truncated at byte {offset}, inside a header: \
+         {found} of {expected} bytes present"
     )]
     TruncatedHeader {
         /// Length of the stream.
         offset: u64,
-        /// Path of the entry, where the cut is behind its first header block.
+        /// Path of the entry, if the end lies after its first header block.
         entry: Option<String>,
-        /// Bytes of the block that are there.
+        /// Bytes of the block that arrived.
         found: u64,
-        /// Bytes of a block.
+        /// Length of a block.
         expected: u64,
     },
     /// The stream ended inside an extension.
     #[error(
-        "archive is cut at byte {offset}, inside an extension of type '{flag}': \
-         {found} of {expected} bytes are there"
+        "archive is truncated at byte {offset}, inside an extension of type '{flag}': \
+         {found} of {expected} bytes present"
     )]
     TruncatedExtension {
         /// Length of the stream.
         offset: u64,
         /// Typeflag of the extension.
         flag: char,
-        /// Bytes that are there.
+        /// Bytes that arrived.
         found: u64,
         /// Bytes that the extension's header declares.
         expected: u64,
     },
     /// The stream ended inside a payload.
     #[error(
-        "archive is cut at byte {offset}, inside {entry}: {found} of {expected} bytes are there"
+        "archive is truncated at byte {offset}, inside {entry}: {found} of {expected} bytes present"
     )]
     TruncatedPayload {
         /// Length of the stream.
         offset: u64,
         /// Path of the entry.
         entry: String,
-        /// Payload bytes that are there.
+        /// Payload bytes that arrived.
         found: u64,
         /// Payload bytes that its header declares.
         expected: u64,
     },
-    /// The stream ended between two entries. Most tar readers take this for the end of the archive.
+    /// The stream ended between two entries. Most tar readers accept this as the end of the
+    /// archive.
     #[error(
-        "archive ends at byte {offset} without its end mark ({found} of {expected} zero blocks, \
-         entries read: {entries}): it was cut or is still being written"
+        "archive ends at byte {offset} without an end marker ({found} of {expected} zero blocks, \
+         entries read: {entries}): it was truncated or is still being written"
     )]
     MissingEnd {
         /// Length of the stream.
@@ -243,7 +248,7 @@ pub enum TarError {
         entry: Option<String>,
         /// Number of entries that were read.
         entries: u64,
-        /// Zero blocks that are there.
+        /// Zero blocks found.
         found: u8,
         /// Zero blocks that end an archive.
         expected: u8,
@@ -257,7 +262,7 @@ pub enum TarError {
 }
 
 impl TarError {
-    /// Where in the decoded stream the archive went wrong.
+    /// Returns the offset in the decoded stream at which the archive went wrong.
     pub fn raw_offset(&self) -> u64 {
         match self {
             Self::Checksum { offset, .. }
@@ -286,8 +291,8 @@ impl TarError {
         }
     }
 
-    /// The path of the entry concerned, printable, where it is known. For [`TarError::MissingEnd`]
-    /// the last one read.
+    /// Returns the path of the entry concerned, escaped for display, if it is known. For
+    /// [`TarError::MissingEnd`] this is the last entry read.
     pub fn entry(&self) -> Option<&str> {
         match self {
             Self::PathTooLong { entry, .. }
@@ -303,7 +308,7 @@ impl TarError {
     }
 }
 
-/// Why a numeric field of a header cannot be used.
+/// The reason why a numeric field of a header is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NumberProblem {

@@ -1,11 +1,12 @@
-//! Names from an archive, made safe to show.
+//! Escaping of names from an archive, so that they are safe to display.
 
 use std::fmt::Write as _;
 
-/// The text of a path for messages: what a terminal would obey instead of show is escaped.
+/// Returns a path as text for messages, with every sequence escaped that a terminal would
+/// interpret.
 ///
 /// Graphic characters of valid UTF-8 and the plain space stay as they are. A backslash is doubled,
-/// so the result has one meaning. Every other ASCII character and every byte that is not UTF-8
+/// so the result is unambiguous. Every other ASCII character and every byte that is not UTF-8
 /// becomes `\xNN`; control, bidi, zero-width and combining characters become `\u{…}`.
 ///
 /// ```
@@ -19,7 +20,8 @@ pub fn printable(path: &[u8]) -> String {
                 '\\' => text.push_str(r"\\"),
                 ' '..='~' => text.push(character),
                 '\0'..='\x7f' => push_hex(&mut text, character as u32),
-                // Escapes exactly what Unicode does not call printable, and combining marks.
+                // Escapes exactly the characters that Unicode calls unprintable, and combining
+                // marks.
                 _ => text.extend(character.escape_debug()),
             }
         }

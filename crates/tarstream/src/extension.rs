@@ -1,4 +1,4 @@
-//! Headers that describe the next entry instead of being one: GNU long names and PAX headers.
+//! Headers that describe the next entry: GNU long names and PAX headers.
 
 use crate::error::TarError;
 use crate::header::{Format, Header};
@@ -7,7 +7,7 @@ use crate::pax::{self, PaxProblem};
 use crate::printable;
 use std::mem;
 
-/// A header whose payload is about another entry.
+/// A header whose payload describes another entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extension {
     /// GNU `L`: the path of the next entry.
@@ -21,8 +21,9 @@ pub(crate) enum Extension {
 }
 
 impl Extension {
-    /// Whether a header is an extension. PAX in other than POSIX headers and GNU extensions in v7
-    /// headers are refused: some readers take them for what they look like, others for files.
+    /// Returns the extension that a header announces, if it is one. PAX outside POSIX headers and
+    /// GNU extensions in v7 headers are refused: some readers treat them as extensions, others as
+    /// files.
     pub(crate) fn of(header: Header<'_>) -> Result<Option<Self>, TarError> {
         let extension = match header.typeflag() {
             b'L' => Self::LongName,
@@ -33,7 +34,7 @@ impl Extension {
             _ => return Ok(None),
         };
         let belongs = match extension {
-            // 7-Zip and others write GNU's long names under the POSIX magic.
+            // 7-Zip and others write GNU long names under the POSIX magic.
             Self::LongName | Self::LongLink => header.format != Format::V7,
             Self::Pax | Self::Global => header.format == Format::Posix,
         };
@@ -57,22 +58,22 @@ impl Extension {
     }
 }
 
-/// What the extensions read so far say about the next entry.
+/// Properties of the next entry, from the extensions read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// The header block of the first of them.
+    /// Offset of the first pending extension's header block.
     pub(crate) since: Option<u64>,
-    /// A PAX header is among them.
+    /// Whether one of them is a PAX header.
     pax: bool,
     path: Override,
     link: Override,
     /// The size, from PAX.
     pub(crate) size: Option<u64>,
-    /// PAX says that the entry is sparse.
+    /// Whether PAX marks the entry as sparse.
     pub(crate) sparse: bool,
 }
 
-/// A property of the next entry that an extension replaces.
+/// A property of the next entry that an extension overrides.
 #[derive(Debug, Default)]
 struct Override {
     bytes: Vec<u8>,
@@ -86,7 +87,8 @@ enum Origin {
 }
 
 impl Pending {
-    /// An extension's header: says how large its body is, or why it may not be here.
+    /// Accepts an extension's header. Returns the length of its body, or the reason why it may not
+    /// be here.
     pub(crate) fn begin(
         &mut self,
         extension: Extension,
@@ -103,7 +105,7 @@ impl Pending {
             Extension::LongName => self.path.origin == Some(Origin::Gnu),
             Extension::LongLink => self.link.origin == Some(Origin::Gnu),
             Extension::Pax => mem::replace(&mut self.pax, true),
-            // Between an extension and its entry a global header would part them for some readers.
+            // Some readers would see a global header here as parting an extension from its entry.
             Extension::Global => {
                 return match self.since {
                     Some(offset) => Err(TarError::DanglingExtension { offset }),
@@ -118,7 +120,7 @@ impl Pending {
         Ok(found)
     }
 
-    /// An extension's body, which starts at `offset` of the stream.
+    /// Applies an extension's body, which starts at `offset` of the stream.
     pub(crate) fn apply(
         &mut self,
         extension: Extension,
@@ -133,8 +135,8 @@ impl Pending {
         }
     }
 
-    /// Puts the path of the next entry into `path`: the extensions' if they gave one, the header's
-    /// own otherwise.
+    /// Stores the path of the next entry in `path`: the one from the extensions if they gave one,
+    /// otherwise the header's own.
     pub(crate) fn take_path(&mut self, header: Header<'_>, path: &mut Vec<u8>) {
         if self.path.take(path) {
             return;
@@ -147,7 +149,7 @@ impl Pending {
         path.extend_from_slice(header.name());
     }
 
-    /// Puts the link target of the next entry into `link`.
+    /// Stores the link target of the next entry in `link`.
     pub(crate) fn take_link(&mut self, header: Header<'_>, link: &mut Vec<u8>) {
         if !self.link.take(link) {
             link.clear();
@@ -155,7 +157,7 @@ impl Pending {
         }
     }
 
-    /// Forgets everything: the entry it was about has been read. Buffers are kept.
+    /// Clears all properties once their entry has been read. The buffers are kept.
     pub(crate) fn clear(&mut self) {
         self.since = None;
         self.pax = false;
@@ -192,11 +194,10 @@ impl Pending {
 }
 
 impl Override {
-    /// Takes a GNU long name: the bytes in front of the first NUL; behind it there must be NULs
-    /// only.
+    /// Applies a GNU long name: the bytes before the first NUL, which only NULs may follow.
     ///
-    /// Readers that stop at the first NUL and readers that strip the last one would otherwise see
-    /// two names.
+    /// Otherwise readers that stop at the first NUL and readers that strip the last one would see
+    /// two different names.
     fn set_gnu(
         &mut self,
         extension: Extension,
@@ -248,7 +249,7 @@ impl Override {
         self.origin = Some(origin);
     }
 
-    /// Swaps the replacement into `target`, if there is one.
+    /// Swaps the override into `target`, if there is one.
     fn take(&mut self, target: &mut Vec<u8>) -> bool {
         let taken = self.origin.take().is_some();
         if taken {
@@ -258,8 +259,8 @@ impl Override {
     }
 }
 
-/// Global headers carry comments (git writes its commit there) and are ignored, so they may not say
-/// anything that would make an entry another one.
+/// Checks a global header. Global headers carry comments (git stores its commit there) and are
+/// ignored, so they must not set anything that would change an entry.
 fn check_global(body: &[u8], body_offset: u64) -> Result<(), TarError> {
     for record in pax::records(body) {
         let refuse =

@@ -1,4 +1,4 @@
-//! One header block, and the numbers in it.
+//! One header block and its numeric fields.
 //!
 //! ```text
 //! offset  bytes  field        used here
@@ -16,7 +16,7 @@
 //!    482      1  "more map"   GNU sparse only
 //! ```
 //!
-//! Mode, uid, gid and the typeflag are all NUL in genuine account entries, so nothing may depend on
+//! Genuine account entries leave mode, uid, gid and the typeflag all NUL, so nothing may depend on
 //! them being set.
 
 use crate::error::{NumberProblem, TarError};
@@ -24,13 +24,13 @@ use crate::member::MemberKind;
 use crate::printable;
 use std::ops::Range;
 
-/// The unit of a tar stream.
+/// Size of a block, the unit of a tar stream.
 pub(crate) const BLOCK_BYTES: usize = 512;
 
-/// One unit of a tar stream.
+/// One block of a tar stream.
 pub(crate) type Block = [u8; BLOCK_BYTES];
 
-/// A header block whose checksum and magic have been verified.
+/// A header block with a verified checksum and a known magic.
 #[derive(Clone, Copy)]
 pub(crate) struct Header<'b> {
     block: &'b Block,
@@ -38,7 +38,7 @@ pub(crate) struct Header<'b> {
     pub(crate) format: Format,
 }
 
-/// The dialect a header's magic stands for.
+/// The tar dialect identified by a header's magic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Gnu,
@@ -47,7 +47,7 @@ pub(crate) enum Format {
 }
 
 impl<'b> Header<'b> {
-    /// Takes the block at `offset` of the stream for a header.
+    /// Parses the block at `offset` of the stream as a header.
     pub(crate) fn parse(block: &'b Block, offset: u64) -> Result<Self, TarError> {
         verify_checksum(block, offset)?;
         let format = match &block[MAGIC] {
@@ -63,13 +63,13 @@ impl<'b> Header<'b> {
         self.block[TYPEFLAG]
     }
 
-    /// The name field alone, without the prefix.
+    /// Returns the name field alone, without the prefix.
     pub(crate) fn name(self) -> &'b [u8] {
         until_nul(&self.block[NAME])
     }
 
-    /// The directory part of a POSIX name that did not fit the name field. Other formats keep other
-    /// things there.
+    /// Returns the directory part of a POSIX name that did not fit the name field. Other formats
+    /// use these bytes for other fields.
     pub(crate) fn prefix(self) -> &'b [u8] {
         match self.format {
             Format::Posix => until_nul(&self.block[PREFIX]),
@@ -81,7 +81,8 @@ impl<'b> Header<'b> {
         until_nul(&self.block[LINK])
     }
 
-    /// The size field, at most `i64::MAX`. A field of NULs was never filled in and means zero.
+    /// Returns the size field, at most `i64::MAX`. A field of NULs was never filled in and means
+    /// zero.
     pub(crate) fn size(self) -> Result<u64, TarError> {
         let field = &self.block[SIZE];
         number(field).map(Option::unwrap_or_default).map_err(|problem| TarError::Number {
@@ -101,11 +102,11 @@ impl<'b> Header<'b> {
         number(&self.block[MTIME]).ok().flatten()
     }
 
-    /// What the header stands for, unless it is an extension. `path` is the whole path, which may
-    /// not be in the header.
+    /// Returns the kind of member that this header describes, unless it is an extension. `path` is
+    /// the whole path, which may come from an extension.
     pub(crate) fn kind(self, path: &[u8]) -> Result<MemberKind, TarError> {
         Ok(match self.typeflag() {
-            // v7 had no type for directories, it marked them by their names.
+            // v7 had no type for directories and marked them by a trailing slash.
             0 if path.ends_with(b"/") => MemberKind::Directory,
             0 | b'0' | b'7' => MemberKind::Regular,
             b'1' => MemberKind::HardLink,
@@ -114,14 +115,14 @@ impl<'b> Header<'b> {
             b'4' => MemberKind::BlockDevice,
             b'5' => MemberKind::Directory,
             b'6' => MemberKind::Fifo,
-            // The sparse map lies where other formats keep the prefix.
+            // The sparse map occupies the bytes where other formats keep the prefix.
             b'S' if self.format == Format::Gnu => MemberKind::Sparse,
             b'S' => return Err(self.foreign_type()),
             other => MemberKind::Other(other),
         })
     }
 
-    /// The refusal of a type that this header's format does not have.
+    /// Returns the error for a type that this header's format does not have.
     pub(crate) fn foreign_type(self) -> TarError {
         TarError::ForeignType {
             offset: self.offset,
@@ -130,9 +131,9 @@ impl<'b> Header<'b> {
         }
     }
 
-    /// Whether blocks of a GNU sparse map follow this header.
-    pub(crate) fn sparse_map_goes_on(self) -> bool {
-        self.block[SPARSE_HEADER_GOES_ON] != 0
+    /// Returns whether blocks of a GNU sparse map follow this header.
+    pub(crate) fn sparse_map_continues(self) -> bool {
+        self.block[SPARSE_HEADER_CONTINUES] != 0
     }
 }
 
@@ -150,13 +151,13 @@ pub(crate) fn is_zero(block: &Block) -> bool {
     block.iter().all(|&byte| byte == 0)
 }
 
-/// Whether another block follows this block of a GNU sparse map.
-pub(crate) fn sparse_block_goes_on(block: &Block) -> bool {
-    block[SPARSE_BLOCK_GOES_ON] != 0
+/// Returns whether another block follows this block of a GNU sparse map.
+pub(crate) fn sparse_block_continues(block: &Block) -> bool {
+    block[SPARSE_BLOCK_CONTINUES] != 0
 }
 
-/// The sum is over all bytes, with the checksum's own field taken as spaces. Some historical tars
-/// added the bytes up as signed ones, so both sums are accepted, as by GNU tar.
+/// Verifies the checksum, which is the sum of all bytes with the checksum field itself counted as
+/// spaces. Some historical tars summed signed bytes, so both sums are accepted, as GNU tar does.
 fn verify_checksum(block: &Block, offset: u64) -> Result<(), TarError> {
     let field = &block[CHECKSUM];
     let malformed = |problem| TarError::Number {
@@ -183,13 +184,13 @@ fn verify_checksum(block: &Block, offset: u64) -> Result<(), TarError> {
     Err(TarError::Checksum { offset, stored, computed })
 }
 
-/// In 32 bits, which is room enough for a block and lets the compiler add wide lanes.
+/// Sums in 32 bits, which is enough for a block and lets the compiler use wide lanes.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().map(|&byte| u32::from(byte)).sum()
 }
 
-/// A numeric field: octal digits, or a big-endian two's complement number behind a first bit that
-/// is set. `None` if it was left empty.
+/// Parses a numeric field: octal digits, or a big-endian two's complement number marked by a set
+/// first bit. Returns `None` for a field that was left empty.
 fn number(field: &[u8]) -> Result<Option<u64>, NumberProblem> {
     match field {
         [first, rest @ ..] if first & 0x80 != 0 => {
@@ -207,10 +208,11 @@ fn number(field: &[u8]) -> Result<Option<u64>, NumberProblem> {
     }
 }
 
-/// Octal digits behind optional spaces and in front of spaces and NULs, or nothing but NULs
-/// (`None`). At most twelve digits, so there is no overflow.
+/// Parses octal digits, with optional spaces before them and spaces or NULs after them. Returns
+/// `None` for a field of NULs only. A field has at most twelve digits, so the value cannot
+/// overflow.
 ///
-/// Digits behind a NUL are refused: some readers go on to them, for others the field has ended.
+/// Digits after a NUL are refused: some readers continue to them, others end the field at the NUL.
 fn octal(field: &[u8]) -> Result<Option<u64>, NumberProblem> {
     if field.iter().all(|&byte| byte == 0) {
         return Ok(None);
@@ -243,8 +245,8 @@ const TYPEFLAG: usize = 156;
 const LINK: Range<usize> = 157..257;
 const MAGIC: Range<usize> = 257..265;
 const PREFIX: Range<usize> = 345..500;
-const SPARSE_HEADER_GOES_ON: usize = 482;
-const SPARSE_BLOCK_GOES_ON: usize = 504;
+const SPARSE_HEADER_CONTINUES: usize = 482;
+const SPARSE_BLOCK_CONTINUES: usize = 504;
 
 #[cfg(test)]
 mod tests {

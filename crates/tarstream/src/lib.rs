@@ -1,8 +1,8 @@
-//! A tar archive, walked without doing any I/O.
+//! A tar parser that does no I/O.
 //!
-//! The principal type is [`Walker`]. It is fed consecutive slices of the decoded stream, of any
-//! size down to one byte, and says for each prefix of a slice what it is: nothing of interest, the
-//! header of a [`Member`], bytes of that member's payload, or the end of the archive. It never
+//! [`Walker`] is the main type. The caller feeds it consecutive slices of the decoded stream, of
+//! any size down to one byte. For each prefix of a slice it reports one of: nothing of interest,
+//! the header of a [`Member`], bytes of that member's payload, or the end of the archive. It never
 //! copies payload: a payload event is a range of the caller's own slice.
 //!
 //! ```text
@@ -10,14 +10,15 @@
 //! └────────── Member ──────────┘ └─ Payload ┘                               End ┘
 //! ```
 //!
-//! What is read: GNU, POSIX ustar and v7 headers, GNU long names, PAX headers, GNU sparse members
-//! (reported, not expanded). Constructs that tar readers are known to understand in different ways
-//! are refused; each such rule is one variant of [`TarError`] or [`PaxProblem`]. The end is proven:
-//! [`Walker::finish`] succeeds only after two zero blocks and nothing but zeros behind them.
+//! The parser reads GNU, POSIX ustar and v7 headers, GNU long names, PAX headers and GNU sparse
+//! members (reported, not expanded). It refuses constructs that tar readers are known to interpret
+//! differently; each such rule is one variant of [`TarError`] or [`PaxProblem`]. It also proves
+//! that the archive is complete: [`Walker::finish`] succeeds only after two zero blocks followed by
+//! nothing but zeros.
 //!
-//! What is left to others: which paths and kinds are welcome (crate `layout`), and writing anything
-//! anywhere. Modes, owners and times are not interpreted: genuine account entries leave them empty.
-//! Padding behind a payload is skipped unseen, as every tar reader does.
+//! Other crates decide which paths and kinds are acceptable (`layout`) and write files. Modes,
+//! owners and times are not interpreted, because genuine account entries leave them empty. Padding
+//! after a payload is skipped without being inspected, as every tar reader does.
 //!
 //! ```
 //! use unsnap_tarstream::{Event, Limits, TarError, Walker};
@@ -39,8 +40,8 @@
 //!     Ok(names)
 //! }
 //!
-//! assert!(list(&[&[0; 512], &[0; 512]]).expect("two zero blocks are an archive").is_empty());
-//! assert!(list(&[&[0; 512]]).is_err(), "one zero block is a cut archive");
+//! assert!(list(&[&[0; 512], &[0; 512]]).expect("an empty archive").is_empty());
+//! assert!(list(&[&[0; 512]]).is_err(), "a truncated archive");
 //! ```
 
 #![forbid(unsafe_code)]

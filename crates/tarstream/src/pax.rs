@@ -1,12 +1,12 @@
-//! The body of a PAX header: records of the form `length key=value\n`.
+//! Parser for the body of a PAX header: records of the form `length key=value\n`.
 //!
-//! A record ends where its declared length says, and nowhere else: values may contain newlines. The
-//! length counts the whole record, its own digits and the newline included.
+//! A record ends exactly where its declared length says: values may contain newlines. The length
+//! counts the whole record, including its own digits and the newline.
 
 use crate::printable;
 use thiserror::Error;
 
-/// One record. The key is not empty; neither part is interpreted yet.
+/// One record. The key is not empty. Neither part is interpreted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'b> {
     /// Position of the record's first byte in the body.
@@ -15,21 +15,22 @@ pub(crate) struct Record<'b> {
     pub(crate) value: &'b [u8],
 }
 
-/// The records of a body, up to the first malformed one, which comes with its position.
+/// Iterator over the records of a body, up to the first malformed one, which it returns with its
+/// position.
 pub(crate) struct Records<'b> {
     body: &'b [u8],
     position: usize,
 }
 
-/// What is wrong with a PAX record.
+/// A defect of a PAX record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PaxProblem {
     /// The record does not start with decimal digits and one space.
     #[error("it does not start with its length")]
     Length,
-    /// The declared length leaves the header.
-    #[error("its length is {found}, but only {available} bytes are left in the header")]
+    /// The declared length exceeds the header.
+    #[error("its length is {found}, but only {available} bytes of the header are left")]
     LengthOutOfRange {
         /// The declared length.
         found: u64,
@@ -37,39 +38,39 @@ pub enum PaxProblem {
         available: u64,
     },
     /// No newline where the declared length ends.
-    #[error("there is no newline where its length says it ends")]
+    #[error("there is no newline at the end given by its length")]
     Newline,
-    /// No equals sign, or nothing or a NUL in front of it.
+    /// No equals sign, or a key that is empty or contains a NUL.
     #[error("it has no key")]
     Key,
-    /// A path or link target without a character.
+    /// An empty path or link target.
     #[error("{key} is empty")]
     EmptyValue {
         /// The record's key.
         key: &'static str,
     },
-    /// A path or link target with a NUL in it.
+    /// A path or link target that contains a NUL.
     #[error("{key} contains a NUL")]
     NulInValue {
         /// The record's key.
         key: &'static str,
     },
-    /// A key that counts is there twice; readers disagree on which one counts.
-    #[error("{key} is there twice")]
+    /// A key that matters occurs twice. Readers disagree on which one applies.
+    #[error("{key} occurs twice")]
     DuplicateKey {
-        /// The records' key.
+        /// The repeated key.
         key: &'static str,
     },
     /// The size is not made of decimal digits, or does not fit a signed 64-bit number.
-    #[error("size is not a usable number: \"{found}\"")]
+    #[error("size is not a decimal number in range: \"{found}\"")]
     Size {
-        /// The value, printable.
+        /// The value, escaped for display.
         found: String,
     },
-    /// A global header that changes what the entries behind it are.
-    #[error("global header sets {key}")]
+    /// A global header that would change the entries after it.
+    #[error("a global header must not set {key}")]
     GlobalKey {
-        /// The record's key, printable.
+        /// The record's key, escaped for display.
         key: String,
     },
 }
@@ -97,7 +98,7 @@ impl<'b> Iterator for Records<'b> {
     }
 }
 
-/// The value of a `size` record: decimal digits, at most `i64::MAX`.
+/// Parses the value of a `size` record: decimal digits, at most `i64::MAX`.
 pub(crate) fn size(value: &[u8]) -> Result<u64, PaxProblem> {
     decimal(value)
         .filter(|&size| i64::try_from(size).is_ok())
@@ -127,7 +128,7 @@ fn split_record(rest: &[u8]) -> Result<(usize, &[u8], &[u8]), PaxProblem> {
     Ok((length, key, value))
 }
 
-/// Decimal digits and nothing else; `None` also on overflow.
+/// Parses decimal digits only. Returns `None` for anything else and on overflow.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

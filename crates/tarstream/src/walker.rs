@@ -1,4 +1,5 @@
-//! The state machine: which of the next bytes belong to what.
+//! State machine that assigns each byte of the stream to a header, an extension, payload or
+//! padding.
 
 use crate::error::TarError;
 use crate::extension::{Extension, Pending};
@@ -9,24 +10,24 @@ use crate::printable;
 
 /// Walks an archive that arrives in pieces.
 ///
-/// Give every slice of the stream, in order, to [`step`](Self::step) until it is used up, then call
-/// [`finish`](Self::finish). Nothing that was reported may be taken for good before `finish` has
-/// succeeded. After an error the walker refuses to go on.
+/// Pass every slice of the stream, in order, to [`step`](Self::step) until it is used up, then call
+/// [`finish`](Self::finish). Treat everything reported as provisional until `finish` has succeeded.
+/// After an error the walker refuses all further input.
 ///
-/// It holds the current path and link target and at most one extension body (see [`Limits`]); for
-/// an ordinary entry it allocates nothing.
+/// The walker holds the current path and link target and at most one extension body (see
+/// [`Limits`]). It allocates nothing for an ordinary entry.
 #[derive(Debug)]
 pub struct Walker {
     limits: Limits,
     state: State,
-    /// Stream bytes consumed so far. Blocks start at its multiples of 512, so neither headers nor
-    /// padding need a position of their own. It counts bytes that were really seen: it cannot
+    /// Stream bytes consumed so far. Blocks start at multiples of 512, so headers and padding need
+    /// no position of their own. The count covers only bytes that were actually seen, so it cannot
     /// overflow.
     offset: u64,
     /// The first `carry_bytes` bytes of a block that began in an earlier slice.
     carry: Block,
     carry_bytes: usize,
-    /// The body of the extension that is being read.
+    /// Body of the extension being read.
     extension: Vec<u8>,
     pending: Pending,
     entry: Entry,
@@ -34,7 +35,7 @@ pub struct Walker {
     entries: u64,
 }
 
-/// Where the walker stands in the stream.
+/// Position of the walker within the archive's structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// In a block that is a header or the first zero block. Extensions may be pending.
@@ -42,22 +43,22 @@ enum State {
     /// In an extension's body, `left` bytes before its end. The body is collected until it is
     /// complete.
     Extension { extension: Extension, left: u64 },
-    /// In a block of a GNU sparse map, behind `blocks` others; its member has not been reported
-    /// yet.
+    /// In a block of a GNU sparse map, after `blocks` earlier ones. The member has not been
+    /// reported yet.
     SparseMap { blocks: u32 },
-    /// In the payload of the reported member, `left` bytes before its end; never 0.
+    /// In the payload of the reported member, `left` bytes before its end. Never 0.
     Payload { left: u64 },
-    /// Behind a payload or an extension's body, in front of the next multiple of 512.
+    /// After a payload or an extension body, before the next multiple of 512.
     Padding,
-    /// In the block behind a zero block; it has to be zero too.
+    /// In the block after a zero block. It must be zero too.
     SecondZeroBlock,
-    /// Behind the end mark; only zeros may come.
+    /// After the end marker. Only zeros may follow.
     End,
     /// The archive has been refused.
     Refused,
 }
 
-/// [`Event`] without borrowed parts.
+/// [`Event`] without its borrowed parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Signal {
     Skipped,
@@ -66,7 +67,7 @@ enum Signal {
     End,
 }
 
-/// The member whose header was read last. Its buffers are used again for the next one.
+/// The member whose header was read last. Its buffers are reused for the next one.
 #[derive(Debug)]
 struct Entry {
     path: Vec<u8>,
@@ -80,7 +81,7 @@ struct Entry {
 }
 
 impl Walker {
-    /// A walker at the start of a stream.
+    /// Creates a walker at the start of a stream.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -104,22 +105,25 @@ impl Walker {
         }
     }
 
-    /// A walker that goes on in front of a member, at [`Member::header_offset`], where another one
-    /// had met `entries` members. Nothing of what comes before a member matters to it.
+    /// Creates a walker that starts at [`Member::header_offset`] of a member, after an earlier
+    /// walker had met `entries` members. Nothing before a member affects how it is read.
     pub fn resume(limits: Limits, header_offset: u64, entries: u64) -> Self {
-        debug_assert!(header_offset.is_multiple_of(BLOCK_BYTES as u64), "members begin at blocks");
+        debug_assert!(
+            header_offset.is_multiple_of(BLOCK_BYTES as u64),
+            "members begin at block boundaries"
+        );
         Self { offset: header_offset, entries, ..Self::new(limits) }
     }
 
-    /// Members met so far.
+    /// Returns the number of members met so far.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Says what the next bytes of the stream are.
+    /// Identifies the next bytes of the stream.
     ///
-    /// Consumes a prefix of `input`, at least one byte unless it is empty. Call again with the rest
-    /// until none is left.
+    /// Consumes a prefix of `input`: at least one byte, unless `input` is empty. Call again with
+    /// the rest until none is left.
     pub fn step<'w>(&'w mut self, input: &[u8]) -> Result<Step<'w>, TarError> {
         let (consumed, signal) = match self.advance(input) {
             Ok(outcome) => outcome,
@@ -137,10 +141,9 @@ impl Walker {
         Ok(Step { consumed, event })
     }
 
-    /// Proves that the stream ended where an archive ends. To be called when there are no more
-    /// bytes.
+    /// Checks that the stream ended where an archive ends. Call it when there are no more bytes.
     ///
-    /// The error says how far the archive got.
+    /// The error reports how far the archive got.
     pub fn finish(&self) -> Result<(), TarError> {
         let offset = self.offset;
         let entry = || (!self.entry.path.is_empty()).then(|| self.entry.printable_path());
@@ -182,12 +185,12 @@ impl Walker {
         })
     }
 
-    /// Bytes of the stream consumed so far.
+    /// Returns the number of stream bytes consumed so far.
     pub fn raw_offset(&self) -> u64 {
         self.offset
     }
 
-    /// Consumes input up to the first thing worth reporting.
+    /// Consumes input up to the first event worth reporting.
     fn advance(&mut self, input: &[u8]) -> Result<(usize, Signal), TarError> {
         let mut rest = input;
         let mut signal = Signal::Skipped;
@@ -200,7 +203,7 @@ impl Walker {
                 State::Extension { extension, left } => {
                     (self.take_extension(extension, left, rest)?, Signal::Skipped)
                 }
-                // Always at the start of the input: whatever leads here was reported.
+                // Always at the start of the input: every transition to this state was reported.
                 State::Payload { left } => self.take_payload(left, rest),
                 State::Padding => (self.take_padding(rest), Signal::Skipped),
                 State::End => (self.take_trailing_zeros(rest)?, Signal::Skipped),
@@ -211,7 +214,7 @@ impl Walker {
         Ok((input.len() - rest.len(), signal))
     }
 
-    /// Reads a block where it lies, or completes one that an earlier slice began.
+    /// Reads a block in place, or completes one that an earlier slice began.
     fn take_block(&mut self, rest: &[u8]) -> Result<(usize, Signal), TarError> {
         if self.carry_bytes == 0
             && let Some(block) = rest.first_chunk::<BLOCK_BYTES>()
@@ -252,19 +255,19 @@ impl Walker {
         let taken = at_most(rest, left);
         self.offset += taken as u64;
         let left = left - taken as u64;
-        self.state = if left > 0 { State::Payload { left } } else { self.behind_content() };
+        self.state = if left > 0 { State::Payload { left } } else { self.after_content() };
         (taken, Signal::Payload { last: left == 0 })
     }
 
     fn take_padding(&mut self, rest: &[u8]) -> usize {
         let taken = at_most(rest, self.padding_bytes());
         self.offset += taken as u64;
-        self.state = self.behind_content();
+        self.state = self.after_content();
         taken
     }
 
     fn take_trailing_zeros(&mut self, rest: &[u8]) -> Result<usize, TarError> {
-        // By blocks: a search for the first non-zero byte that the compiler turns into wide
+        // Block by block: the compiler turns this search for the first non-zero byte into wide
         // instructions.
         let zero_blocks = rest.chunks(BLOCK_BYTES).take_while(|chunk| or_all(chunk) == 0).count();
         let tail = rest.get(zero_blocks * BLOCK_BYTES..).unwrap_or_default();
@@ -276,7 +279,7 @@ impl Walker {
         Ok(rest.len())
     }
 
-    /// A complete block, which ends at the current offset.
+    /// Handles a complete block, which ends at the current offset.
     fn read_block(&mut self, block: &Block) -> Result<Signal, TarError> {
         let block_offset = self.offset - BLOCK_BYTES as u64;
         match self.state {
@@ -317,15 +320,15 @@ impl Walker {
         Ok(Signal::Skipped)
     }
 
-    /// A complete extension body, which ends at the current offset.
+    /// Handles a complete extension body, which ends at the current offset.
     fn read_extension(&mut self, extension: Extension) -> Result<(), TarError> {
         let body_offset = self.offset - self.extension.len() as u64;
         self.pending.apply(extension, &self.extension, body_offset)?;
-        self.state = self.behind_content();
+        self.state = self.after_content();
         Ok(())
     }
 
-    /// The header of an entry: takes over what its extensions said, and checks what they add up to.
+    /// Handles the header of an entry: applies its extensions and checks the result.
     fn read_entry(&mut self, header: Header<'_>) -> Result<Signal, TarError> {
         let offset = header.offset;
         let entry = &mut self.entry;
@@ -343,7 +346,7 @@ impl Walker {
 
         entry.size = match (header.size()?, self.pending.size) {
             (found, None) => found,
-            // Writers put 0 into the header when the size does not fit it.
+            // Writers store 0 in the header when the size does not fit.
             (0, Some(pax)) => pax,
             (found, Some(pax)) if found == pax => pax,
             (found, Some(pax)) => {
@@ -365,22 +368,22 @@ impl Walker {
         entry.mtime = header.mtime();
         self.pending.clear();
 
-        if kind == MemberKind::Sparse && header.sparse_map_goes_on() {
+        if kind == MemberKind::Sparse && header.sparse_map_continues() {
             self.state = State::SparseMap { blocks: 0 };
             return Ok(Signal::Skipped);
         }
         Ok(self.begin_payload())
     }
 
-    /// The map's extents are not read: it takes a block's last word on whether another one follows,
-    /// and no more.
+    /// Reads only the flag in each map block that announces another block. The extents themselves
+    /// are not interpreted.
     fn read_sparse_map(&mut self, block: &Block, blocks: u32) -> Result<Signal, TarError> {
         let limit = self.limits.sparse_map_blocks_max;
         if blocks >= limit {
             let entry = self.entry.printable_path();
             return Err(TarError::SparseMapTooLong { offset: self.offset, entry, limit });
         }
-        if header::sparse_block_goes_on(block) {
+        if header::sparse_block_continues(block) {
             self.state = State::SparseMap { blocks: blocks + 1 };
             return Ok(Signal::Skipped);
         }
@@ -397,8 +400,8 @@ impl Walker {
         Signal::Member
     }
 
-    /// The state at the end of a payload or of padding.
-    fn behind_content(&self) -> State {
+    /// Returns the state that follows a payload or padding.
+    fn after_content(&self) -> State {
         if self.padding_bytes() > 0 { State::Padding } else { State::Header }
     }
 
@@ -426,7 +429,7 @@ impl Entry {
     }
 }
 
-/// How many of the bytes in hand lie within the next `bytes`.
+/// Returns how many of the bytes in `rest` lie within the next `bytes`.
 fn at_most(rest: &[u8], bytes: u64) -> usize {
     usize::try_from(bytes).map_or(rest.len(), |bytes| bytes.min(rest.len()))
 }
@@ -435,5 +438,5 @@ fn or_all(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |any, byte| any | byte)
 }
 
-/// Of a path that is too long, only its start goes into the error.
+/// The error for an overlong path shows only its beginning.
 const SHOWN_PATH_BYTES: usize = 256;

@@ -1,4 +1,4 @@
-//! Making whole archives: [`write_archive`].
+//! Generation of whole archives: [`write_archive`].
 
 use crate::framing::{Counter, Maker};
 use crate::image::TarImage;
@@ -6,38 +6,38 @@ use crate::spec::{ArchiveSpec, Compression, Error, Frames};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What became of an archive.
+/// Totals of a generated archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The genuine file name.
+    /// The canonical file name.
     pub name: String,
-    /// Account files; with `version`, status cache and bank file there are three files more.
+    /// Number of account files. The archive also has `version`, the status cache and the bank file.
     pub account_files: u64,
-    /// Length of the tar stream.
+    /// Length of the tar stream in bytes.
     pub raw_bytes: u64,
-    /// Length of the archive.
+    /// Length of the archive in bytes.
     pub compressed_bytes: u64,
-    /// Frames that hold data; skippable ones do not count. 0 without compression.
+    /// Number of frames that hold data, without skippable ones. 0 without compression.
     pub frames: u64,
-    /// Time it took.
+    /// Time that the generation took.
     pub elapsed: Duration,
 }
 
 impl Summary {
-    /// Raw bytes for one compressed byte.
-    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    /// Returns the compression ratio: raw bytes per compressed byte.
+    #[expect(clippy::cast_precision_loss, reason = "for display only")]
     pub fn ratio(&self) -> f64 {
         self.raw_bytes as f64 / self.compressed_bytes.max(1) as f64
     }
 
-    /// Raw bytes made in a second, in units of 10^9.
-    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    /// Returns the raw throughput in units of 10^9 bytes per second.
+    #[expect(clippy::cast_precision_loss, reason = "for display only")]
     pub fn gigabytes_per_second(&self) -> f64 {
         self.raw_bytes as f64 / 1e9 / self.elapsed.as_secs_f64()
     }
 }
 
-/// Makes an archive.
+/// Generates an archive.
 pub fn write_archive(spec: &ArchiveSpec, output: &mut impl Write) -> Result<Summary, Error> {
     if !zstd::compression_level_range().contains(&spec.level) {
         return Err(Error::Level { level: spec.level });
@@ -84,7 +84,7 @@ mod tests {
         (summary, archive)
     }
 
-    /// Every kind of archive, with files of all sizes, cut at odd places.
+    /// Returns every kind of archive, with files of all sizes and frames of odd lengths.
     fn specs() -> Vec<ArchiveSpec> {
         let base = ArchiveSpec { total_bytes: 12_000_000, ..ArchiveSpec::default() };
         let frames = [Frames::One, Frames::Sized(1_000_001), Frames::AGAVE, Frames::Firedancer];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_refused() {
+    fn impossible_archives_are_refused() {
         let base = ArchiveSpec::default();
         let lz4 = ArchiveSpec { compression: Compression::Lz4, ..base.clone() };
         let refused = [

@@ -1,29 +1,29 @@
 //! Bank files, status caches and the hash in an archive's name.
 //!
-//! A bank file here has every field of a genuine one in its place, with the right lengths, so that
-//! a parser can walk it from end to end. **Its contents are made up**: the stakes belong to
-//! nobody and, unless a specification [asks for them](crate::spec::LatticeHash), the capitalization
-//! is not the sum of the accounts, and the lattice hash is *not* that of the accounts in the archive
-//! but random bytes. It is consistent in what an unpacker can check without reading accounts: the
-//! slot, the storages with their lengths, and the name of the archive, whose hash is the blake3 hash
-//! of the lattice hash at the end of the bank file.
+//! The bank file has every field of a genuine one in its place, with the right lengths, so that a
+//! parser can walk it from end to end. **Its contents are invented**: the stakes belong to nobody.
+//! Unless a specification [asks for them](crate::spec::LatticeHash), the capitalization is not the
+//! total of the accounts, and the lattice hash is *not* that of the accounts in the archive but
+//! random bytes. The file is consistent in everything an unpacker can check without reading
+//! accounts: the slot, the storages with their lengths, and the name of the archive, whose hash is
+//! the BLAKE3 hash of the lattice hash at the end of the bank file.
 
 use crate::random::Random;
 
-/// Length of an accounts lattice hash.
+/// Length of an accounts lattice hash in bytes.
 pub const LATTICE_HASH_BYTES: usize = 2048;
 
-/// A capitalization when nobody has added up the accounts: about 600 million SOL in lamports.
+/// The capitalization used if the accounts are not added up: about 600 million SOL in lamports.
 pub const CAPITALIZATION: u64 = 600_000_000_000_000_000;
 
-/// What goes into a bank file.
+/// Specification of a bank file.
 #[derive(Clone, Copy, Debug)]
 pub struct BankSpec<'a> {
     /// Slot of the bank.
     pub slot: u64,
     /// The accounts lattice hash.
     pub lattice_hash: &'a [u8; LATTICE_HASH_BYTES],
-    /// Sum of the lamports of all accounts.
+    /// Total lamports of all accounts.
     pub capitalization: u64,
     /// Slot, id and length of every storage, as releases before 4.4 recorded them.
     pub storages: &'a [(u64, u32, u64)],
@@ -33,18 +33,18 @@ pub struct BankSpec<'a> {
     pub seed: u64,
 }
 
-/// A lattice hash: random bytes which depend on the seed alone.
+/// Returns a lattice hash: random bytes that depend only on the seed.
 pub fn lattice_hash(seed: u64) -> [u8; LATTICE_HASH_BYTES] {
     Random::of(&[seed, STREAM_LATTICE_HASH]).bytes()
 }
 
-/// The hash in an archive's name: base58 of the blake3 hash of the lattice hash.
+/// Returns the hash in an archive's name: base58 of the BLAKE3 hash of the lattice hash.
 pub fn name_hash(lattice_hash: &[u8; LATTICE_HASH_BYTES]) -> String {
     bs58::encode(blake3::hash(lattice_hash).as_bytes()).into_string()
 }
 
-/// The bank file `snapshots/<slot>/<slot>`: bincode with fixed-width little-endian integers, in
-/// the layout of Agave 4.1 to 4.3 (block id present, storages listed).
+/// Returns the bank file `snapshots/<slot>/<slot>`: bincode with fixed-width little-endian
+/// integers, in the layout of Agave 4.1 to 4.3 (block id present, storages listed).
 pub fn bank_file(spec: &BankSpec) -> Vec<u8> {
     let mut file = Fields::new(Random::of(&[spec.seed, STREAM_BANK]));
     blockhash_queue(&mut file);
@@ -57,7 +57,7 @@ pub fn bank_file(spec: &BankSpec) -> Vec<u8> {
     file.bytes
 }
 
-/// The file `snapshots/status_cache`: the last 300 rooted slots up to `slot`, each with one
+/// Returns the file `snapshots/status_cache`: the last 300 rooted slots up to `slot`, each with one
 /// blockhash and `transactions` successful transactions.
 pub fn status_cache(slot: u64, transactions: u64, seed: u64) -> Vec<u8> {
     let mut file = Fields::new(Random::of(&[seed, STREAM_STATUS_CACHE]));
@@ -201,7 +201,7 @@ const STREAM_STATUS_CACHE: u64 = u64::from_le_bytes(*b"statuses");
 const BLOCKHASHES: u64 = 301;
 const STATUS_CACHE_SLOTS: u64 = 300;
 const SLOTS_PER_EPOCH: u64 = 432_000;
-/// Length of the data of a vote account on mainnet.
+/// Length of a mainnet vote account's data in bytes.
 const VOTE_STATE_BYTES: u64 = 3762;
 /// Start of mainnet, 16 March 2020, in milliseconds since 1970.
 const GENESIS_MS: u64 = 1_584_368_940_000;
@@ -235,7 +235,8 @@ mod tests {
         assert_eq!(head[head.len() - 2049], 1);
     }
 
-    /// The lengths of FORMAT's walk, summed: a field too many or too few would shift the tail.
+    /// The lengths of the format's fields, summed: a field too many or too few would shift the
+    /// tail.
     #[test]
     fn every_field_has_its_length() {
         let hash = lattice_hash(9);

@@ -1,7 +1,7 @@
-//! Compressed forms of bytes in memory: every shape of zstd and lz4 stream a reader may meet.
+//! Compressed forms of bytes in memory: every shape of zstd and lz4 stream that a reader may meet.
 //!
-//! Compression of valid input cannot fail but for lack of memory, so these functions return plain
-//! vectors and panic where libzstd or `lz4_flex` refuse.
+//! Compression of valid input can fail only for lack of memory, so these functions return plain
+//! vectors and panic if libzstd or `lz4_flex` returns an error.
 
 use crate::random::Random;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
@@ -11,16 +11,16 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective, SafeResul
 
 pub use crate::firedancer::zstd_firedancer;
 
-/// A zstd compressor that is used again and again, as setting one up costs as much as compressing
-/// some ten kilobytes.
+/// A reusable zstd compressor, because setting one up costs as much as compressing some ten
+/// kilobytes.
 pub struct ZstdEncoder {
     context: CCtx<'static>,
     output: Vec<u8>,
 }
 
 impl ZstdEncoder {
-    /// A compressor of this level, with or without a checksum at the end of every frame, without
-    /// threads. `window_log` is the logarithm of the window, by default what the level says.
+    /// Creates a single-threaded compressor of this level, with or without a checksum at the end of
+    /// every frame. `window_log` is the logarithm of the window, by default that of the level.
     pub fn new(level: i32, checksum: bool, window_log: Option<u32>) -> Self {
         let mut context = CCtx::create();
         must(context.set_parameter(CParameter::CompressionLevel(level)));
@@ -31,14 +31,14 @@ impl ZstdEncoder {
         Self { context, output: Vec::new() }
     }
 
-    /// One frame made in one go: its header states the content size.
+    /// Returns one frame compressed in one call: its header states the content size.
     pub fn sized(&mut self, raw: &[u8]) -> &[u8] {
         self.make_room(raw.len());
         must(self.context.compress2(&mut self.output, raw));
         &self.output
     }
 
-    /// One frame made by streaming: its header states no content size.
+    /// Returns one frame compressed by streaming: its header states no content size.
     pub fn unsized_frame(&mut self, raw: &[u8]) -> &[u8] {
         self.make_room(raw.len());
         must(self.context.reset(ResetDirective::SessionOnly));
@@ -59,12 +59,13 @@ impl ZstdEncoder {
 
     fn make_room(&mut self, raw_bytes: usize) {
         self.output.clear();
-        // Streaming flushes at block boundaries, which the bound of one go does not count.
+        // Streaming flushes at block boundaries, which the bound for a single call does not
+        // include.
         self.output.reserve(zstd_safe::compress_bound(raw_bytes) + 1024);
     }
 }
 
-/// One frame. Level 1 without content size and checksum is what Agave wrote until 4.2.
+/// Returns one frame. Level 1 without content size and checksum is the format of Agave until 4.2.
 pub fn zstd_one_frame(
     raw: &[u8],
     level: i32,
@@ -76,32 +77,32 @@ pub fn zstd_one_frame(
     if content_size { encoder.sized(raw) } else { encoder.unsized_frame(raw) }.to_vec()
 }
 
-/// Independent frames of `frame_bytes` each, with content sizes: what Agave writes from 4.3 on, if
-/// `frame_bytes` is 32 MiB.
+/// Returns independent frames of `frame_bytes` each, with content sizes: the format of Agave from
+/// 4.3 on if `frame_bytes` is 32 MiB.
 pub fn zstd_frames(raw: &[u8], frame_bytes: usize, level: i32) -> Vec<u8> {
     let mut encoder = ZstdEncoder::new(level, false, None);
     pieces(raw, frame_bytes).flat_map(|piece| encoder.sized(piece).to_vec()).collect()
 }
 
-/// Independent frames of `frame_bytes` each, without content sizes.
+/// Returns independent frames of `frame_bytes` each, without content sizes.
 pub fn zstd_frames_unsized(raw: &[u8], frame_bytes: usize, level: i32) -> Vec<u8> {
     let mut encoder = ZstdEncoder::new(level, false, None);
     pieces(raw, frame_bytes).flat_map(|piece| encoder.unsized_frame(piece).to_vec()).collect()
 }
 
-/// A frame decoders pass over, with the first of the 16 magic numbers.
+/// Returns a frame that decoders skip, with the first of the 16 magic numbers.
 pub fn skippable_frame(contents: &[u8]) -> Vec<u8> {
     skippable_frame_numbered(0, contents)
 }
 
-/// A skippable frame with magic number `0x184D_2A50 + variant`; there are 16 variants.
+/// Returns a skippable frame with magic number `0x184D_2A50 + variant`. There are 16 variants.
 pub fn skippable_frame_numbered(variant: u32, contents: &[u8]) -> Vec<u8> {
     assert!(variant < 16, "there are 16 variants");
     let length = u32::try_from(contents.len()).expect("the length field has 32 bits");
     [&(SKIPPABLE_MAGIC + variant).to_le_bytes()[..], &length.to_le_bytes(), contents].concat()
 }
 
-/// One frame of raw blocks of `block_bytes` (at most 128 KiB), written by hand.
+/// Returns one handwritten frame of raw blocks of `block_bytes` each (at most 128 KiB).
 pub fn zstd_raw_blocks(raw: &[u8], block_bytes: usize) -> Vec<u8> {
     let mut frame = hand_made_header();
     let last = pieces(raw, block_bytes).count() - 1;
@@ -112,8 +113,8 @@ pub fn zstd_raw_blocks(raw: &[u8], block_bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// One frame of blocks that say "`byte`, so many times", written by hand: `length` bytes in blocks
-/// of `block_bytes` (at most 128 KiB).
+/// Returns one handwritten frame of run-length blocks: `length` bytes of value `byte` in blocks of
+/// `block_bytes` (at most 128 KiB).
 pub fn zstd_rle_blocks(byte: u8, length: usize, block_bytes: usize) -> Vec<u8> {
     let mut frame = hand_made_header();
     let mut rest = length;
@@ -128,7 +129,7 @@ pub fn zstd_rle_blocks(byte: u8, length: usize, block_bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A random mixture of all kinds of frames: sized, unsized, with and without checksums, raw
+/// Returns a random mixture of all kinds of frames: sized, unsized, with and without checksums, raw
 /// blocks, empty and skippable ones, of 0 to 256 KiB each. Equal seeds give equal mixtures.
 pub fn zstd_mixed(raw: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random::of(&[seed, u64::from_le_bytes(*b"mixed   ")]);
@@ -167,7 +168,7 @@ pub fn zstd_mixed(raw: &[u8], seed: u64) -> Vec<u8> {
     stream
 }
 
-/// The number of frames in a stream that hold data; skippable ones do not count.
+/// Returns the number of frames in a stream that hold data, without skippable ones.
 ///
 /// # Panics
 ///
@@ -185,14 +186,14 @@ pub fn zstd_frame_count(stream: &[u8]) -> u64 {
     frames
 }
 
-/// One lz4 frame as Agave writes it: linked blocks of 64 KiB and a content checksum.
+/// Returns one lz4 frame as Agave writes it: linked blocks of 64 KiB and a content checksum.
 pub fn lz4_frame(raw: &[u8]) -> Vec<u8> {
     let mut encoder = FrameEncoder::with_frame_info(lz4_frame_info(), Vec::new());
     encoder.write_all(raw).expect("lz4 takes any bytes");
     encoder.finish().expect("lz4 takes any bytes")
 }
 
-/// One lz4 frame like Agave's, but that it declares its content size.
+/// Returns one lz4 frame like Agave's, except that it declares its content size.
 pub fn lz4_frame_sized(raw: &[u8]) -> Vec<u8> {
     let info = lz4_frame_info().content_size(Some(raw.len() as u64));
     let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
@@ -200,7 +201,7 @@ pub fn lz4_frame_sized(raw: &[u8]) -> Vec<u8> {
     encoder.finish().expect("lz4 takes any bytes")
 }
 
-/// Independent lz4 frames of `chunk` raw bytes each.
+/// Returns independent lz4 frames of `chunk` raw bytes each.
 pub fn lz4_frames(raw: &[u8], chunk: usize) -> Vec<u8> {
     pieces(raw, chunk).flat_map(lz4_frame).collect()
 }
@@ -212,17 +213,17 @@ pub(crate) fn lz4_frame_info() -> FrameInfo {
         .content_checksum(true)
 }
 
-/// Panics with libzstd's message.
+/// Returns the length, or panics with libzstd's message.
 pub(crate) fn must(result: SafeResult) -> usize {
     result.unwrap_or_else(|code| panic!("libzstd: {}", zstd_safe::get_error_name(code)))
 }
 
-/// Pieces of `bytes`; no bytes at all are one empty piece.
+/// Returns pieces of `bytes` each. Empty input is one empty piece.
 fn pieces(raw: &[u8], bytes: usize) -> impl Iterator<Item = &[u8]> {
     raw.chunks(bytes).chain(raw.is_empty().then_some(raw))
 }
 
-/// Magic number, no flags, a window of 128 KiB.
+/// Returns a frame header: magic number, no flags, a window of 128 KiB.
 fn hand_made_header() -> Vec<u8> {
     vec![0x28, 0xB5, 0x2F, 0xFD, 0x00, 7 << 3]
 }

@@ -5,34 +5,34 @@
 //!  64 owner        32 | 96 executable 1 | 97 padding     7 | 104 old hash 32 | 136 data ...
 //! ```
 //!
-//! A file is made of segments of [`SEGMENT_BYTES`] (the last one takes the rest), each filled by a
-//! generator of its own with whole records. So any part of any file can be made by itself, by any
-//! thread, and a file of 300 MB needs no more memory than a small one. The last record of a
-//! segment has as much data as the segment has room for; everywhere else records have natural
-//! sizes and begin at multiples of 8.
+//! A file consists of segments of [`SEGMENT_BYTES`] (the last one takes the rest), each filled with
+//! whole records by its own generator. So any thread can generate any part of any file
+//! independently, and a file of 300 MB needs no more memory than a small one. The last record of a
+//! segment takes all the remaining space as its data. All other records have natural sizes and
+//! begin at multiples of 8.
 
 use crate::random::{Random, SplitMix64};
 use std::ops::Range;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Length of a segment, a multiple of 8.
+/// Length of a segment in bytes, a multiple of 8.
 pub const SEGMENT_BYTES: u64 = 256 << 10;
 
-/// Length of a record without data: the smallest account file.
+/// Length of a record without data, in bytes: the smallest account file.
 pub const RECORD_BYTES_MIN: u64 = HEADER_BYTES as u64;
 
-/// What the accounts hold, which decides how the archive compresses.
+/// Kind of account data, which determines how the archive compresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Nine of ten are token accounts with random keys. Keys do not compress, everything else
-    /// repeats: at zstd level 1 the literals of almost all blocks are stored raw, and the whole
-    /// shrinks to about 1/3.5. Decoders like it.
+    /// Nine of ten accounts are token accounts with random keys. Keys do not compress, everything
+    /// else repeats: at zstd level 1 the literals of almost all blocks are stored raw, and the
+    /// whole shrinks to about 1/3.5. This is easy for decoders.
     #[default]
     Tokens,
     /// Token accounts and structured program data: numbers, prices, times, text, base58. At zstd
-    /// level 1 the literals of almost all blocks are Huffman coded; about 1/3.3. Decoders need
-    /// two to three times as long as for [`Tokens`](Self::Tokens).
+    /// level 1 the literals of almost all blocks are Huffman-coded; the whole shrinks to about
+    /// 1/3.3. Decoders need two to three times as long as for [`Tokens`](Self::Tokens).
     Huffman,
 }
 
@@ -40,7 +40,7 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name:?} is not a kind of content: expected tokens or huffman")]
 pub struct UnknownContent {
-    /// What was given.
+    /// The given name.
     pub name: String,
 }
 
@@ -56,7 +56,7 @@ impl FromStr for Content {
     }
 }
 
-/// The bytes of one segment: `segments(size)` tells which there are.
+/// Fills `bytes` with one segment of a file. [`segments`] returns the ranges of all segments.
 ///
 /// # Panics
 ///
@@ -75,7 +75,7 @@ pub fn fill_segment(content: Content, seed: u64, file: u64, segment: u64, bytes:
         let kind = records.pick(content);
         let data_length = records.data_length(content, kind);
         let natural = (HEADER_BYTES + data_length).next_multiple_of(8);
-        // What is left after this record must hold another one, or nothing.
+        // The space left after this record must hold another one or be empty.
         let (record, data_length) = if rest.len() < natural + HEADER_BYTES {
             (rest.len(), rest.len() - HEADER_BYTES)
         } else {
@@ -87,18 +87,19 @@ pub fn fill_segment(content: Content, seed: u64, file: u64, segment: u64, bytes:
     }
 }
 
-/// The byte ranges of a file's segments.
+/// Returns the byte ranges of a file's segments.
 pub fn segments(size: u64) -> impl Iterator<Item = Range<u64>> {
     let count = segment_count(size);
     (0..count).map(move |segment| segment_range(size, segment))
 }
 
-/// The segment that holds the byte at `offset` of a file of `size` bytes.
+/// Returns the segment that holds the byte at `offset` of a file of `size` bytes.
 pub fn segment_at(size: u64, offset: u64) -> u64 {
     (offset / SEGMENT_BYTES).min(segment_count(size) - 1)
 }
 
-/// Where a segment lies. The last one is as long as two, if need be, so that none is too short.
+/// Returns the range of a segment. The last one can be up to twice as long, so that none is too
+/// short.
 pub fn segment_range(size: u64, segment: u64) -> Range<u64> {
     let start = segment * SEGMENT_BYTES;
     let end = if segment + 1 == segment_count(size) { size } else { start + SEGMENT_BYTES };
@@ -145,7 +146,7 @@ impl Records {
         }
     }
 
-    /// Writes a record into `bytes`, which are zero.
+    /// Writes a record into `bytes`, which must be zero.
     fn write(&mut self, content: Content, kind: Kind, bytes: &mut [u8]) {
         let (header, data) = bytes.split_at_mut(HEADER_BYTES);
         let (owner, lamports) = match kind {
@@ -162,7 +163,7 @@ impl Records {
         put(header, 56, &u64::MAX.to_le_bytes()); // exempt from rent
         put(header, 64, &owner);
         match (kind, content) {
-            // A token account is cut or extended when it is a segment's last record.
+            // A token account is truncated or extended if it is a segment's last record.
             (Kind::Token, _) if data.len() >= TOKEN_BYTES => self.token(data),
             (Kind::Token | Kind::System, _) => self.random.fill(data),
             (Kind::Program, Content::Tokens) => self.opaque(data),
@@ -170,8 +171,8 @@ impl Records {
         }
     }
 
-    /// A token account: mint 0, owner 32, amount 64, no delegate 72, initialised 108, and nothing
-    /// of the rest.
+    /// Fills in a token account: mint 0, owner 32, amount 64, no delegate 72, initialised 108. The
+    /// rest stays zero.
     fn token(&mut self, data: &mut [u8]) {
         let mint = self.random.log_uniform(MINT_BITS);
         put(data, 0, &self.key(KEYS_MINT, mint));
@@ -186,7 +187,8 @@ impl Records {
         data[108] = 1;
     }
 
-    /// Program data without structure a Huffman code could use: keys with gaps between them.
+    /// Fills in program data without structure that a Huffman code could use: keys with gaps
+    /// between them.
     fn opaque(&mut self, data: &mut [u8]) {
         for field in data.chunks_mut(64) {
             let key = field.len().min(32);
@@ -194,7 +196,7 @@ impl Records {
         }
     }
 
-    /// Program data as programs write it: fields of a few kinds, most of them far from random.
+    /// Fills in typical program data: fields of a few kinds, most of them far from random.
     fn structured(&mut self, data: &mut [u8]) {
         let mut rest = data;
         while !rest.is_empty() {
@@ -210,7 +212,7 @@ impl Records {
         }
     }
 
-    /// Counters and amounts: 8-byte integers of all magnitudes.
+    /// Fills in counters and amounts: 8-byte integers of all magnitudes.
     fn integers(&mut self, field: &mut [u8]) {
         for integer in field.as_chunks_mut::<4>().0 {
             let [a, b, c, ..] = self.random.log_uniform(20).to_le_bytes();
@@ -218,7 +220,7 @@ impl Records {
         }
     }
 
-    /// Price, confidence and time, again and again: a random walk along a clock.
+    /// Fills in price, confidence and time, repeatedly: a random walk along a clock.
     fn quotes(&mut self, field: &mut [u8]) {
         for quote in field.chunks_exact_mut(24) {
             let step = self.random.next_u64();
@@ -251,7 +253,7 @@ impl Records {
         }
     }
 
-    /// The key with this number: the same in all files of all archives of one seed.
+    /// Returns the key with this number: the same in all files of all archives of one seed.
     fn key(&self, family: u64, number: u64) -> [u8; 32] {
         let mut words = SplitMix64::new(self.keys_seed ^ family ^ number << 8);
         let mut key = [0; 32];
@@ -267,14 +269,15 @@ fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
 }
 
 pub(crate) const HEADER_BYTES: usize = 136;
-/// Fields of structured data: long enough for two quotes.
+/// Length of a field of structured data in bytes: enough for two quotes.
 const FIELD_BYTES: usize = 48;
-/// Data of a token account.
+/// Length of a token account's data in bytes.
 const TOKEN_BYTES: usize = 165;
 
-/// Token accounts whose owner occurs nowhere else, as in the corpus `sol` of the experiments.
+/// Percentage of token accounts whose owner occurs nowhere else, as in the corpus `sol` of the
+/// experiments.
 const FRESH_OWNERS_PERCENT: u64 = 24;
-/// Logarithms of how many mints, owners and programs there are. Chosen so that the archives shrink
+/// Logarithms of the numbers of mints, owners and programs. Chosen so that the archives compress
 /// like those measured before: more distinct keys, fewer matches.
 const MINT_BITS: u32 = 15;
 const OWNER_BITS: u32 = 18;
@@ -290,10 +293,10 @@ const TOKEN_PROGRAM: [u8; 32] = [
     0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
 ];
 
-/// Where the clock of the first file starts: 16 March 2020, in seconds since 1970.
+/// Start of the first file's clock: 16 March 2020, in seconds since 1970.
 const GENESIS: u64 = 1_584_368_940;
 
-/// The 58 digits and, to be indexed by six bits, six of them again.
+/// The 58 digits, and six of them again so that six bits can index the array.
 const BASE58: &[u8; 64] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz123456";
 
 const WORDS: [&str; 16] = [
@@ -336,7 +339,10 @@ mod tests {
             let header = &file[offset..offset + HEADER_BYTES];
             let length = crate::length(u64::from_le_bytes(header[8..16].try_into().unwrap()));
             assert_ne!(header[16..48], [0; 32], "empty record at {offset}");
-            assert!(offset + HEADER_BYTES + length <= file.len(), "record at {offset} is cut");
+            assert!(
+                offset + HEADER_BYTES + length <= file.len(),
+                "record at {offset} is truncated"
+            );
             assert!(header[96] <= 1);
             lengths.push(length);
             offset = (offset + HEADER_BYTES + length).next_multiple_of(8).min(file.len());

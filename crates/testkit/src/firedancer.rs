@@ -5,24 +5,24 @@
 //! | 10 bytes + tar header  | padded to 512, no content size    | filler    |  -> next 4096
 //! ```
 //!
-//! Every entry is such a group and groups begin at multiples of 4096 bytes of the file, so that
-//! Firedancer's workers can write them by direct I/O, and a reader may look for them there.
-//! The two zero blocks at the end are a frame of their own, without filler.
+//! Every entry is such a group. Groups begin at multiples of 4096 bytes in the file, so that
+//! Firedancer's workers can write them by direct I/O, and a reader may look for them there. The two
+//! zero blocks at the end are a frame of their own, without filler.
 
 use crate::compress::{SKIPPABLE_MAGIC, ZstdEncoder};
 use crate::tar::{BLOCK_BYTES, field};
 
-/// Most raw bytes a frame holds.
+/// Limit on a frame's raw bytes.
 pub const FRAME_BYTES_MAX: usize = 32 << 20;
 
-/// Groups begin at multiples of this in the file.
+/// Alignment of groups in the file.
 pub const GROUP_ALIGNMENT: u64 = 4096;
 
-/// The header of a frame that holds 512 bytes in one raw block: magic number, single segment with
-/// a 2-byte content size, 256 + 256 bytes, last block, raw, 512 bytes.
+/// Header of a frame with 512 bytes in one raw block: magic number, single segment with a 2-byte
+/// content size, 256 + 256 bytes, last block, raw, 512 bytes.
 const TAR_HEADER_FRAME: [u8; 10] = [0x28, 0xB5, 0x2F, 0xFD, 0x60, 0x00, 0x01, 0x01, 0x10, 0x00];
 
-/// The frames of a tar archive, whose sizes are in octal.
+/// Returns the frames of a tar archive whose sizes are in octal.
 ///
 /// # Panics
 ///
@@ -31,7 +31,7 @@ pub fn zstd_firedancer(tar: &[u8], level: i32) -> Vec<u8> {
     groups(tar, &mut ZstdEncoder::new(level, false, None))
 }
 
-/// The frames of whole tar entries, and of the zero blocks after them if there are any.
+/// Returns the frames of whole tar entries, and of the zero blocks after them if there are any.
 pub(crate) fn groups(tar: &[u8], encoder: &mut ZstdEncoder) -> Vec<u8> {
     let mut file = Vec::new();
     let mut rest = tar;
@@ -59,8 +59,8 @@ pub(crate) fn push_header(file: &mut Vec<u8>, header: &[u8; BLOCK_BYTES]) {
     file.extend_from_slice(header);
 }
 
-/// The skippable frame that leads from a position in the file to the next multiple of 4096: empty
-/// if there is no gap, the gap and 4096 more if it is too small for a frame.
+/// Returns the skippable frame from a position in the file to the next multiple of 4096. It is
+/// empty if there is no gap, and 4096 bytes longer if the gap is too small for a frame.
 pub(crate) fn filler(position: u64) -> Vec<u8> {
     let gap = match position.next_multiple_of(GROUP_ALIGNMENT) - position {
         0 => return Vec::new(),
@@ -74,7 +74,7 @@ pub(crate) fn filler(position: u64) -> Vec<u8> {
     frame
 }
 
-/// The size a header states, rounded up to whole blocks.
+/// Returns the size in a header, rounded up to whole blocks.
 fn padded_size(header: &[u8; BLOCK_BYTES]) -> usize {
     let digits = std::str::from_utf8(&header[field::SIZE]).expect("octal digits");
     let size = usize::from_str_radix(digits.trim_matches(['\0', ' ']), 8).expect("octal digits");

@@ -1,5 +1,5 @@
-//! From the tar stream to the archive: contents are made and compressed in parallel, written in
-//! order.
+//! Generation of the archive from the tar stream: content is generated and compressed in parallel,
+//! and written in order.
 
 use crate::compress::{ZstdEncoder, lz4_frame, lz4_frame_info, must, zstd_frame_count};
 use crate::firedancer::{FRAME_BYTES_MAX, filler, groups, push_header};
@@ -14,11 +14,11 @@ use std::sync::{Mutex, PoisonError};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-/// What a job makes at least, unless it is the last: enough to be worth its overhead, little enough
+/// Smallest output of a job, except the last: large enough to be worth its overhead, small enough
 /// to bound memory. 1, 4 and 16 MiB were equally fast (two cores, November 2026).
 pub const PIECE_BYTES: u64 = 4 << 20;
 
-/// Makes an archive from a tar stream; every method writes one kind and returns the number of
+/// Generates an archive from a tar stream. Each method writes one kind and returns the number of
 /// frames that hold data.
 pub struct Maker<'a> {
     spec: &'a ArchiveSpec,
@@ -36,7 +36,7 @@ impl<'a> Maker<'a> {
         Ok(0)
     }
 
-    /// Contents are made by our threads, compressed by libzstd's.
+    /// Writes one zstd frame. Our threads generate content, libzstd's threads compress it.
     pub fn zstd_one(&self, output: &mut impl Write) -> io::Result<u64> {
         let mut frame = OneFrame::new(self.spec, self.threads);
         self.pieces(|piece| frame.push(piece, output))?;
@@ -48,7 +48,7 @@ impl<'a> Maker<'a> {
         self.sized(frame_bytes, output, |encoder, raw| encoder.sized(raw).to_vec())
     }
 
-    /// Compressed by the calling thread alone, as blocks are linked.
+    /// Writes one lz4 frame, compressed by the calling thread alone because the blocks are linked.
     pub fn lz4_one(&self, output: &mut impl Write) -> io::Result<u64> {
         let mut encoder = FrameEncoder::with_frame_info(lz4_frame_info(), output);
         self.pieces(|piece| encoder.write_all(piece))?;
@@ -60,7 +60,8 @@ impl<'a> Maker<'a> {
         self.sized(frame_bytes, output, |_, raw| lz4_frame(raw))
     }
 
-    /// Only the writer knows where in the file a group ends, so it adds the filler.
+    /// Writes Firedancer's groups. Only the writer knows where a group ends in the file, so it adds
+    /// the filler.
     pub fn zstd_firedancer<W: Write>(&self, output: &mut Counter<W>) -> io::Result<u64> {
         let mut worker = self.worker();
         let head = groups(self.image.head(), &mut worker.encoder);
@@ -97,8 +98,8 @@ impl<'a> Maker<'a> {
         Ok(frames + 1)
     }
 
-    /// Hands the tar stream to `consume` piece by piece. Buffers are used again: fresh ones would
-    /// cost a page fault for every 4 KiB.
+    /// Passes the tar stream to `consume` piece by piece. Buffers are reused: fresh ones would cost
+    /// a page fault for every 4 KiB.
     fn pieces(&self, mut consume: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let spare: Mutex<Vec<Vec<u8>>> = Mutex::default();
         let spare = || spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +119,7 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Cuts the tar stream into frames of `frame_bytes`, which `compress` makes.
+    /// Cuts the tar stream into frames of `frame_bytes`, compressed by `compress`.
     fn sized(
         &self,
         frame_bytes: u64,
@@ -152,7 +153,7 @@ impl<'a> Maker<'a> {
         compressed
     }
 
-    /// A part of the tar stream as a frame without content size.
+    /// Returns a part of the tar stream as a frame without content size.
     fn frame_of<'w>(&self, worker: &'w mut Worker, range: Range<u64>) -> &'w [u8] {
         self.fill(worker, range);
         worker.encoder.unsized_frame(&worker.raw)
@@ -172,14 +173,14 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// What a thread keeps from job to job.
+/// State that a thread keeps from job to job.
 struct Worker {
     raw: Vec<u8>,
     scratch: Scratch,
     encoder: ZstdEncoder,
 }
 
-/// One compressed frame of a Firedancer group, and the header's frame before the first.
+/// One compressed frame of a Firedancer group, preceded by the header's frame if it is the first.
 struct GroupPart<'a> {
     header: Option<&'a StorageEntry>,
     raw: Range<u64>,
@@ -198,22 +199,22 @@ fn group_parts(entry: &StorageEntry) -> impl Iterator<Item = GroupPart<'_>> {
 /// One zstd frame, compressed by libzstd's own threads.
 ///
 /// libzstd cuts the input into jobs of a fixed length, so its output does not depend on the number
-/// of threads. Long jobs which may all look back a full window make it nearly what one thread
-/// would write: only repeat offsets start afresh every job.
+/// of threads. Long jobs with access to a full window of earlier data come close to the output of a
+/// single thread: only repeat offsets start afresh in every job.
 struct OneFrame {
     context: CCtx<'static>,
     buffer: Vec<u8>,
 }
 
 impl OneFrame {
-    /// 2 MiB, the default at level 1, was as fast; longer jobs are nearer to a single one.
+    /// 2 MiB, the default at level 1, was as fast. Longer jobs come closer to a single one.
     const JOB_BYTES: u32 = 4 << 20;
-    /// The logarithmic scale's end: a job may refer to a whole window before it.
+    /// The end of the logarithmic scale: a job may refer to a whole window before it.
     const OVERLAP_FULL: u32 = 9;
 
     fn new(spec: &ArchiveSpec, threads: NonZeroUsize) -> Self {
         let mut context = CCtx::create();
-        // libzstd takes at most 256 workers; none at all would be another algorithm.
+        // libzstd accepts at most 256 workers. Zero workers would select another algorithm.
         let workers = u32::try_from(threads.get().min(256)).unwrap_or(256);
         for parameter in [
             CParameter::CompressionLevel(spec.level),
@@ -255,7 +256,7 @@ impl OneFrame {
     }
 }
 
-/// An output that knows how much was written.
+/// A writer that counts its bytes.
 pub struct Counter<W> {
     inner: W,
     bytes: u64,
@@ -283,7 +284,7 @@ impl<W: Write> Write for Counter<W> {
     }
 }
 
-/// Neighbours put together until they make [`PIECE_BYTES`].
+/// Groups neighbouring sizes until each group reaches [`PIECE_BYTES`].
 pub fn batches(sizes: impl Iterator<Item = u64>) -> Vec<Range<usize>> {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let mut batch_bytes = PIECE_BYTES;
@@ -300,7 +301,7 @@ pub fn batches(sizes: impl Iterator<Item = u64>) -> Vec<Range<usize>> {
     batches
 }
 
-/// A range in pieces of `bytes`, the last one shorter.
+/// Cuts a range into pieces of `bytes`, the last one shorter.
 pub fn cut(range: Range<u64>, bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let Range { start, end } = range;
     (0..(end - start).div_ceil(bytes)).map(move |piece| {

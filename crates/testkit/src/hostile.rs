@@ -1,15 +1,14 @@
-//! Hostile archives: one function for each construct that has broken a reader of archives somewhere,
-//! and what must become of it here.
+//! Hostile archives: one function for each construct that has broken some archive reader, with the
+//! result expected of unsnap.
 //!
-//! Everything else about such an archive is right, so that it can only be refused for its own
-//! reason. Constructs that look hostile and must be accepted all the same are here too.
+//! Everything else in such an archive is correct, so that it can only be refused for its own
+//! reason. Constructs that look hostile but must be accepted are here too.
 //!
-//! Archives are meant to be unpacked into a directory `place/output` below the program's working
-//! directory, with [`CANARY`] beside `place`. Then [`RELATIVE`] and [`ABSOLUTE`] lead to it, both
-//! from the destination and from a staging directory beside it.
+//! The archives are meant to be unpacked into a directory `place/output` below the program's
+//! working directory, with [`CANARY`] beside `place`. Then [`RELATIVE`] and [`ABSOLUTE`] lead to
+//! it, both from the destination and from a staging directory beside it.
 //!
-//! A construct that is written and not listed in its file's `ALL` is dead code, which the compiler
-//! reports.
+//! A construct that is missing from its file's `ALL` is dead code, which the compiler reports.
 //!
 //! ```
 //! use unsnap_testkit::hostile::{THEMES, Verdict};
@@ -39,19 +38,19 @@ mod zstd;
 use crate::spec::{ArchiveSpec, Compression};
 use crate::tar::{BLOCK_BYTES, TarBuilder, snapshot_head};
 
-/// A file that must never change, as seen from the working directory of a run.
+/// A file that must never change, relative to the working directory of a run.
 pub const CANARY: &str = "outside/canary";
 
-/// The directory of [`CANARY`] as links in the root of the unpacked tree reach it.
+/// The directory of [`CANARY`], relative to the root of the unpacked tree.
 pub const RELATIVE: &str = "../../outside";
 
-/// The same by an absolute path, which is a magic link as well.
+/// The same directory as an absolute path, through a magic link.
 pub const ABSOLUTE: &str = "/proc/self/cwd/outside";
 
 /// The slot of every snapshot here.
 pub const SLOT: u64 = 100;
 
-/// A construct by its name.
+/// A construct with its name.
 pub type Named = (&'static str, fn() -> Construct);
 
 /// All constructs.
@@ -69,34 +68,34 @@ pub const THEMES: &[(&str, &[Named])] = &[
     ("solana", solana::ALL),
 ];
 
-/// An archive, and what must become of it.
+/// An archive and the expected results.
 #[derive(Clone, Debug)]
 pub struct Construct {
-    /// The name the archive must have: it says which slot the snapshot is of.
+    /// The name that the archive must have. It determines the slot of the snapshot.
     pub file_name: String,
     /// Its bytes.
     pub archive: Vec<u8>,
-    /// Limits to be given by `--config`, in place of the defaults.
+    /// Limits to pass by `--config` in place of the defaults.
     pub limits: Option<&'static str>,
-    /// The path of the entry to blame, as messages must show it.
+    /// Path of the offending entry, as messages must show it.
     pub entry: Option<String>,
-    /// Directories that an unpacked tree has beyond those its files lie in.
+    /// Directories of the unpacked tree that hold no files.
     pub directories: Vec<&'static str>,
-    /// What unpacking it as a snapshot must come to.
+    /// Expected result of unpacking it as a snapshot.
     pub snapshot: Verdict,
-    /// What unpacking it as any tar must come to.
+    /// Expected result of unpacking it as any tar.
     pub any: Verdict,
 }
 
-/// What must become of an archive.
+/// The expected result for an archive.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is refused.
     Refused {
         /// Part of the message.
         reason: &'static str,
-        /// The position that the message must name, if it is always the same: of the decoded stream
-        /// for what is wrong with the tar, of the archive for what is wrong with its compression.
+        /// The position that the message must name, if it is fixed: in the decoded stream for a
+        /// defect of the tar, in the archive for a defect of the compression.
         at: Option<usize>,
     },
     /// It is unpacked.
@@ -106,7 +105,7 @@ pub enum Verdict {
     },
 }
 
-/// Lists the functions of a file under their names.
+/// Lists the functions of a file with their names.
 macro_rules! constructs {
     ($($name:ident),* $(,)?) => {
         /// Every construct of this file.
@@ -116,11 +115,11 @@ macro_rules! constructs {
 use constructs;
 
 impl Construct {
-    /// An archive of these bytes, judged as yet by nobody: both layouts accept it, as holding no
+    /// Creates a construct from these bytes, with no verdict yet: both layouts accept it, with no
     /// files.
     ///
-    /// The name is a genuine one, and names a compression even if there is none: archives are told
-    /// by their first bytes.
+    /// The name is a canonical one, and includes a compression even if there is none: archives are
+    /// identified by their first bytes.
     fn of(archive: Vec<u8>, compression: Compression) -> Self {
         let spec = ArchiveSpec { slot: SLOT, compression, ..ArchiveSpec::default() };
         let accepted = Verdict::Accepted { files: Vec::new() };
@@ -135,12 +134,12 @@ impl Construct {
         }
     }
 
-    /// A plain tar.
+    /// Creates a construct from a plain tar.
     fn tar(archive: Vec<u8>) -> Self {
         Self::of(archive, Compression::Zstd)
     }
 
-    /// The entry that messages must name.
+    /// Sets the entry that messages must name.
     fn entry(mut self, entry: impl Into<String>) -> Self {
         self.entry = Some(entry.into());
         self
@@ -167,57 +166,57 @@ impl Construct {
         self
     }
 
-    /// Both layouts unpack [`good_files`] and these.
+    /// Both layouts unpack [`good_files`] and these files.
     fn accepted(self, files: &[(&str, &[u8])]) -> Self {
         let mut accepted = self.accepted_as_any(files);
         accepted.snapshot = accepted.any.clone();
         accepted
     }
 
-    /// As any tar it becomes [`good_files`] and these.
+    /// As any tar it unpacks to [`good_files`] and these files.
     fn accepted_as_any(self, files: &[(&str, &[u8])]) -> Self {
         let more = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec()));
         self.accepted_as_any_with(good_files().into_iter().chain(more).collect())
     }
 
-    /// As any tar it becomes these files and no others.
+    /// As any tar it unpacks to exactly these files.
     fn accepted_as_any_with(mut self, files: Vec<(String, Vec<u8>)>) -> Self {
         self.any = Verdict::Accepted { files };
         self
     }
 }
 
-/// What precedes the storages of a good snapshot.
+/// Returns the entries of a good snapshot before the storages.
 fn head() -> TarBuilder {
     snapshot_head(SLOT, b"the bank", b"the status cache")
 }
 
-/// A snapshot that is good so far.
+/// Returns the beginning of a good snapshot.
 fn good_beginning() -> TarBuilder {
     head().account("accounts/90.7", &[7; 600])
 }
 
-/// Where what comes behind [`good_beginning`] begins.
+/// Returns the offset of the first entry after [`good_beginning`].
 fn behind() -> usize {
     good_beginning().len()
 }
 
-/// The last entry of a good snapshot. It shows where a reader thinks that entries begin.
+/// Appends the last entry of a good snapshot. It reveals where a reader thinks that entries begin.
 fn good_end(tar: TarBuilder) -> Vec<u8> {
     tar.account("accounts/99.9", b"the last").finish()
 }
 
-/// A plain tar with something between its good beginning and its good end.
+/// Returns a plain tar with something between its good beginning and its good end.
 fn between(append: impl FnOnce(TarBuilder) -> TarBuilder) -> Construct {
     Construct::tar(good_end(append(good_beginning())))
 }
 
-/// A whole good snapshot.
+/// Returns a whole good snapshot.
 fn good_tar() -> Vec<u8> {
     good_end(good_beginning())
 }
 
-/// The files of a good snapshot.
+/// Returns the files of a good snapshot.
 fn good_files() -> Vec<(String, Vec<u8>)> {
     let files: [(&str, &[u8]); 5] = [
         ("version", b"1.2.0"),
@@ -229,12 +228,12 @@ fn good_files() -> Vec<(String, Vec<u8>)> {
     files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect()
 }
 
-/// Bytes of so many blocks.
+/// Returns the length of this many blocks in bytes.
 const fn blocks(count: usize) -> usize {
     count * BLOCK_BYTES
 }
 
-/// What the snapshot layout says of names that it does not know.
+/// The snapshot layout's message for unknown names.
 const FOREIGN: &str = "does not belong in a snapshot archive";
 
 #[cfg(test)]
@@ -255,11 +254,11 @@ mod tests {
         for (theme, constructs) in THEMES {
             assert!(!constructs.is_empty(), "{theme}");
             for (name, make) in *constructs {
-                assert!(names.insert((*theme, *name)), "{theme}/{name} is there twice");
+                assert!(names.insert((*theme, *name)), "{theme}/{name} occurs twice");
                 let Construct { file_name, archive, limits, .. } = make();
                 let hash = blake3::hash(&archive).to_hex();
                 let unique = archives.insert((file_name, hash, limits));
-                assert!(unique, "{theme}/{name} has an archive that was there before");
+                assert!(unique, "{theme}/{name} has the same archive as an earlier construct");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The tar stream of an archive as a function of the offset.
+//! An archive's tar stream as a function of the offset.
 
 use crate::bank::{self, BankSpec};
 use crate::content::{self, Content, SEGMENT_BYTES};
@@ -7,9 +7,9 @@ use crate::spec::{ArchiveSpec, Error};
 use crate::tar::{BLOCK_BYTES, Header, account_path, snapshot_head};
 use std::ops::Range;
 
-/// An archive's tar stream, of which any part can be made by itself and by any thread.
+/// An archive's tar stream. Any thread can generate any part of it independently.
 ///
-/// Only what precedes the account files is in memory, some MB.
+/// Only the entries before the account files are in memory, a few MB.
 pub struct TarImage {
     content: Content,
     seed: u64,
@@ -18,7 +18,7 @@ pub struct TarImage {
     length: u64,
 }
 
-/// An account file and its place in the tar stream.
+/// An account file and its position in the tar stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageEntry {
     /// The account file.
@@ -28,37 +28,37 @@ pub struct StorageEntry {
 }
 
 impl StorageEntry {
-    /// Path in the archive.
+    /// Returns its path in the archive.
     pub fn path(&self) -> String {
         account_path(self.storage.slot, self.storage.id)
     }
 
-    /// Its header block.
+    /// Returns its header block.
     pub fn header(&self) -> [u8; BLOCK_BYTES] {
         Header::account(&self.path(), self.storage.size).finish()
     }
 
-    /// Where its contents lie in the tar stream.
+    /// Returns the range of its content in the tar stream.
     pub fn contents(&self) -> Range<u64> {
         let start = self.header_offset + BLOCK_BYTES as u64;
         start..start + self.storage.size
     }
 
-    /// Where its contents and their padding lie.
+    /// Returns the range of its content with padding.
     pub fn blocks(&self) -> Range<u64> {
         let Range { start, end } = self.contents();
         start..end.next_multiple_of(BLOCK_BYTES as u64)
     }
 }
 
-/// Memory for segments of which only a part is needed. One for each thread.
+/// Buffers for segments that are needed only in part. One per thread.
 #[derive(Default)]
 pub struct Scratch {
     segment: Vec<u8>,
 }
 
 impl TarImage {
-    /// Lays out an archive. Fails if the specification asks for what cannot be.
+    /// Lays out an archive. Fails if the specification is impossible.
     pub fn new(spec: &ArchiveSpec) -> Result<Self, Error> {
         let storages = plan::storages(spec)?;
         let head = head(spec, &storages)?;
@@ -75,22 +75,22 @@ impl TarImage {
         Ok(Self { content: spec.content, seed: spec.seed, head, entries, length })
     }
 
-    /// Length of the tar stream in bytes.
+    /// Returns the length of the tar stream in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// What precedes the account files, as whole tar entries.
+    /// Returns the whole tar entries before the account files.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// The account files in order.
+    /// Returns the account files in order.
     pub fn entries(&self) -> &[StorageEntry] {
         &self.entries
     }
 
-    /// Makes the part of the stream that begins at `offset` and is as long as `bytes`.
+    /// Generates the part of the stream that begins at `offset` and is as long as `bytes`.
     ///
     /// # Panics
     ///
@@ -130,7 +130,7 @@ impl TarImage {
         content::fill_segment(self.content, self.seed, file.into(), segment, bytes);
     }
 
-    /// What lies at an offset, and from where to where it goes.
+    /// Returns the part at an offset, with its range.
     fn part_at(&self, offset: u64) -> (Part<'_>, Range<u64>) {
         let following = self.entries.partition_point(|entry| entry.header_offset <= offset);
         let Some(entry) = following.checked_sub(1).map(|index| &self.entries[index]) else {
@@ -147,7 +147,7 @@ impl TarImage {
             let part = Part::Segment { file: entry.storage.id, segment };
             return (part, contents.start + range.start..contents.start + range.end);
         }
-        // Padding, and after the last file the end blocks as well.
+        // Padding, and after the last file the end blocks too.
         let next = self.entries.get(following).map_or(self.length, |next| next.header_offset);
         (Part::Zeros, contents.end..next)
     }
@@ -160,8 +160,8 @@ enum Part<'a> {
     Zeros,
 }
 
-/// Everything before the account files, of a plausible size: about 1/1000 of the whole for the
-/// stakes, and a status cache that grows with the archive too.
+/// Generates everything before the account files, of a plausible size: about 1/1000 of the whole
+/// for the stakes, and a status cache that grows with the archive too.
 fn head(spec: &ArchiveSpec, storages: &[Storage]) -> Result<Vec<u8>, Error> {
     let totals = spec.totals()?;
     let total_bytes: u64 = storages.iter().map(|storage| storage.size).sum();

@@ -1,11 +1,12 @@
 //! The true lattice hash and capitalization of accounts, computed the slow way.
 //!
-//! The lattice hash of an account is 2048 bytes of BLAKE3's output, taken as 1024 16-bit integers,
-//! for `lamports || data || executable || owner || public key`; that of many is their element-wise
-//! sum (`solana-accounts-db` 4.2.2, `accounts_db.rs`). Of an account that is in several storages
-//! only the one of the highest slot counts, and none without lamports.
+//! The lattice hash of an account is 2048 bytes of BLAKE3 output over `lamports || data ||
+//! executable || owner || public key`, taken as 1024 16-bit integers. The lattice hash of several
+//! accounts is their element-wise sum (`solana-accounts-db` 4.2.2, `accounts_db.rs`). If an account
+//! is in several storages, only the one in the highest slot counts; accounts without lamports do
+//! not count.
 //!
-//! This is written from the description, without a thought of speed, and takes two passes over
+//! This implementation follows the description, ignores speed, and takes two passes over
 //! everything.
 
 use crate::bank::LATTICE_HASH_BYTES;
@@ -14,16 +15,17 @@ use crate::plan;
 use crate::spec::{ArchiveSpec, Error};
 use std::collections::HashMap;
 
-/// What the accounts of one or two archives add up to.
+/// Totals of the accounts in one or two archives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Their lattice hash.
     pub lattice_hash: Box<[u8; LATTICE_HASH_BYTES]>,
-    /// Sum of their lamports.
+    /// Total of their lamports.
     pub capitalization: u64,
 }
 
-/// The totals of made archives: a full one, or a full one and an incremental one upon it.
+/// Returns the totals of generated archives: a full one, or a full one and an incremental one based
+/// on it.
 pub fn totals_of_specs(specs: &[&ArchiveSpec]) -> Result<Totals, Error> {
     let plans = specs.iter().map(|spec| Ok((*spec, plan::storages(spec)?)));
     let plans = plans.collect::<Result<Vec<_>, Error>>()?;
@@ -41,12 +43,12 @@ pub fn totals_of_specs(specs: &[&ArchiveSpec]) -> Result<Totals, Error> {
     }))
 }
 
-/// The totals of storages. `visit` shows every one, or whole records of it, with its slot; it is
-/// called twice and must show the same.
+/// Returns the totals of storages. `visit` passes every storage, or whole records of it, with its
+/// slot. It is called twice and must pass the same storages.
 ///
 /// # Panics
 ///
-/// If the lamports add up to more than 64 bits hold.
+/// If the total of the lamports exceeds 64 bits.
 pub fn totals(visit: impl Fn(&mut dyn FnMut(u64, &[u8]))) -> Totals {
     let mut newest: HashMap<[u8; 32], u64> = HashMap::new();
     visit(&mut |slot, storage| {
@@ -72,7 +74,7 @@ pub fn totals(visit: impl Fn(&mut dyn FnMut(u64, &[u8]))) -> Totals {
     Totals { lattice_hash, capitalization }
 }
 
-/// A record of a storage, see [`content`] for its fields.
+/// A record of a storage. See [`content`] for its fields.
 struct Record<'a> {
     header: &'a [u8],
     key: &'a [u8; 32],
@@ -121,7 +123,7 @@ mod tests {
     use crate::tree::{files, reference_entries_of_file};
     use std::path::Path;
 
-    /// The accounts files among the files of archives.
+    /// Returns the account files among the files of archives.
     fn storages(archives: &[Vec<(String, Vec<u8>)>]) -> Vec<(u64, &[u8])> {
         let files = archives.iter().flatten();
         let storages = files.filter_map(|(path, bytes)| {
@@ -136,7 +138,7 @@ mod tests {
         totals(|see| storages.iter().for_each(|(slot, bytes)| see(*slot, bytes)))
     }
 
-    /// The hash that Agave put in the names of genuine archives comes out.
+    /// The result is the hash that Agave put in the names of genuine archives.
     #[test]
     fn genuine_archives_have_the_hash_of_their_names() {
         let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data"));
@@ -177,11 +179,11 @@ mod tests {
         expected_files(spec).unwrap().collect()
     }
 
-    /// Bank file and name agree with the accounts that the archives really hold.
+    /// Bank file and name agree with the accounts in the archives.
     #[test]
     fn made_archives_have_the_hash_of_their_names() {
         let full = small(1000, LatticeHash::OfAccounts);
-        // The same seed: the same accounts once more, with fewer in the increment.
+        // The same seed gives the same accounts again, with fewer in the increment.
         let increment = ArchiveSpec {
             base_slot: Some(1000),
             total_bytes: 60_000,
@@ -190,10 +192,10 @@ mod tests {
         let archives = [made(&full), made(&increment)];
         let totals = [totals_of(&archives[..1]), totals_of(&archives)];
         assert_eq!(totals[0], totals_of_specs(&[&full]).unwrap());
-        assert_eq!(totals[0], totals[1], "accounts that are there twice count once");
+        assert_eq!(totals[0], totals[1], "accounts that occur twice count once");
         let other = ArchiveSpec { seed: 1, ..increment.clone() };
         let with_other = [archives[0].clone(), made(&other)];
-        assert_ne!(totals[0], totals_of(&with_other), "other accounts count as well");
+        assert_ne!(totals[0], totals_of(&with_other), "other accounts count too");
 
         for (spec, archives) in
             [(&full, &archives[..1]), (&increment, &archives[..]), (&other, &with_other[..])]

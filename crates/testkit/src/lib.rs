@@ -1,21 +1,23 @@
-//! Archives for the tests and benchmarks of unsnap; what tests need beyond archives is behind the
-//! feature `harness`, which is on by default. `ledger-tool bench` ships what makes archives.
+//! Archives for the tests and benchmarks of unsnap.
 //!
-//! | module | gives |
+//! Test support beyond the archive generator is behind the feature `harness`, which is on by
+//! default. `ledger-tool bench` ships the generator alone.
+//!
+//! | module | provides |
 //! |---|---|
 //! | [`archive`] | deterministic snapshot archives of any size; also the program `make-archive` |
-//! | [`spec`] | what such an archive is like |
+//! | [`spec`] | the specification of such an archive |
 //! | [`tar`] | tar archives built by hand: good, odd and hostile |
-//! | [`hostile`] | one archive for each construct that has broken a reader somewhere |
+//! | [`hostile`] | one archive for each construct that has broken some archive reader |
 //! | [`compress`] | zstd and lz4 streams of every shape |
 //! | [`tree`] | reference extraction, comparison with a directory |
 //! | [`scratch`] | scratch file systems for tests that run as root |
 //! | [`skip`] | the one way for a test to report that it cannot run here |
 //! | [`table`] | tables of verdicts in Markdown files |
-//! | [`random`] | the pseudo-random numbers of all of these |
+//! | [`random`] | the pseudo-random numbers of all other modules |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
 //! | [`lattice`] | the true lattice hash and capitalization of accounts |
-//! | [`ordered`], [`size`] | parallel work with ordered results; sizes as people write them |
+//! | [`ordered`], [`size`] | parallel work with ordered results; sizes with units |
 //!
 //! Two archives of one [`spec::ArchiveSpec`] are equal byte for byte, on any machine and with any
 //! number of threads (given the same release of libzstd). Nothing here shares code with the
@@ -62,7 +64,7 @@ pub mod tar;
 #[cfg(feature = "harness")]
 pub mod tree;
 
-/// A length in memory.
+/// Converts a length in memory.
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).expect("lengths in memory fit a usize")
 }

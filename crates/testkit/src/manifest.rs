@@ -1,4 +1,4 @@
-//! What an archive holds: [`write_manifest`], [`expected_files`].
+//! The files of an archive: [`write_manifest`], [`expected_files`].
 
 use crate::framing::{PIECE_BYTES, batches, cut};
 use crate::image::{Scratch, StorageEntry, TarImage};
@@ -14,7 +14,7 @@ pub fn write_manifest(spec: &ArchiveSpec, output: &mut impl Write) -> Result<(),
     for (path, bytes) in head_files(&image)? {
         writeln!(output, "{} {} {path}", blake3::hash(&bytes).to_hex(), bytes.len())?;
     }
-    // Small files in batches, as a job should be worth its overhead.
+    // Small files are batched, so that a job is worth its overhead.
     let jobs = batches(image.entries().iter().map(|entry| entry.storage.size));
     let lines = |(piece, scratch): &mut (Vec<u8>, Scratch), job: u64| {
         let entries = &image.entries()[jobs[crate::length(job)].clone()];
@@ -37,8 +37,7 @@ pub fn write_manifest(spec: &ArchiveSpec, output: &mut impl Write) -> Result<(),
     Ok(output.flush()?)
 }
 
-/// The files of an archive by their paths, in its order: for archives that fit in memory one by
-/// one, as tests make them.
+/// Returns the files of an archive with their paths, in its order. Each file must fit in memory.
 pub fn expected_files(
     spec: &ArchiveSpec,
 ) -> Result<impl Iterator<Item = (String, Vec<u8>)>, Error> {
@@ -54,7 +53,8 @@ pub fn expected_files(
     Ok(head.into_iter().chain(accounts))
 }
 
-/// The files that precede the account files: few, so they may come from the bytes themselves.
+/// Returns the files before the account files, taken from the tar bytes themselves because they are
+/// few.
 fn head_files(image: &TarImage) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let entries = tree::reference_entries(image.head())?;
     let files = entries.into_iter().filter(|entry| entry.kind == tree::Kind::File);

@@ -1,16 +1,16 @@
-//! Jobs done by several threads, results taken in order, bounded memory.
+//! Parallel jobs with results in order and bounded memory.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Runs jobs `0..jobs` on `threads` threads and hands the results to `consume`, on the calling
+/// Runs jobs `0..jobs` on `threads` threads and passes the results to `consume`, on the calling
 /// thread and in the order of the jobs.
 ///
-/// `work` gets a state which `state` made for its thread, such as a buffer to be used again. No
-/// job starts while `threads + 2` results wait or are in the making ahead of the consumer, which
+/// `work` gets a state that `state` created for its thread, such as a reusable buffer. No job
+/// starts while `threads + 2` results are waiting or being computed ahead of the consumer, which
 /// bounds memory however slow the consumer is. The first error of the consumer ends everything:
-/// jobs under way are finished, no others are begun.
+/// running jobs finish, and no others start.
 pub fn ordered<S, T: Send, E>(
     threads: NonZeroUsize,
     jobs: u64,
@@ -113,7 +113,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// Ends the others when a thread panics, so that the scope can end and pass the panic on.
+/// Stops the others when a thread panics, so that the scope can end and propagate the panic.
 struct StopOnPanic<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for StopOnPanic<'_, T> {

@@ -1,4 +1,4 @@
-//! Which account files an archive holds, how long they are and in which order they come.
+//! The account files of an archive: number, lengths and order.
 
 use crate::content::RECORD_BYTES_MIN;
 use crate::random::Random;
@@ -7,20 +7,20 @@ use crate::spec::{ArchiveSpec, Error, FileSizes};
 /// One account file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// Its slot; every storage has its own.
+    /// Its slot. Every storage has its own.
     pub slot: u64,
-    /// Its id, which also numbers its contents.
+    /// Its id, which also determines its content.
     pub id: u32,
     /// Its length in bytes.
     pub size: u64,
 }
 
-/// The account files of an archive in the order of the archive.
+/// Returns the account files of an archive in the order of the archive.
 ///
 /// Slots are consecutive and end at the snapshot's. Lengths do not depend on slots. The order takes
-/// four slots from the low end, then one from the high end, and so on: the manner of Agave up to
-/// 4.4, which means to mix four small storages with a large one but applies the pattern to
-/// positions that are not sorted by size, so that in effect sizes come scrambled.
+/// four slots from the low end, then one from the high end, and so on. This is the order of Agave
+/// up to 4.4, which intends to mix four small storages with a large one but applies the pattern to
+/// positions that are not sorted by size, so that sizes are in effect scrambled.
 pub fn storages(spec: &ArchiveSpec) -> Result<Vec<Storage>, Error> {
     if let Some(base_slot) = spec.base_slot.filter(|base| *base >= spec.slot) {
         return Err(Error::BaseSlot { base_slot, slot: spec.slot });
@@ -35,7 +35,7 @@ pub fn storages(spec: &ArchiveSpec) -> Result<Vec<Storage>, Error> {
     Ok(four_to_one(&by_slot))
 }
 
-/// Four from the front, one from the back, and so on until all are taken.
+/// Takes four from the front, one from the back, and so on until all are taken.
 fn four_to_one(items: &[Storage]) -> Vec<Storage> {
     let mut rest = items;
     let mut order = Vec::with_capacity(items.len());
@@ -58,7 +58,7 @@ fn sizes(spec: &ArchiveSpec) -> Result<Vec<u64>, Error> {
         (None, FileSizes::Fixed(bytes)) => spec.total_bytes / bytes.max(1),
     };
     let slots = spec.base_slot.map_or(spec.slot.saturating_add(1), |base| spec.slot - base);
-    // Ids are half of the 32-bit numbers.
+    // Ids are limited to half of the 32-bit range.
     if files > slots.min(u64::from(u32::MAX / 2)) {
         return Err(Error::TooManyFiles { files, slots });
     }
@@ -75,7 +75,7 @@ fn sizes(spec: &ArchiveSpec) -> Result<Vec<u64>, Error> {
     }
 }
 
-/// Lengths drawn from the distribution and stretched so that their sum is the total.
+/// Returns lengths drawn from the distribution and scaled to the total.
 fn mainnet_sizes(seed: u64, files: u64, total_bytes: u64) -> Result<Vec<u64>, Error> {
     if total_bytes / RECORD_BYTES_MIN < files {
         return Err(Error::TotalTooSmall { files, total_bytes });
@@ -91,13 +91,13 @@ fn mainnet_sizes(seed: u64, files: u64, total_bytes: u64) -> Result<Vec<u64>, Er
             RECORD_BYTES_MIN + u64::try_from(part).expect("a part is below the total")
         })
         .collect();
-    // Rounding leaves less than a byte for each file.
+    // Rounding loses less than a byte per file.
     let missing = total_bytes - sizes.iter().sum::<u64>();
     sizes.iter_mut().take(crate::length(missing)).for_each(|size| *size += 1);
     Ok(sizes)
 }
 
-/// A length between two neighbouring quantiles, evenly spread.
+/// Returns a length between two neighbouring quantiles, evenly distributed.
 fn mainnet_size(random: &mut Random) -> u64 {
     let share = random.below(1000);
     let upper = MAINNET_QUANTILES.partition_point(|&(quantile, _)| quantile <= share);
@@ -109,8 +109,8 @@ fn mainnet_size(random: &mut Random) -> u64 {
 /// Mean of the distribution below, and of archives measured before: 6.0 GB in 8277 files.
 const MAINNET_MEAN_BYTES: u64 = 725_000;
 
-/// Per mille of the files that are shorter than so many bytes. A guess: the mean is known, and
-/// that most files are small while a few take most of the space.
+/// Files shorter than a given size, per mille. A guess: known are only the mean, and that most
+/// files are small while a few take most of the space.
 const MAINNET_QUANTILES: [(u64, u64); 10] = [
     (0, 300),
     (100, 20_000),
@@ -124,7 +124,7 @@ const MAINNET_QUANTILES: [(u64, u64); 10] = [
     (1000, 64_000_000),
 ];
 
-/// What eleven octal digits cannot state.
+/// First size that eleven octal digits cannot express.
 const FILE_BYTES_END: u64 = 1 << 33;
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_refused() {
+    fn impossible_plans_are_refused() {
         let base = ArchiveSpec::default();
         let refused = [
             ArchiveSpec { slot: 5, base_slot: Some(5), ..base.clone() },

@@ -1,11 +1,11 @@
-//! The pseudo-random numbers of everything this crate makes.
+//! The pseudo-random numbers behind all generated data.
 //!
-//! Tests and benchmarks compare bytes across machines and years, so the generator is written out
-//! here and pinned by test vectors, rather than taken from a crate whose streams may change.
+//! Tests and benchmarks compare bytes across machines and years. So the generator is implemented
+//! here and pinned by test vectors, instead of taken from a crate whose streams may change.
 //!
-//! [`SplitMix64`] turns any 64-bit number into a well mixed sequence: it seeds, and it makes keys
-//! which must be found again from their number alone. [`Random`] is xoshiro256\*\* (Blackman and
-//! Vigna), about one nanosecond for eight bytes. Neither is fit for secrets.
+//! [`SplitMix64`] turns any 64-bit number into a well mixed sequence. It seeds the other generator,
+//! and derives keys that must be reproducible from their number alone. [`Random`] is xoshiro256\*\*
+//! (Blackman and Vigna), about one nanosecond for eight bytes. Neither is suitable for secrets.
 
 /// splitmix64: one multiply-and-shift mix of a counter.
 #[derive(Clone, Debug)]
@@ -14,12 +14,12 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// Starts the sequence of `seed`. Equal seeds give equal sequences; there is no bad seed.
+    /// Starts the sequence of `seed`. Equal seeds give equal sequences, and every seed is suitable.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number of the sequence.
+    /// Returns the next number of the sequence.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -30,7 +30,7 @@ impl SplitMix64 {
     }
 }
 
-/// xoshiro256\*\*: the generator behind all contents.
+/// xoshiro256\*\*: the generator behind all content.
 ///
 /// ```
 /// use unsnap_testkit::random::Random;
@@ -45,21 +45,21 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator seeded by one number.
+    /// Creates a generator seeded by one number.
     pub fn new(seed: u64) -> Self {
         let mut seeds = SplitMix64::new(seed);
         Self { state: std::array::from_fn(|_| seeds.next_u64()) }
     }
 
-    /// A generator for a place: a seed, a file's number, a segment's number and so on.
+    /// Creates a generator for a place: a seed, a file's number, a segment's number and so on.
     ///
-    /// Every sequence of numbers has its own stream, so any part of an archive can be made without
-    /// making what precedes it.
+    /// Every sequence of numbers has its own stream, so any part of an archive can be generated
+    /// without the parts before it.
     pub fn of(place: &[u64]) -> Self {
         Self::new(place.iter().fold(0, |hash, &part| SplitMix64::new(hash ^ part).next_u64()))
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let result = self.state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -73,9 +73,9 @@ impl Random {
         result
     }
 
-    /// A number in `0..limit`, by the high half of a 128-bit product.
+    /// Returns a number in `0..limit`, from the high half of a 128-bit product.
     ///
-    /// The bias is below `limit / 2^64`; a `limit` of 0 gives 0.
+    /// The bias is below `limit / 2^64`. A `limit` of 0 gives 0.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
         let product = u128::from(self.next_u64()) * u128::from(limit);
@@ -83,30 +83,30 @@ impl Random {
         u64::try_from(product >> 64).unwrap_or(u64::MAX)
     }
 
-    /// One of several things.
+    /// Returns one of several things.
     ///
     /// # Panics
     ///
-    /// If there are none.
+    /// If `things` is empty.
     pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.index(things.len())]
     }
 
-    /// [`below`](Self::below) for lengths and indices.
+    /// Returns a number below `limit`, like [`below`](Self::below), for lengths and indices.
     #[inline]
     pub fn index(&mut self, limit: usize) -> usize {
         // The result is below `limit`, which is a usize.
         usize::try_from(self.below(limit as u64)).unwrap_or(usize::MAX)
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     #[inline]
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// A number of `0..2^bits` whose logarithm is evenly spread: Zipf's law with exponent 1,
-    /// without a table and without floating point. `bits` is at most 48.
+    /// Returns a number in `0..2^bits` whose logarithm is evenly distributed: Zipf's law with
+    /// exponent 1, without a table and without floating point. `bits` is at most 48.
     #[inline]
     pub fn log_uniform(&mut self, bits: u32) -> u64 {
         let word = self.next_u64();
@@ -128,7 +128,7 @@ impl Random {
         }
     }
 
-    /// `N` random bytes, such as a public key.
+    /// Returns `N` random bytes, such as a public key.
     #[inline]
     pub fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];

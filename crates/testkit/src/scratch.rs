@@ -1,7 +1,7 @@
 //! Scratch file systems for tests that run as root: a disk that fills up, one without inodes, one
 //! with sectors of 4096 bytes.
 //!
-//! Not every machine can have them. Tests skip with a printed reason, never silently:
+//! Not every machine supports them. Tests that skip must print the reason:
 //!
 //! ```no_run
 //! use unsnap_testkit::scratch::{Ext4, ScratchFs, available};
@@ -23,24 +23,24 @@ use thiserror::Error;
 
 use crate::skip::{skip, skip_unsupported};
 
-/// How long a file system may be busy that nobody uses any more.
+/// Time limit for unmounting a file system that is busy although nobody uses it any more.
 const BUSY_AT_MOST: Duration = Duration::from_mins(1);
 
 /// An ext4 file system on a loop device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ext4 {
-    /// Size of the device; ext4 keeps some of it for itself.
+    /// Size of the device in bytes. ext4 uses some of it for itself.
     pub size_bytes: u64,
-    /// Logical sectors of the device: direct I/O must be aligned to them. 512 or 4096.
+    /// Logical sector size of the device, to which direct I/O must be aligned. 512 or 4096.
     pub sector_bytes: u32,
-    /// Number of inodes; by default what `mkfs` thinks fit.
+    /// Number of inodes. By default `mkfs` chooses it.
     pub inodes: Option<u64>,
-    /// Further options of mounting, such as `nodelalloc,data=journal`.
+    /// Additional mount options, such as `nodelalloc,data=journal`.
     pub mount_options: String,
 }
 
 impl Default for Ext4 {
-    /// 128 MiB in sectors of 512 bytes.
+    /// Returns 128 MiB with sectors of 512 bytes.
     fn default() -> Self {
         Self {
             size_bytes: 128 << 20,
@@ -54,25 +54,25 @@ impl Default for Ext4 {
 /// A file system in memory with limits. Refuses `O_DIRECT` on kernels before 6.6.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tmpfs {
-    /// Most bytes it holds.
+    /// Capacity in bytes.
     pub size_bytes: u64,
-    /// Most files and directories it holds.
+    /// Limit on files and directories.
     pub inodes: Option<u64>,
 }
 
-/// Why there is no scratch file system here.
+/// The reason why a scratch file system is not available.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Unavailable {
     /// Mounting needs privileges.
     #[error("scratch file systems need root")]
     NotRoot,
-    /// A program is missing, or cannot be run.
+    /// A program is missing or cannot be run.
     #[error("cannot run {program}")]
     Program {
         /// Its name.
         program: &'static str,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -81,11 +81,11 @@ pub enum Unavailable {
     Failed {
         /// Its name.
         program: &'static str,
-        /// What it said.
+        /// Its error message.
         message: String,
     },
-    /// The image or the mount point could not be made.
-    #[error("cannot make the image")]
+    /// The image or the mount point could not be created.
+    #[error("cannot create the image")]
     Image(#[from] io::Error),
 }
 
@@ -112,7 +112,7 @@ pub struct ScratchFs {
 }
 
 impl ScratchFs {
-    /// Makes and mounts an ext4 file system in a sparse image below the temporary directory.
+    /// Creates and mounts an ext4 file system in a sparse image below the temporary directory.
     pub fn ext4(options: &Ext4) -> Result<Self, Unavailable> {
         let directory = prepare()?;
         let image = directory.path().join("image");
@@ -120,7 +120,7 @@ impl ScratchFs {
         let device = LoopDevice::attach(&image, options.sector_bytes)?;
 
         let mut mkfs = Command::new("mkfs.ext4");
-        // No reserved blocks: root would be able to write into them, other users not.
+        // No reserved blocks: root could write into them, other users could not.
         mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard"]);
         if let Some(inodes) = options.inodes {
             mkfs.args(["-N", &inodes.to_string()]);
@@ -149,25 +149,25 @@ impl ScratchFs {
         Ok(Self { mount, device: None, _directory: directory })
     }
 
-    /// The root directory.
+    /// Returns the root directory.
     pub fn path(&self) -> &Path {
         &self.mount.path
     }
 
-    /// The block device, `/dev/loopN`, if there is one.
+    /// Returns the block device, `/dev/loopN`, if there is one.
     pub fn device(&self) -> Option<&Path> {
         self.device.as_ref().map(|device| device.path.as_path())
     }
 
-    /// Mounts it anew with these options, such as `ro`.
+    /// Remounts it with these options, such as `ro`.
     pub fn remount(&self, options: &str) -> Result<(), Unavailable> {
         let options = format!("remount,{options}");
         let since = Instant::now();
         loop {
             let mut mount = Command::new("mount");
             match run("mount", mount.args(["-o", &options]).arg(&self.mount.path)) {
-                // What another thread has forked a moment ago has this process's files, until it is
-                // a program of its own.
+                // A child that another thread has just forked holds this process's files open until
+                // it executes its own program.
                 Err(Unavailable::Failed { message, .. })
                     if message.contains("busy") && since.elapsed() < BUSY_AT_MOST =>
                 {
@@ -196,7 +196,8 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Files still open, as after a failed assertion, must not keep the machine littered.
+        // Files that are still open, for example after a failed assertion, must not leave the mount
+        // behind.
         if run("umount", Command::new("umount").arg(&self.path)).is_err() {
             let _ = run("umount", Command::new("umount").arg("--lazy").arg(&self.path));
         }

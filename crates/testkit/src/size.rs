@@ -1,19 +1,19 @@
-//! Sizes as people write them: `8KiB`, `600MB`, `1.64 GB`.
+//! Sizes with units: `8KiB`, `600MB`, `1.64 GB`.
 
 use thiserror::Error;
 
-/// A size that cannot be read.
+/// A size that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "{text:?} is not a size: expected a number and one of B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
 )]
 pub struct BadSize {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }
 
-/// Reads a size in bytes. Decimal units are powers of 1000, binary ones (`KiB`, or `K` alone) of
-/// 1024; fractions are allowed and rounded down to whole bytes.
+/// Parses a size in bytes. Decimal units are powers of 1000, binary ones (`KiB`, or `K` alone)
+/// powers of 1024. Fractions are allowed and rounded down to whole bytes.
 ///
 /// ```
 /// use unsnap_testkit::size::parse_size;
@@ -50,7 +50,7 @@ pub fn parse_size(text: &str) -> Result<u64, BadSize> {
     u64::try_from(bytes).map_err(|_| bad())
 }
 
-/// Enough to name every byte of a tebibyte.
+/// Enough digits for every byte of a tebibyte.
 const FRACTION_DIGITS_MAX: usize = 12;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a made archive is like: [`ArchiveSpec`].
+//! Specification of a generated archive: [`ArchiveSpec`].
 
 use crate::bank;
 use crate::content::{Content, RECORD_BYTES_MIN};
@@ -25,38 +25,38 @@ use thiserror::Error;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveSpec {
-    /// Sum of the lengths of all account files, in bytes. Tar headers and padding, the bank file
-    /// and the status cache come on top, about half a percent.
+    /// Total size of all account files in bytes. Tar headers and padding, the bank file and the
+    /// status cache add about half a percent.
     pub total_bytes: u64,
-    /// How long the account files are.
+    /// Sizes of the account files.
     pub file_sizes: FileSizes,
-    /// How many account files there are; by default as many as make the total.
+    /// Number of account files. By default as many as the total requires.
     pub files: Option<u64>,
-    /// What is in them.
+    /// Kind of account data.
     pub content: Content,
-    /// How the tar archive is compressed.
+    /// Compression of the tar archive.
     pub compression: Compression,
-    /// How the compressed stream is cut into frames.
+    /// Division of the compressed stream into frames.
     pub frames: Frames,
-    /// Level of zstd; validators use 1.
+    /// Compression level of zstd. Validators use 1.
     pub level: i32,
-    /// Whether zstd frames end in a checksum; those of validators do not.
+    /// Whether zstd frames end in a checksum. Those of validators do not.
     pub checksum: bool,
-    /// Seed of all random contents.
+    /// Seed of all random content.
     pub seed: u64,
     /// Slot of the snapshot.
     pub slot: u64,
-    /// Slot of the full snapshot this is an increment to; `None` makes a full snapshot.
+    /// Slot of the full snapshot that this one is based on. `None` generates a full snapshot.
     pub base_slot: Option<u64>,
-    /// What stands for the hash of all accounts.
+    /// Source of the hash and total of all accounts.
     pub lattice_hash: LatticeHash,
-    /// Threads that make contents and compress; by default one for each processor. Each holds
-    /// about 2.5 frames in memory.
+    /// Threads that generate content and compress. By default one per processor. Each holds about
+    /// 2.5 frames in memory.
     pub threads: Option<NonZeroUsize>,
 }
 
 impl Default for ArchiveSpec {
-    /// A full snapshot of 16 MB as Agave 4.2 writes it.
+    /// Returns a full snapshot of 16 MB as Agave 4.2 writes it.
     fn default() -> Self {
         Self {
             total_bytes: 16_000_000,
@@ -77,15 +77,15 @@ impl Default for ArchiveSpec {
 }
 
 impl ArchiveSpec {
-    /// The genuine file name: `snapshot-<slot>-<hash>.tar.zst`, or
+    /// Returns the canonical file name: `snapshot-<slot>-<hash>.tar.zst`, or
     /// `incremental-snapshot-<base>-<slot>-<hash>.tar.zst`.
     ///
     /// # Panics
     ///
-    /// If all accounts must be added up for it, and the archive cannot be made.
+    /// If the name depends on all accounts and the specification is impossible.
     pub fn name(&self) -> String {
         let slot = self.slot;
-        let totals = self.totals().expect("an archive that can be made");
+        let totals = self.totals().expect("a possible archive");
         let hash = bank::name_hash(&totals.lattice_hash);
         let extension = self.compression.extension();
         match self.base_slot {
@@ -94,7 +94,7 @@ impl ArchiveSpec {
         }
     }
 
-    /// What the bank file says of all accounts.
+    /// Returns the totals of all accounts for the bank file.
     pub(crate) fn totals(&self) -> Result<Totals, Error> {
         match &self.lattice_hash {
             LatticeHash::Random => Ok(Totals {
@@ -106,7 +106,7 @@ impl ArchiveSpec {
         }
     }
 
-    /// The number of threads to use.
+    /// Returns the number of threads to use.
     pub fn thread_count(&self) -> NonZeroUsize {
         self.threads
             .or_else(|| std::thread::available_parallelism().ok())
@@ -114,43 +114,44 @@ impl ArchiveSpec {
     }
 }
 
-/// What stands in a bank file for the hash and the capitalization of all accounts.
+/// Source of the hash and the capitalization in a bank file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LatticeHash {
-    /// Random bytes which depend on the seed, and a number: enough for the archive's name to be
-    /// proven by the bank file.
+    /// Random bytes that depend on the seed, and a fixed capitalization: enough for the bank file
+    /// to prove the archive's name.
     #[default]
     Random,
-    /// What the accounts of the archive have, which for a full archive is the truth. All of them
-    /// are made and hashed, twice, whenever the name or the archive is asked for: for small ones.
+    /// The values of the archive's accounts, which are correct for a full archive. All accounts are
+    /// generated and hashed, twice, whenever the name or the archive is requested, so this suits
+    /// small archives only.
     OfAccounts,
-    /// The truth for an incremental archive: what its accounts and those of this full archive have
+    /// The correct values for an incremental archive: those of its accounts and this full archive's
     /// together.
     OfAccountsUpon(Box<ArchiveSpec>),
 }
 
-/// How long account files are.
+/// Sizes of account files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileSizes {
-    /// Few hundred bytes to tens of MB with a mean of about 730 KB, as on mainnet.
+    /// A few hundred bytes to tens of MB with a mean of about 730 KB, as on mainnet.
     Mainnet,
-    /// All of this length.
+    /// The same size for all, in bytes.
     Fixed(u64),
 }
 
-/// How an archive is compressed.
+/// Compression of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// zstd: what validators write by default.
+    /// zstd: the default of validators.
     Zstd,
-    /// lz4: what they write on demand.
+    /// lz4: an option of validators.
     Lz4,
-    /// Not at all. No validator accepts that.
+    /// No compression. Validators refuse this.
     None,
 }
 
 impl Compression {
-    /// How the names of such archives end.
+    /// Returns the suffix of such an archive's name.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Zstd => "tar.zst",
@@ -160,12 +161,13 @@ impl Compression {
     }
 }
 
-/// How a compressed stream is cut into frames. Without compression it has no effect.
+/// Division of a compressed stream into frames. Without compression it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frames {
     /// One frame, streamed: no content size, at level 1 a window of 512 KiB. Agave until 4.2.
     One,
-    /// Independent frames of so many raw bytes, each made in one go and stating its content size.
+    /// Independent frames of this many raw bytes, each compressed in one call and stating its
+    /// content size.
     Sized(u64),
     /// Groups of frames for every entry, see [`firedancer`](crate::firedancer). zstd only.
     Firedancer,
@@ -174,17 +176,17 @@ pub enum Frames {
 impl Frames {
     /// Agave from 4.3 on: frames of 32 MiB.
     pub const AGAVE: Self = Self::Sized(32 << 20);
-    /// Longest frame that can be asked for, as every thread holds one in memory.
+    /// Longest supported frame, because every thread holds one in memory.
     pub const BYTES_MAX: u64 = 1 << 30;
 }
 
-/// A text that does not name one of the choices.
+/// A text that names none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is none of: {choices}")]
+#[error("{text:?} is not one of: {choices}")]
 pub struct UnknownChoice {
-    /// What was given.
+    /// The given text.
     pub text: String,
-    /// What could have been given.
+    /// The valid choices.
     pub choices: &'static str,
 }
 
@@ -247,20 +249,20 @@ impl fmt::Display for Frames {
     }
 }
 
-/// Why an archive was not made.
+/// The reason why an archive was not generated.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// More files than slots to name them after.
-    #[error("{files} account files need as many slots, but there are only {slots}")]
+    #[error("{files} account files need as many slots, but only {slots} are available")]
     TooManyFiles {
-        /// Files asked for.
+        /// Number of files requested.
         files: u64,
-        /// Slots up to the snapshot's, from the base on.
+        /// Number of slots after the base, up to the snapshot's.
         slots: u64,
     },
     /// No files at all.
-    #[error("a snapshot has at least one account file")]
+    #[error("a snapshot needs at least one account file")]
     NoFiles,
     /// Account files too short for a record, or too long for a tar header.
     #[error(
@@ -268,35 +270,35 @@ pub enum Error {
          and less than 8 GiB"
     )]
     FileSize {
-        /// The length asked for.
+        /// The requested size.
         bytes: u64,
     },
-    /// A total that does not suffice for the files.
+    /// A total that is too small for the files.
     #[error(
         "{files} account files of at least {RECORD_BYTES_MIN} bytes do not fit in {total_bytes}"
     )]
     TotalTooSmall {
-        /// Files asked for.
+        /// Number of files requested.
         files: u64,
-        /// The total asked for.
+        /// The requested total.
         total_bytes: u64,
     },
-    /// An increment that does not come after its base.
+    /// An incremental snapshot that does not come after its base.
     #[error("the base slot {base_slot} is not below the slot {slot}")]
     BaseSlot {
-        /// The base asked for.
+        /// The requested base.
         base_slot: u64,
-        /// The slot asked for.
+        /// The requested slot.
         slot: u64,
     },
-    /// A level libzstd does not have.
-    #[error("{level} is not a level of zstd")]
+    /// A level that libzstd does not support.
+    #[error("zstd has no level {level}")]
     Level {
-        /// The level asked for.
+        /// The requested level.
         level: i32,
     },
     /// Firedancer's frames without zstd.
-    #[error("only zstd archives have Firedancer's frames")]
+    #[error("Firedancer's frames require zstd")]
     FiredancerNeedsZstd,
     /// The archive could not be written.
     #[error("cannot write the archive")]

@@ -1,8 +1,8 @@
-//! Tables of verdicts in Markdown files: computed cells that a test compares, and a last column that
-//! people write.
+//! Tables of verdicts in Markdown files, with computed cells that a test compares and a last column
+//! written by hand.
 //!
-//! The file holds one table; what stands before it is kept. Cells are text on one line, with
-//! `\|` for a bar.
+//! The file holds one table, and any text before it is preserved. Each cell is text on one line,
+//! with `\|` for a bar.
 
 use std::fs;
 use std::io;
@@ -14,11 +14,11 @@ pub const BLESS: &str = "UNSNAP_BLESS";
 /// A table, as in a file or as computed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// Everything before the table.
+    /// Text before the table.
     pub introduction: String,
     /// Titles of the columns.
     pub titles: Vec<String>,
-    /// A row for each subject, which is its first cell. All rows are as long as `titles`.
+    /// One row per subject, which is its first cell. All rows are as long as `titles`.
     pub rows: Vec<Vec<String>>,
 }
 
@@ -38,7 +38,7 @@ impl Table {
         Ok(Self { introduction: text[..start].to_owned(), titles, rows })
     }
 
-    /// Writes the file anew.
+    /// Rewrites the file.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = self.introduction.clone();
         let separator = vec!["---".to_owned(); self.titles.len()];
@@ -53,13 +53,13 @@ impl Table {
         fs::write(path, text)
     }
 
-    /// The cell of a subject in a column; `None` if either is not there.
+    /// Returns the cell of a subject in a column, or `None` if either does not exist.
     pub fn cell(&self, subject: &str, column: usize) -> Option<&str> {
         let row = self.rows.iter().find(|row| row.first().is_some_and(|first| first == subject))?;
         row.get(column).map(String::as_str)
     }
 
-    /// What differs from another table in the given columns, a line each.
+    /// Returns the differences from another table in the given columns, one per line.
     pub fn differences(&self, other: &Self, columns: &[usize]) -> Vec<String> {
         let mut differences = Vec::new();
         for &column in columns {
@@ -85,12 +85,12 @@ impl Table {
     }
 }
 
-/// Whether tables are to be written.
+/// Returns whether tables are to be written.
 pub fn is_blessing() -> bool {
     std::env::var_os(BLESS).is_some_and(|value| value == "1")
 }
 
-/// Text of any origin as a cell: one line, nothing that a terminal obeys.
+/// Converts arbitrary text to a cell: one line, without terminal control characters.
 pub fn plain(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let escaped = line.chars().flat_map(|character| match character {
@@ -103,11 +103,11 @@ pub fn plain(text: &str) -> String {
 fn cells(line: &str) -> Vec<String> {
     let inner = line.trim().strip_prefix('|').unwrap_or(line);
     let inner = inner.strip_suffix('|').unwrap_or(inner);
-    // A bar that belongs to a cell has a backslash in front of it.
+    // A bar that is part of a cell has a backslash before it.
     let mut cells = vec![String::new()];
     let mut characters = inner.chars().peekable();
     while let Some(character) = characters.next() {
-        let last = cells.last_mut().expect("there is one at least");
+        let last = cells.last_mut().expect("there is at least one");
         match character {
             '\\' if characters.peek() == Some(&'|') => last.extend(characters.next()),
             '|' => cells.push(String::new()),
@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn tables_survive_a_round_trip() {
         let file = tempfile::NamedTempFile::new().unwrap();
         table().write(file.path()).unwrap();
         assert_eq!(Table::read(file.path()).unwrap(), table());
     }
 
     #[test]
-    fn differences_are_told_by_row_and_column() {
+    fn differences_are_reported_by_row_and_column() {
         let mut other = table();
         assert!(table().differences(&other, &[0, 1, 2]).is_empty());
         other.rows[0][1] = "else".to_owned();

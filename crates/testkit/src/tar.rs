@@ -1,6 +1,6 @@
 //! Tar archives built by hand: good, odd and hostile ones.
 //!
-//! Headers are written field by field and not by a tar library, so that every byte can be made
+//! Headers are written field by field instead of by a tar library, so that every byte can be made
 //! wrong on purpose. [`Header`] is one 512-byte block, [`TarBuilder`] a sequence of blocks,
 //! [`snapshot_tar`] the smallest archive that is a valid snapshot.
 //!
@@ -28,7 +28,7 @@ pub struct TarBuilder {
 }
 
 impl TarBuilder {
-    /// An empty archive.
+    /// Creates an empty archive.
     pub fn new() -> Self {
         Self::default()
     }
@@ -83,29 +83,29 @@ impl TarBuilder {
         self.long(b'K', target)
     }
 
-    /// Appends pax records for the next entry.
+    /// Appends PAX records for the next entry.
     #[must_use]
     pub fn pax(self, records: &[(&str, &str)]) -> Self {
         let records: Vec<u8> = records.iter().flat_map(|(k, v)| pax_record(k, v)).collect();
         self.pax_raw(b'x', &records)
     }
 
-    /// Appends pax records for all following entries.
+    /// Appends PAX records for all following entries.
     #[must_use]
     pub fn pax_global(self, records: &[(&str, &str)]) -> Self {
         let records: Vec<u8> = records.iter().flat_map(|(k, v)| pax_record(k, v)).collect();
         self.pax_raw(b'g', &records)
     }
 
-    /// Appends a pax entry (`b'x'`: next entry, `b'g'`: all following) with these very bytes.
+    /// Appends a PAX entry (`b'x'`: next entry, `b'g'`: all following) with exactly these bytes.
     #[must_use]
     pub fn pax_raw(self, kind: u8, records: &[u8]) -> Self {
         let name = if kind == b'g' { "pax_global_header" } else { "PaxHeaders/0" };
         self.entry(Header::new(Dialect::Ustar, kind, name, records.len() as u64), records)
     }
 
-    /// Appends a header and contents padded to whole blocks. The header's size is not adjusted:
-    /// a lie stays a lie.
+    /// Appends a header and contents padded to whole blocks. The size in the header is not
+    /// adjusted, so it may be wrong on purpose.
     #[must_use]
     pub fn entry(mut self, header: Header, contents: &[u8]) -> Self {
         self.bytes.extend_from_slice(&header.finish());
@@ -121,29 +121,29 @@ impl TarBuilder {
         self
     }
 
-    /// Appends blocks of zeros; two of them end an archive.
+    /// Appends blocks of zeros. Two of them end an archive.
     #[must_use]
     pub fn zero_blocks(mut self, count: usize) -> Self {
         self.bytes.resize(self.bytes.len() + count * BLOCK_BYTES, 0);
         self
     }
 
-    /// Length so far, that is, the offset of what is appended next.
+    /// Returns the length so far, which is the offset of the next append.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing was appended yet.
+    /// Returns whether nothing was appended yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The archive with the two blocks of zeros that end it.
+    /// Returns the archive with the two zero blocks that end it.
     pub fn finish(self) -> Vec<u8> {
         self.zero_blocks(2).into_bytes()
     }
 
-    /// The archive as it stands, without an end.
+    /// Returns the archive as it is, without an end.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -155,7 +155,7 @@ impl TarBuilder {
     }
 }
 
-/// One pax record, `<length> <key>=<value>\n`, where the length counts its own digits.
+/// Returns one PAX record, `<length> <key>=<value>\n`, where the length counts its own digits.
 pub fn pax_record(key: &str, value: &str) -> Vec<u8> {
     let rest = key.len() + value.len() + 3;
     let mut length = rest;
@@ -165,8 +165,8 @@ pub fn pax_record(key: &str, value: &str) -> Vec<u8> {
     format!("{length} {key}={value}\n").into_bytes()
 }
 
-/// The smallest archive that is a valid snapshot of `slot`: version, status cache, bank file (with
-/// a lattice hash made from the slot, see [`bank`]) and the given account files.
+/// Returns the smallest archive that is a valid snapshot of `slot`: version, status cache, bank
+/// file (with a lattice hash made from the slot, see [`bank`]) and the given account files.
 pub fn snapshot_tar(slot: u64, storages: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
     let lengths = storages.iter().map(|(slot, id, bytes)| (*slot, *id, bytes.len() as u64));
     let bank_file = bank::bank_file(&bank::BankSpec {
@@ -184,7 +184,8 @@ pub fn snapshot_tar(slot: u64, storages: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
         .finish()
 }
 
-/// What precedes the account files: the version, and the `snapshots` group in Agave's order.
+/// Returns the entries before the account files: the version, and the `snapshots` group in Agave's
+/// order.
 pub fn snapshot_head(slot: u64, bank_file: &[u8], status_cache: &[u8]) -> TarBuilder {
     TarBuilder::new()
         .file("version", VERSION)
@@ -194,12 +195,12 @@ pub fn snapshot_head(slot: u64, bank_file: &[u8], status_cache: &[u8]) -> TarBui
         .file(&format!("snapshots/{slot}/{slot}"), bank_file)
 }
 
-/// The path of an account file within an archive.
+/// Returns the path of an account file within an archive.
 pub fn account_path(slot: u64, id: u32) -> String {
     format!("accounts/{slot}.{id}")
 }
 
-/// Contents of the `version` file: the only version there is.
+/// Contents of the `version` file: the only existing version.
 pub const VERSION: &[u8] = b"1.2.0";
 
 #[cfg(test)]
@@ -208,7 +209,7 @@ mod tests {
     use std::io::Read;
     use tar::EntryType;
 
-    /// Path, type and contents of all entries, read by the `tar` crate.
+    /// Returns path, type and contents of all entries, read by the `tar` crate.
     fn entries(tar: &[u8]) -> Vec<(String, EntryType, Vec<u8>)> {
         let mut archive = tar::Archive::new(tar);
         let entries = archive.entries().unwrap().map(|entry| {

@@ -1,9 +1,10 @@
-//! What an archive should have become: reference extraction, and comparison with a directory.
+//! Expected results of unpacking: reference extraction, and comparison with a directory.
 //!
-//! The reference is made by the `tar`, `zstd` and `lz4_flex` crates, which share no code with the
-//! unpacker under test. Everything is held in memory: for archives of up to some hundred MB.
+//! The reference uses the `tar`, `zstd` and `lz4_flex` crates, which share no code with the
+//! unpacker under test. Everything is held in memory, so it suits archives of up to some hundred
+//! MB.
 //!
-//! Paths are strings with `/`; bytes other than printable ASCII are escaped as `\xNN`.
+//! Paths are strings with `/`. Bytes other than printable ASCII are escaped as `\xNN`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,51 +21,52 @@ pub enum Kind {
     File,
     /// A directory.
     Directory,
-    /// Links, devices and whatever else there is.
+    /// Links, devices and all other kinds.
     Other,
 }
 
 /// An entry of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Path as in the archive, a final `/` included.
+    /// Path as in the archive, including a final `/`.
     pub path: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its contents.
     pub bytes: Vec<u8>,
 }
 
-/// A thing in a directory.
+/// An object in a directory.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Node {
     /// A directory.
     Dir {
-        /// Its permissions, without the bits of the type.
+        /// Its permissions, without the file type bits.
         mode: u32,
     },
     /// An ordinary file.
     File {
-        /// Its permissions, without the bits of the type.
+        /// Its permissions, without the file type bits.
         mode: u32,
         /// Its contents.
         bytes: Vec<u8>,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// Its target.
         target: String,
     },
     /// A device, socket or pipe.
     Other,
 }
 
-/// All things below a directory by their paths relative to it.
+/// All objects below a directory by their paths relative to it.
 pub type Tree = BTreeMap<String, Node>;
 
-/// The entries of an archive in memory: zstd or lz4, of any number of frames, or not compressed.
+/// Returns the entries of an archive in memory: zstd or lz4, of any number of frames, or
+/// uncompressed.
 ///
-/// Reading ends at the first zero block; what follows is not looked at.
+/// Reading ends at the first zero block. Later bytes are not read.
 pub fn reference_entries(archive: &[u8]) -> io::Result<Vec<Entry>> {
     let tar = decompress(archive)?;
     let mut archive = ::tar::Archive::new(&tar[..]);
@@ -85,18 +87,18 @@ pub fn reference_entries(archive: &[u8]) -> io::Result<Vec<Entry>> {
         .collect()
 }
 
-/// [`reference_entries`] of a file.
+/// Returns the [`reference_entries`] of a file.
 pub fn reference_entries_of_file(path: &Path) -> io::Result<Vec<Entry>> {
     reference_entries(&fs::read(path)?)
 }
 
-/// The files among the entries, by path; of files with the same path the last one counts.
+/// Returns the files among the entries, by path. Of files with the same path the last one counts.
 pub fn files(entries: impl IntoIterator<Item = Entry>) -> BTreeMap<String, Vec<u8>> {
     let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
     files.map(|entry| (entry.path, entry.bytes)).collect()
 }
 
-/// Undoes zstd or lz4, told by the magic number; anything else is returned as it is.
+/// Decompresses zstd or lz4, identified by the magic number. Anything else is returned unchanged.
 pub fn decompress(stream: &[u8]) -> io::Result<Vec<u8>> {
     match stream.first_chunk().map(|magic| u32::from_le_bytes(*magic)) {
         Some(LZ4_MAGIC) => decompress_lz4(stream),
@@ -107,7 +109,7 @@ pub fn decompress(stream: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Everything below a directory.
+/// Returns everything below a directory.
 pub fn read_tree(directory: &Path) -> io::Result<Tree> {
     let mut tree = Tree::new();
     read_into(&mut tree, directory, "")?;
@@ -115,7 +117,7 @@ pub fn read_tree(directory: &Path) -> io::Result<Tree> {
 }
 
 /// Panics with the first difference unless the directory holds exactly these files with these
-/// bytes. Directories and permissions do not matter; links and the like are differences.
+/// bytes. Directories and permissions do not matter; links and other kinds are differences.
 pub fn assert_tree_equals(directory: &Path, expected: &BTreeMap<String, Vec<u8>>) {
     let tree = read_tree(directory)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", directory.display()));
@@ -124,7 +126,8 @@ pub fn assert_tree_equals(directory: &Path, expected: &BTreeMap<String, Vec<u8>>
     }
 }
 
-/// The first difference between a directory and the files it should hold, by order of paths.
+/// Returns the first difference between a directory and the files it should hold, in order of
+/// paths.
 pub fn difference(found: &Tree, expected: &BTreeMap<String, Vec<u8>>) -> Option<Difference> {
     let is_dir = |node: &&Node| matches!(node, Node::Dir { .. });
     let paths: std::collections::BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
@@ -142,38 +145,38 @@ pub fn difference(found: &Tree, expected: &BTreeMap<String, Vec<u8>>) -> Option<
     })
 }
 
-/// How a directory differs from what it should be.
+/// A difference between a directory and the expected files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Path of the first thing that differs.
+    /// Path of the first object that differs.
     pub path: String,
-    /// In what it differs.
+    /// Kind of the difference.
     pub what: What,
 }
 
 /// Kinds of differences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A file is not there.
+    /// A file is missing.
     Missing {
-        /// The length it should have.
+        /// The expected length.
         bytes: usize,
     },
-    /// Something is there that should not be.
+    /// An unexpected object.
     Unexpected,
-    /// Something is there, but it is not a file.
+    /// An object that is not a file.
     NotAFile,
     /// A file differs.
     Contents {
         /// Offset of the first byte that differs, or the shorter length.
         offset: usize,
-        /// Bytes from there on, 8 at most.
+        /// Bytes from that offset on, at most 8.
         found: Vec<u8>,
-        /// Bytes there should be.
+        /// The expected bytes.
         expected: Vec<u8>,
         /// Length of the file.
         found_bytes: usize,
-        /// Length it should have.
+        /// The expected length.
         expected_bytes: usize,
     },
 }
@@ -183,7 +186,7 @@ impl fmt::Display for Difference {
         let path = &self.path;
         match &self.what {
             What::Missing { bytes } => write!(f, "{path} ({bytes} bytes) is missing"),
-            What::Unexpected => write!(f, "{path} should not be there"),
+            What::Unexpected => write!(f, "{path} should not exist"),
             What::NotAFile => write!(f, "{path} is not a file"),
             What::Contents { offset, found, expected, found_bytes, expected_bytes } => write!(
                 f,
@@ -195,7 +198,7 @@ impl fmt::Display for Difference {
 }
 
 impl fmt::Debug for Node {
-    /// Without the contents, which would bury the message of a failed assertion.
+    /// Without the contents, which would hide the message of a failed assertion.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dir { mode } => write!(f, "Dir({mode:04o})"),
@@ -246,7 +249,7 @@ fn read_into(tree: &mut Tree, directory: &Path, prefix: &str) -> io::Result<()> 
 fn decompress_lz4(mut stream: &[u8]) -> io::Result<Vec<u8>> {
     let mut raw = Vec::new();
     while !stream.is_empty() {
-        // The decoder stops at the end of a frame and has moved `stream` there.
+        // The decoder stops at the end of a frame and leaves `stream` there.
         lz4_flex::frame::FrameDecoder::new(&mut stream).read_to_end(&mut raw)?;
     }
     Ok(raw)
@@ -319,7 +322,7 @@ mod tests {
         let tree = read_tree(directory.path()).unwrap();
         let report = |files| difference(&tree, &expected(files)).map(|d| d.to_string());
         assert_eq!(report(&[("a", b"12")]).unwrap(), "a (2 bytes) is missing");
-        assert_eq!(report(&[("c", b"")]).unwrap(), "b should not be there");
+        assert_eq!(report(&[("c", b"")]).unwrap(), "b should not exist");
         let contents = report(&[("b", b"same"), ("c", b"found BY")]).unwrap();
         assert!(contents.starts_with("c differs at byte 6: found [62, 79,"), "{contents}");
         assert!(contents.ends_with("(11 and 8 bytes)"), "{contents}");

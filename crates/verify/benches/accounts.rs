@@ -1,5 +1,5 @@
-//! The whole check of synthetic accounts: what each adds in time, and what sorting costs at the end.
-//! Not a criterion benchmark, because its parts are times of one run.
+//! Benchmark of the whole check over synthetic accounts: time per account, and cost of the final
+//! sort. Not a criterion benchmark, because it times the parts of a single run.
 //!
 //! `cargo bench -p unsnap-verify --bench accounts -- [MILLIONS [MEMORY_MIB]]`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
@@ -14,7 +14,7 @@ use std::{
 use unsnap_layout::append_vec::RecordHeader;
 use unsnap_verify::accounts::{AccountsCheck, AccountsConfig, LookError, SecondLook, Take, Wanted};
 
-/// Data of 165 bytes, a token account's, in storages of 4000 accounts: 1.2 MB, as on mainnet.
+/// Data of 165 bytes, as in a token account, in storages of 4000 accounts: 1.2 MB, as on mainnet.
 const DATA_BYTES: usize = 165;
 const ACCOUNTS: usize = 4000;
 
@@ -39,7 +39,7 @@ fn storage(number: u64) -> Vec<u8> {
     storage
 }
 
-/// Time that this process has been on cores, in ticks of 10 ms.
+/// Returns the CPU time of this process, in ticks of 10 ms.
 fn on_cores() -> Duration {
     let statistics = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, fields) = statistics.rsplit_once(") ").unwrap();
@@ -47,7 +47,7 @@ fn on_cores() -> Duration {
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// Storages repeat, so every account is read again; says when that began.
+/// Second look over repeated storages: every account is read again. Records when that began.
 struct Repeated(Arc<Vec<Vec<u8>>>, Option<(Instant, Duration, u64)>);
 
 impl SecondLook for Repeated {
@@ -68,7 +68,7 @@ fn main() {
     let numbers: Vec<usize> = env::args().filter_map(|word| word.parse().ok()).collect();
     let millions = numbers.first().copied().unwrap_or(2);
     let memory_mib = numbers.get(1).copied().unwrap_or(1024);
-    // What there is of them is shown again and again with another public key of every account.
+    // The storages are shown again and again, each time with another public key for every account.
     let storages: Arc<Vec<_>> = Arc::new((0..50).map(storage).collect());
     let count = millions * 1_000_000 / ACCOUNTS;
     for duplicates in [false, true] {
@@ -116,8 +116,8 @@ fn main() {
             let cpu = on_cores().checked_sub(cpu_before).unwrap();
             let looked = u128::from(looked.max(1));
             println!(
-                "  from the first second look on: {:.2?}, on cores {cpu:.2?} or {} ns for each record \
-                 read again",
+                "  since the first second look: {:.2?}, on cores {cpu:.2?} or {} ns for each \
+                 record read again",
                 since.elapsed(),
                 cpu.as_nanos() / looked
             );

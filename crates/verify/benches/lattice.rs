@@ -1,5 +1,5 @@
-//! Lattice hashes of accounts, against the crate a validator uses. What is measured is the time the
-//! thread was on a core, so that other work on the machine counts as little as it can.
+//! Benchmark of lattice hashes, against the crate that a validator uses. It measures the thread's
+//! CPU time, so that other work on the machine disturbs it as little as possible.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
 
 use std::{fs, hint::black_box, time::Duration};
@@ -33,7 +33,7 @@ fn accounts(data_len: usize) -> Vec<(RecordHeader, Vec<u8>)> {
         .collect()
 }
 
-/// As `lt_hash_account` of `solana-accounts-db` does it.
+/// Computes the hash as `lt_hash_account` of `solana-accounts-db` does.
 fn one_by_one(accounts: &[(RecordHeader, Vec<u8>)]) -> LtHash {
     let mut sum = LtHash::identity();
     for (header, data) in accounts {
@@ -48,7 +48,7 @@ fn one_by_one(accounts: &[(RecordHeader, Vec<u8>)]) -> LtHash {
     sum
 }
 
-/// Time that this thread has been on a core.
+/// Returns the CPU time of this thread.
 fn on_core() -> Duration {
     let statistics = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())

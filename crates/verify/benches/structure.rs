@@ -1,4 +1,4 @@
-//! The scan of a storage's structure, against one that reads byte by byte.
+//! Benchmark of the structure scan, against one that reads byte by byte.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
 
 use std::{fs, hint::black_box, io::BufRead, time::Duration};
@@ -40,7 +40,7 @@ fn scan(storage: &[u8], piece_bytes: usize) -> u64 {
     scanner.finish().unwrap().records
 }
 
-/// The same checks, with each number put together from single bytes of a stream.
+/// Does the same checks with each number assembled from single bytes of a stream.
 fn scan_by_bytes(stream: &mut dyn BufRead) -> u64 {
     fn byte(stream: &mut dyn BufRead) -> u8 {
         let mut byte = [0];
@@ -72,7 +72,7 @@ fn scan_by_bytes(stream: &mut dyn BufRead) -> u64 {
     records
 }
 
-/// Time that this thread has been on a core.
+/// Returns the CPU time of this thread.
 fn on_core() -> Duration {
     let statistics = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(statistics.split(' ').next().unwrap().parse().unwrap())

@@ -1,19 +1,22 @@
-//! What is in the accounts of a snapshot.
+//! Verification of the accounts in a snapshot.
 //!
-//! Three checks, each of which contains the one before:
+//! There are three checks, each of which includes the one before:
 //!
-//! | check | type | says |
+//! | check | type | verifies |
 //! |---|---|---|
-//! | structure | [`StorageScanner`] | every storage is a row of whole records |
-//! | hash | [`LatticeHasher`](lattice::LatticeHasher) | what accounts add up to |
-//! | accounts | [`AccountsCheck`](accounts::AccountsCheck) | the newest versions of all accounts of an archive, or of a full and an incremental one, add up to what the snapshot is named after |
+//! | structure | [`StorageScanner`] | every storage is a sequence of whole records |
+//! | hash | [`LatticeHasher`](lattice::LatticeHasher) | the lattice hash of a set of accounts |
+//! | accounts | [`AccountsCheck`](accounts::AccountsCheck) | the accounts have the expected hash |
 //!
-//! All take a storage in pieces of any size, as they pass by in memory; nothing is read from disk
-//! but records of accounts that occur twice, and nothing is copied but records that straddle two
-//! pieces.
+//! The last check covers the newest versions of all accounts of an archive, or of a full and an
+//! incremental one together, and compares their hash with the one in the snapshot's name.
 //!
-//! What is left to others: which files of an archive are storages, what the archive's name and its
-//! bank file say (crate `layout`), and how records are read a second time.
+//! All checks take a storage in pieces of any size as they pass through memory. They read nothing
+//! from disk except records of accounts that occur more than once, and copy nothing except records
+//! that straddle two pieces.
+//!
+//! Other code determines which files of an archive are storages, parses the archive's name and its
+//! bank file (crate `layout`), and provides the means to read records a second time.
 //!
 //! ```
 //! use unsnap_layout::append_vec::RecordHeader;

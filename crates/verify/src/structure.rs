@@ -1,11 +1,11 @@
-//! One storage, bit by bit: is every record what a record must be, and where is it.
+//! Scanner of one storage, piece by piece: validates every record and locates it.
 
 use thiserror::Error;
 use unsnap_layout::append_vec::{
     ACCOUNT_DATA_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader, STORAGE_BYTES_MAX,
 };
 
-/// What is wrong with a storage.
+/// A defect of a storage, with the storage's name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("accounts/{slot}.{id}: {problem}")]
 pub struct StorageError {
@@ -13,18 +13,18 @@ pub struct StorageError {
     pub slot: u64,
     /// Number in the storage's name.
     pub id: u64,
-    /// What was expected and what was found.
+    /// The expected and the actual content.
     pub problem: StorageProblem,
 }
 
-/// What is wrong with a storage, apart from which it is. Offsets are in the storage.
+/// A defect of a storage. Offsets are relative to the storage.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StorageProblem {
     /// A validator refuses to open an empty storage.
     #[error("it is empty")]
     Empty,
-    /// Larger than a validator opens.
+    /// A storage larger than a validator opens.
     #[error("it has {found} bytes, limit is {limit}")]
     TooLarge {
         /// Its size.
@@ -32,81 +32,83 @@ pub enum StorageProblem {
         /// [`STORAGE_BYTES_MAX`].
         limit: u64,
     },
-    /// Another number of bytes than was announced.
-    #[error("{expected} bytes were announced, but {found} have come")]
+    /// A size that differs from the announced one.
+    #[error("{expected} bytes were announced, but {found} arrived")]
     WrongSize {
         /// The announced size.
         expected: u64,
-        /// What came; where more came, up to the first piece beyond the size.
+        /// Bytes that arrived. If more than the announced size arrived: the count up to the first
+        /// excess piece.
         found: u64,
     },
     /// More data than an account can have.
     #[error("the account at offset {offset} has {found} bytes of data, limit is {limit}")]
     DataTooLong {
-        /// Where its record begins.
+        /// Offset of its record.
         offset: u64,
-        /// Its length of data.
+        /// Its declared data length.
         found: u64,
         /// [`ACCOUNT_DATA_BYTES_MAX`].
         limit: u64,
     },
-    /// A record that is not all there.
-    #[error("the account at offset {offset} ends at {end}, but the storage at {size}")]
+    /// A record that extends beyond the storage.
+    #[error("the account at offset {offset} ends at {end}, but the storage ends at {size}")]
     RecordPastEnd {
-        /// Where its record begins.
+        /// Offset of its record.
         offset: u64,
-        /// Where its data would end.
+        /// Offset at which its data would end.
         end: u64,
         /// Size of the storage.
         size: u64,
     },
-    /// A flag that is neither set nor unset.
-    #[error("the account at offset {offset} has {found} as its executable flag, which is 0 or 1")]
+    /// An executable flag that is neither 0 nor 1.
+    #[error("the account at offset {offset} has executable flag {found}, expected 0 or 1")]
     NotAFlag {
-        /// Where its record begins.
+        /// Offset of its record.
         offset: u64,
-        /// The byte.
+        /// The value of the byte.
         found: u8,
     },
-    /// Something behind the last record.
-    #[error("there is {found:#04x} at offset {offset}, behind the last account, expected zeros")]
+    /// Non-zero data after the last record.
+    #[error("the byte at offset {offset}, after the last account, is {found:#04x}, expected 0")]
     NotZero {
-        /// Where that byte is.
+        /// Offset of that byte.
         offset: u64,
-        /// The byte.
+        /// Its value.
         found: u8,
     },
 }
 
-/// A record that lies in one piece.
+/// A record that lies within one piece.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'piece> {
-    /// Where it begins in its storage.
+    /// Offset of the record in its storage.
     pub position: u64,
-    /// What stands in front of its data.
+    /// Its header.
     pub header: &'piece RecordHeader,
     /// Its data.
     pub data: &'piece [u8],
-    /// Where it begins in the piece.
+    /// Offset of the record in the piece.
     pub piece_offset: usize,
 }
 
-/// Takes what a [`StorageScanner`] finds. Records come in the order of the storage.
+/// Receives the records that a [`StorageScanner`] finds, in the order of the storage.
 pub trait RecordSink {
-    /// A record that lies in one piece; nothing is copied.
+    /// Receives a record that lies within one piece. Nothing is copied.
     fn whole(&mut self, record: &Record<'_>);
 
-    /// A record that straddles pieces begins at `position`. Its data follows in parts.
+    /// Receives the header of a record that straddles pieces and begins at `position`. Its data
+    /// follows in parts.
     fn begins(&mut self, position: u64, header: &RecordHeader);
 
-    /// Some data of the record that has begun. May be empty.
+    /// Receives some data of the current straddling record. May be empty.
     fn part(&mut self, data: &[u8]);
 
-    /// The record that has begun is complete.
+    /// Marks the current straddling record as complete.
     fn ends(&mut self);
 }
 
-/// Nobody wants the records: they are only checked.
+/// Discards the records: they are only checked.
 impl RecordSink for () {
     fn whole(&mut self, _: &Record<'_>) {}
     fn begins(&mut self, _: u64, _: &RecordHeader) {}
@@ -114,26 +116,26 @@ impl RecordSink for () {
     fn ends(&mut self) {}
 }
 
-/// What a storage held.
+/// Totals of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorageSummary {
-    /// Its records.
+    /// Number of records.
     pub records: u64,
-    /// Their data.
+    /// Total length of their data.
     pub data_bytes: u64,
 }
 
-/// Checks a storage that comes in pieces of any size and says where its records are.
+/// Validates a storage that arrives in pieces of any size, and locates its records.
 ///
-/// Of each record it looks at the header alone, so it is done with a piece long before memory could
-/// have delivered all of it. A header that straddles two pieces is put together in 136 bytes; no
-/// data is ever copied. After an error the scanner is of no more use.
+/// It reads only the header of each record, so it is done with a piece long before memory could
+/// have delivered all of it. A header that straddles two pieces is assembled in 136 bytes; data is
+/// never copied. The scanner is unusable after an error.
 #[derive(Debug)]
 pub struct StorageScanner {
     slot: u64,
     id: u64,
     size: u64,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     fed: u64,
     state: State,
     summary: StorageSummary,
@@ -141,18 +143,18 @@ pub struct StorageScanner {
 
 #[derive(Debug)]
 enum State {
-    /// The next record begins at `position`, which may lie behind what has come.
+    /// The next record begins at `position`, which may lie beyond the bytes that have arrived.
     Between { position: u64 },
-    /// The first `filled` bytes of the header at `position` are in the carry.
+    /// `carry` holds the first `filled` bytes of the header at `position`.
     InHeader { position: u64, carry: [u8; RECORD_HEADER_BYTES], filled: usize },
-    /// `left` bytes of data have not come yet; the next record begins at `next`.
+    /// `left` bytes of data have not arrived yet. The next record begins at `next`.
     InData { left: u64, next: u64 },
-    /// No more records; from `position` on there are only zeros.
+    /// No more records: only zeros may follow from `position` on.
     Behind { position: u64 },
 }
 
 impl StorageScanner {
-    /// Begins with the storage `accounts/<slot>.<id>` of `size` bytes.
+    /// Starts the storage `accounts/<slot>.<id>` of `size` bytes.
     pub fn new(slot: u64, id: u64, size: u64) -> Result<Self, StorageError> {
         let state = State::Between { position: 0 };
         let summary = StorageSummary::default();
@@ -167,15 +169,15 @@ impl StorageScanner {
         }
     }
 
-    /// Goes on with the next bytes of the storage.
+    /// Consumes the next bytes of the storage.
     pub fn feed(&mut self, piece: &[u8], sink: &mut impl RecordSink) -> Result<(), StorageError> {
         let base = self.fed;
-        // A piece is at most isize::MAX bytes, and what has come before is within the size.
+        // A piece has at most isize::MAX bytes, and the earlier bytes are within the size.
         self.fed += piece.len() as u64;
         if self.fed > self.size {
             return Err(self.wrong_size());
         }
-        // Bytes of the piece that the record that straddles into it has taken.
+        // Bytes of this piece that belong to a record from the previous one.
         let mut taken = 0;
         loop {
             match &mut self.state {
@@ -224,14 +226,14 @@ impl StorageScanner {
         }
     }
 
-    /// Ends the storage.
+    /// Ends the storage. Returns its totals.
     pub fn finish(self) -> Result<StorageSummary, StorageError> {
-        // A record that is not complete has been refused by its header.
+        // A record that is not complete was refused at its header.
         if self.fed == self.size { Ok(self.summary) } else { Err(self.wrong_size()) }
     }
 
-    /// Follows the records that begin in `piece`, the first at `position` of the storage, and says
-    /// in which state its end leaves the scanner.
+    /// Follows the records that begin in `piece`, the first at `position` of the storage. Returns
+    /// the scanner's state at the end of the piece.
     fn scan(
         &mut self,
         piece: &[u8],
@@ -243,7 +245,7 @@ impl StorageScanner {
             if self.size.saturating_sub(position) < RECORD_HEADER_BYTES as u64 {
                 return Ok(State::Behind { position });
             }
-            // Positions never go back behind the piece, so this is how far it is into it.
+            // Positions never move back before the piece, so this is the distance into it.
             let at = usize::try_from(position - base).unwrap_or(usize::MAX);
             let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) else {
                 return Ok(State::Between { position });
@@ -258,7 +260,7 @@ impl StorageScanner {
                 return Ok(State::Behind { position });
             }
             let next = self.check(position, &header)?;
-            // At most 10 MiB, as has just been checked.
+            // At most 10 MiB, as was just checked.
             let data_len = usize::try_from(header.data_len).unwrap_or(usize::MAX);
             let Some(data) = rest.get(..data_len) else {
                 sink.begins(position, &header);
@@ -270,11 +272,11 @@ impl StorageScanner {
         }
     }
 
-    /// Checks a header and counts its record; says where the next one begins.
+    /// Checks a header and counts its record. Returns the position of the next record.
     #[inline]
     fn check(&mut self, offset: u64, header: &RecordHeader) -> Result<u64, StorageError> {
         let (found, limit) = (header.data_len, ACCOUNT_DATA_BYTES_MAX);
-        // Neither overflows: the storage is at most 16 GiB, as is the offset in it.
+        // Neither overflows: the storage, and so any offset in it, is at most 16 GiB.
         let end = offset.saturating_add(header.record_bytes());
         let problem = if found > limit {
             StorageProblem::DataTooLong { offset, found, limit }

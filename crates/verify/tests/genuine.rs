@@ -1,5 +1,4 @@
-//! The check says of archives that Agave wrote what Agave says of them: in their names and in their
-//! bank files.
+//! Archives written by Agave: the check must agree with their names and their bank files.
 
 #![allow(clippy::unwrap_used)] // helpers are tests too
 
@@ -19,7 +18,7 @@ use unsnap_verify::{
     lattice::LatticeHash,
 };
 
-/// What this test reads of an archive, by means of its own.
+/// An archive as this test reads it, independently of the crate.
 struct Archive {
     /// Slot, number, content.
     storages: Vec<(u64, u64, Vec<u8>)>,
@@ -77,7 +76,7 @@ impl Bank {
         Self { hash, capitalization: Self::capitalization(file) }
     }
 
-    /// Skips what stands in front of it, as listed in `solana-runtime`'s `serde_snapshot.rs`.
+    /// Skips the fields before it, as listed in `serde_snapshot.rs` of `solana-runtime`.
     fn capitalization(file: &[u8]) -> u64 {
         let mut at = 0;
         let mut number = |skip: usize| {
@@ -87,11 +86,11 @@ impl Bank {
             number
         };
         let list = |count: u64, bytes: usize| usize::try_from(count).unwrap() * bytes;
-        // The queue of block hashes: last index, an optional hash, the hashes.
+        // The queue of blockhashes: last index, an optional hash, the hashes.
         number(0);
         let some = usize::from(file[8]);
         let hashes = number(1 + some * 32);
-        number(list(hashes, 56)); // its greatest age
+        number(list(hashes, 56)); // its maximum age
         let ancestors = number(0);
         number(list(ancestors, 16) + 64); // hash and parent's hash, then the parent's slot
         let forks = number(0);
@@ -102,7 +101,7 @@ impl Bank {
     }
 }
 
-/// Checks archives as streams of pieces of `piece_bytes`, files being read again from `folder`.
+/// Checks archives as streams of pieces of `piece_bytes`. Files are read again from `folder`.
 fn check(archives: &[&Archive], piece_bytes: usize, files: Option<&Path>) -> AccountsSummary {
     let config =
         AccountsConfig { workers: NonZeroUsize::new(2).unwrap(), ..AccountsConfig::default() };
@@ -146,7 +145,7 @@ fn assert_agrees(summary: &AccountsSummary, archive: &Archive) {
 }
 
 #[test]
-fn a_full_archive_is_what_its_name_and_its_bank_say() {
+fn a_full_archive_matches_its_name_and_its_bank() {
     let full = Archive::read(FULL);
     for piece_bytes in [100, 4096, 1 << 20] {
         assert_agrees(&check(&[&full], piece_bytes, None), &full);
@@ -154,7 +153,7 @@ fn a_full_archive_is_what_its_name_and_its_bank_say() {
 }
 
 #[test]
-fn a_full_and_an_incremental_archive_are_what_the_incremental_says() {
+fn a_full_and_an_incremental_archive_match_the_incremental_name() {
     let (full, incremental) = (Archive::read(FULL), Archive::read(INCREMENTAL));
     let folder = tempfile::tempdir().unwrap();
     for files in [None, Some(folder.path())] {
@@ -163,12 +162,12 @@ fn a_full_and_an_incremental_archive_are_what_the_incremental_says() {
         assert!(summary.older_versions > 0, "the pair has accounts in common");
         assert!(summary.looked_at > summary.older_versions, "newer versions are looked at too");
     }
-    // The order of the streams means nothing; the slots do.
+    // The order of the streams does not matter; the slots do.
     assert_agrees(&check(&[&incremental, &full], 5000, None), &incremental);
 }
 
 #[test]
-fn an_incremental_archive_alone_is_not_what_its_name_says() {
+fn an_incremental_archive_alone_does_not_match_its_name() {
     let incremental = Archive::read(INCREMENTAL);
     let summary = check(&[&incremental], 5000, None);
     let error = summary.expect_checksum(&incremental.checksum).unwrap_err();

@@ -1,11 +1,11 @@
-//! Names of archives.
+//! Target for names of archives.
 
 use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
 
 use crate::text::assert_safe;
 
-/// A file name. It is accepted exactly if a second reading of the grammar accepts it, its parts are
-/// the same, and it can be said in one way only. Refusals can be shown.
+/// Takes a file name. It is accepted exactly if an independent parser accepts it, with the same
+/// parts, and it has only one spelling. Refusals are safe to display.
 pub fn archive_name(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let expected = read(text);
@@ -32,7 +32,7 @@ pub fn archive_name(data: &[u8]) {
     }
 }
 
-/// Base slot, slot and hash, by the parts between the dashes.
+/// Returns base slot, slot and hash, parsed from the parts between the dashes.
 fn read(text: &str) -> Option<(Option<u64>, u64, [u8; 32])> {
     let parts: Vec<&str> = text.split('-').collect();
     let (base_slot, slot, rest) = match parts[..] {
@@ -55,7 +55,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn base58(text: &str) -> Option<[u8; 32]> {
-    // Decoding takes time that grows with the square of the length.
+    // Decoding time grows with the square of the length.
     if text.len() > 100 {
         return None;
     }

@@ -1,12 +1,12 @@
-//! Bank files.
+//! Target for bank files.
 
 use unsnap_layout::{ArchiveHash, ArchiveName, BankError, BankFacts, BankReader};
 
 use crate::{INPUT_BYTES_MAX, pieces::pieces, text::assert_safe};
 
-/// A length of pieces, and a bank file. It says the same in pieces of any size; the slot is where the
-/// walk by [`second_reading`] finds it; and the only hash in a name that it proves is that of 2048
-/// bytes near its end.
+/// Takes a length of pieces and a bank file. The result is the same in pieces of any size, the slot
+/// is where the walk by [`second_reading`] finds it, and the only hash it proves in a name is that
+/// of 2048 bytes near its end.
 pub fn bank(data: &[u8]) {
     let Some((&by, file)) = data.split_first() else { return };
     if file.len() > INPUT_BYTES_MAX {
@@ -28,7 +28,7 @@ pub fn bank(data: &[u8]) {
         }
         Err(error) => {
             assert_safe(&error.to_string());
-            // Beyond the slot there are only the epoch schedule's own mistakes to make.
+            // After the slot only the epoch schedule can be wrong.
             let beyond = matches!(
                 error,
                 BankError::NoSlotsInEpoch { .. }
@@ -59,7 +59,7 @@ fn prove(file: &[u8], facts: &BankFacts) {
         let hash = ArchiveHash::new(*blake3::hash(lattice_hash).as_bytes());
         let name = name(hash).expect("a slot and a hash make a name");
         if let Ok(proof) = facts.prove(&name) {
-            // Bytes of another form of the tail may be the same.
+            // The bytes of another form of the tail may be equal.
             assert_eq!(proof.lattice_hash[..], *lattice_hash);
         }
     }
@@ -68,7 +68,7 @@ fn prove(file: &[u8], facts: &BankFacts) {
     assert_safe(&error.to_string());
 }
 
-/// The slot, if there is one: the fields in front of it, one after the other.
+/// Returns the slot, if there is one, by walking the fields before it.
 fn second_reading(file: &[u8]) -> Option<u64> {
     let mut at = Some(0_usize);
     let mut skip = |bytes: u64| -> Option<usize> {

@@ -1,10 +1,10 @@
-//! Tar's blocks, for targets that want to get past the checksum.
+//! Tar blocks, for targets that need to get past the checksum.
 
 pub const BLOCK: usize = 512;
 
-/// The stream with right checksums in the blocks that look like headers, so that mutations reach
-/// what lies behind them. Sizes are followed where they are plain; what is taken for a header by
-/// mistake is changed, which does no harm.
+/// Returns the stream with correct checksums in the blocks that look like headers, so that
+/// mutations reach the bytes after them. Plain sizes are followed. A block mistaken for a header is
+/// changed too, which does no harm.
 pub fn with_checksums(stream: &[u8]) -> Vec<u8> {
     let mut stream = stream.to_vec();
     let mut at = 0;
@@ -23,7 +23,7 @@ pub fn with_checksums(stream: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// A header with what it takes to be understood.
+/// Returns a header with all fields that parsers require.
 pub fn posix_header(typeflag: u8, path: &str, link: &str, size: usize) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     block[..path.len()].copy_from_slice(path.as_bytes());
@@ -41,21 +41,21 @@ pub fn set_checksum(block: &mut [u8]) {
     block[148..156].copy_from_slice(text.as_bytes());
 }
 
-/// Whether a header's checksum is one of the two that tars have written.
+/// Returns whether a header's checksum is one of the two that tars have written.
 pub fn checksum_is_right(block: &[u8]) -> bool {
     let (unsigned, signed) = sums(block);
     octal(&block[148..156])
         .is_some_and(|stored| stored == unsigned || i64::try_from(stored) == Ok(signed))
 }
 
-/// The sums of a header's bytes, taken as unsigned and as signed ones.
+/// Returns the sums of a header's bytes, as unsigned and as signed numbers.
 fn sums(block: &[u8]) -> (u64, i64) {
     let counted = |(index, &byte)| if (148..156).contains(&index) { b' ' } else { byte };
     let bytes = || block.iter().enumerate().map(counted);
     (bytes().map(u64::from).sum(), bytes().map(|byte| i64::from(byte.cast_signed())).sum())
 }
 
-/// Octal digits behind spaces at most, and in front of spaces and NULs.
+/// Parses octal digits, with spaces before them and spaces and NULs after them.
 pub fn octal(field: &[u8]) -> Option<u64> {
     let text = str::from_utf8(field).ok()?.trim_start_matches(' ').trim_end_matches([' ', '\0']);
     if text.is_empty() || !text.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
@@ -64,7 +64,7 @@ pub fn octal(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 8).ok()
 }
 
-/// The part of a field in front of the first NUL.
+/// Returns the part of a field before the first NUL.
 pub fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -1,13 +1,13 @@
-//! Requests on the control socket.
+//! Target for requests on the control socket.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 use unsnap_control::protocol::{Call, REQUEST_BYTES_MAX, RefusalKind, Request};
 
-/// A line. It is taken for a request exactly if a second reading of it, field by field, takes it for the
-/// same; what it says can be written on a line of its own and read again. A refusal names the call if it
-/// could be told which it was.
+/// Takes a line. It is accepted as a request exactly if an independent parser, field by field,
+/// accepts it as the same request. A request survives being written on one line and read again. A
+/// refusal names the call if it was recognisable.
 pub fn control_request(data: &[u8]) {
     if data.len() > REQUEST_BYTES_MAX {
         return;
@@ -32,7 +32,7 @@ pub fn control_request(data: &[u8]) {
     }
 }
 
-/// The second reading.
+/// The independent parser.
 fn read(line: &[u8]) -> Option<Call> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let object = value.as_object()?;

@@ -1,4 +1,4 @@
-//! lz4, end to end.
+//! Target for lz4, end to end.
 
 use unsnap_decode::Format;
 
@@ -8,10 +8,10 @@ use crate::{
     reference::{self, Reference},
 };
 
-/// An archive of lz4 frames. It is decoded exactly if all its frames are whole and `lz4_flex`
-/// decodes each of them; what is handed out before a refusal is what `lz4_flex` gives.
+/// Takes an archive of lz4 frames. It is decoded exactly if all its frames are complete and
+/// `lz4_flex` decodes each of them. The bytes returned before a refusal are those of `lz4_flex`.
 ///
-/// Allowed: we refuse what passes our own limits.
+/// Allowed: our limits may refuse more.
 pub fn decode_lz4(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX || Format::detect(data) != Some(Format::Lz4) {
         return;
@@ -22,12 +22,12 @@ pub fn decode_lz4(data: &[u8]) {
         let setup = Setup { threads: 1, span_bytes, segment_bytes };
         let outcome = setup.decode(data);
         let common = outcome.bytes.len().min(bytes.len());
-        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: other bytes");
+        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: the bytes differ");
         if outcome.is_limit() {
             continue;
         }
         assert_eq!(outcome.result.is_ok(), good, "{setup:?}: {:?}", outcome.result);
-        assert!(outcome.bytes.len() <= bytes.len(), "{setup:?}: bytes out of nowhere");
+        assert!(outcome.bytes.len() <= bytes.len(), "{setup:?}: too many bytes");
         if good {
             assert_eq!(outcome.bytes.len(), bytes.len(), "{setup:?}");
         }

@@ -1,4 +1,4 @@
-//! zstd, end to end, by every engine.
+//! Target for zstd, end to end, with every engine.
 
 use unsnap_decode::{
     DecodeError, Format,
@@ -11,18 +11,19 @@ use crate::{
     reference::{self, Frame, Reference},
 };
 
-/// An archive of zstd frames, or any other bytes but those of lz4.
+/// Takes an archive of zstd frames, or any bytes except lz4.
 ///
-/// The engines (streaming in place, in place with segments as short as they can be, through
-/// libzstd's own window, frame-parallel) and libzstd's streaming interface give the same bytes, or
-/// all refuse. What our engines refuse they refuse for the same kind of reason at the same frame.
+/// The engines (streaming in place, in place with the shortest possible segments, through libzstd's
+/// own window, frame-parallel) and libzstd's streaming interface return the same bytes, or all
+/// refuse. Our engines refuse for the same kind of reason at the same frame.
 ///
 /// Allowed:
 ///
-/// * **limits**: we refuse what passes our limits; engines notice it at different places;
-/// * **lies**: libzstd does not compare the declared content size if the last block is empty, we do;
-/// * **window**: in a frame whose content is longer than its window a match may reach behind the
-///   window. Where decoders still hold what is there they may take it, others refuse or, in
+/// * **limits**: we refuse what exceeds our limits, and engines notice it at different places;
+/// * **lies**: libzstd does not compare the declared content size if the last block is empty, we
+///   do;
+/// * **window**: in a frame whose content exceeds its window, a match may refer to bytes before the
+///   window. Decoders that still hold these bytes may accept the match, others refuse it or, in
 ///   libzstd's ring buffer, find other bytes. Frames before it must agree, and so must engines that
 ///   keep segments (they have the bytes of the stream or refuse).
 pub fn decode_zstd(data: &[u8]) {
@@ -33,7 +34,7 @@ pub fn decode_zstd(data: &[u8]) {
     match format {
         Some(Format::Lz4) => return,
         Some(Format::Zstd) => {}
-        // Nothing to decode.
+        // There is nothing to decode.
         Some(Format::Tar) | None => {
             let setup = Setup { threads: 2, span_bytes: 700, segment_bytes: Some(1000) };
             let Outcome { bytes, result } = setup.decode(data);
@@ -44,12 +45,12 @@ pub fn decode_zstd(data: &[u8]) {
     }
     let Reference { bytes, good, frames } = reference::zstd(data);
     let outcomes = setups(data).map(|setup| (setup, setup.decode(data)));
-    // What can be compared with libzstd: all, or what precedes a frame that outgrows its window.
+    // The bytes comparable with libzstd: all, or those before a frame that outgrows its window.
     let outgrown = frames.iter().position(Frame::outgrows_its_window);
     let comparable = outgrown.map_or(usize::MAX, |frame| frames[frame].raw_offset);
     for (setup, outcome) in &outcomes {
         let common = outcome.bytes.len().min(bytes.len()).min(comparable);
-        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: other bytes");
+        assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: the bytes differ");
         if outgrown.is_some() || outcome.is_limit() {
             continue;
         }
@@ -70,7 +71,7 @@ pub fn decode_zstd(data: &[u8]) {
     agree(&outcomes, outgrown.is_some());
 }
 
-/// The engines agree with each other.
+/// Checks that the engines agree with each other.
 fn agree(outcomes: &[(Setup, Outcome)], outgrown: bool) {
     let comparable = |(_, outcome): &&(Setup, Outcome)| {
         let kept_segments = outcome.result.as_ref().is_ok_and(|summary| summary.copied_frames == 0);
@@ -82,8 +83,9 @@ fn agree(outcomes: &[(Setup, Outcome)], outgrown: bool) {
         let context = || format!("{first:?}: {:?}, {second:?}: {:?}", one.result, other.result);
         let (one_says, other_says) = (one.verdict(), other.verdict());
         assert_eq!(one_says.1, other_says.1, "{}", context());
-        // A frame that is cut and holds more than it declares is both: libzstd, which is told how
-        // much there may be, stops at the one, and who only counts at the other.
+        // A frame that is truncated and also holds more than it declares is both: libzstd, which
+        // knows the declared size, stops at one defect, and an engine that only counts stops at the
+        // other.
         let both = [one_says.0, other_says.0];
         assert!(
             one_says.0 == other_says.0
@@ -99,8 +101,8 @@ fn agree(outcomes: &[(Setup, Outcome)], outgrown: bool) {
 }
 
 fn setups(data: &[u8]) -> [Setup; 4] {
-    // As short as segments can be and still serve as the window of the first frame: they change as
-    // often as they can.
+    // Segments as short as they can be and still serve as the window of the first frame, so that
+    // they change as often as possible.
     let shortest = match frame_start(data) {
         Ok(FrameStart::Zstd(header)) => {
             let bytes = header.window_bytes + header.window_bytes.min(128 << 10);

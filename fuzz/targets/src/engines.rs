@@ -1,4 +1,4 @@
-//! Running `unsnap-decode` over bytes in memory, in every way there is.
+//! Runs of `unsnap-decode` over bytes in memory, in every configuration.
 
 use std::{
     cell::RefCell,
@@ -13,39 +13,39 @@ use unsnap_arena::{Arena, Pool, Slice};
 use unsnap_decode::{DecodeError, DecodeSummary, Job, Limits, MemoryPlan, Position, Tuning, start};
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 
-/// Memory for everything. Small, so that frames soon do not fit and go to another engine.
+/// Memory for everything. Small, so that frames soon exceed it and go to another engine.
 const BUDGET_BYTES: usize = 4 << 20;
-/// Bytes of a read, which the source hands out in spans.
+/// Bytes per read. The source divides them into spans.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Decoded bytes beyond which nothing new is learnt.
+/// Limit on decoded bytes, beyond which a run learns nothing new.
 pub const RAW_BYTES_MAX: u64 = 2 << 20;
-/// Windows beyond which libzstd's own memory would make each run slow.
+/// Limit on windows, above which libzstd's own memory would slow down each run.
 pub const WINDOW_LOG_MAX: u32 = 23;
 
-/// A way to decode.
+/// A decoder configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Decoding threads; with one, everything is streamed.
+    /// Decoding threads. With one, everything is streamed.
     pub threads: usize,
-    /// Length of the spans the source gives.
+    /// Length of the source's spans in bytes.
     pub span_bytes: usize,
-    /// Bytes of a segment, or what the plan says.
+    /// Length of a segment in bytes. By default that of the plan.
     pub segment_bytes: Option<usize>,
 }
 
-/// What came of it.
+/// The result of a run.
 pub struct Outcome {
     pub bytes: Vec<u8>,
     pub result: Result<DecodeSummary, DecodeError>,
 }
 
 impl Outcome {
-    /// Whether we only refuse what we do not want, rather than what is wrong.
+    /// Returns whether the input was refused only by our limits, not as invalid.
     pub fn is_limit(&self) -> bool {
         matches!(self.result, Err(DecodeError::Limit { .. }))
     }
 
-    /// The family of the answer, and the frame that it is about.
+    /// Returns the kind of the result, and the frame that it concerns.
     pub fn verdict(&self) -> (&'static str, u64) {
         match &self.result {
             Ok(summary) => ("good", summary.frames + summary.skippable_frames),
@@ -62,7 +62,7 @@ impl Outcome {
 }
 
 impl Setup {
-    /// Decodes to the end or to the refusal, and checks what holds for any archive.
+    /// Decodes to the end or to the refusal, and checks properties that hold for any archive.
     pub fn decode(self, archive: &[u8]) -> Outcome {
         let limits = Limits {
             raw_bytes_max: RAW_BYTES_MAX,
@@ -119,7 +119,7 @@ impl Setup {
                 assert_eq!(progress.load(Ordering::Relaxed), archive.len() as u64);
                 assert!(matches!(decoded.next(), Ok(None)), "the end stays the end");
             }
-            // A thread that panicked would be blamed on the machine.
+            // A panic in a thread would be reported as an error of the machine.
             Err(error) => assert!(error.is_bad_archive(), "{error}"),
         }
         let _times = decoded.join();
@@ -131,7 +131,7 @@ impl Setup {
     }
 }
 
-/// Memory that is used again by later runs, since having it costs more than decoding a little.
+/// Memory reused by later runs, because reserving it costs more than decoding a little.
 fn reserved(plan: &MemoryPlan) -> (Pool, Pool) {
     thread_local! {
         static RESERVED: RefCell<Vec<(Pool, Pool)>> = const { RefCell::new(Vec::new()) };
@@ -143,17 +143,17 @@ fn reserved(plan: &MemoryPlan) -> (Pool, Pool) {
         if let Some(pools) = reserved.iter().find(suits) {
             return pools.clone();
         }
-        assert!(reserved.len() < 16, "a budget is divided in few ways");
+        assert!(reserved.len() < 16, "a budget has few divisions");
         let arena = Arena::builder().bytes(plan.total_bytes()).populate(false).build();
         let mut arena = arena.expect("there is memory");
-        let mut pool = |bytes| arena.pool(bytes).expect("the arena has as much");
+        let mut pool = |bytes| arena.pool(bytes).expect("the arena is large enough");
         let pools = (pool(plan.read_bytes), pool(plan.segments_bytes));
         reserved.push(pools.clone());
         pools
     })
 }
 
-/// A source over bytes in memory: reads of a chunk, handed out in spans.
+/// A source over bytes in memory: reads one chunk at a time and divides it into spans.
 struct Memory {
     rest: Vec<u8>,
     at: usize,

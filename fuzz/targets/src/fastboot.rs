@@ -1,4 +1,4 @@
-//! The small files of a validator's state.
+//! Target for the small files of a validator's state.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use unsnap_layout::fastboot::{
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
-/// Bytes that are taken for each of the files. Lists are accepted exactly if they are what the
-/// encoder makes of storages with no slot and no id twice; versions are accepted in one form only;
-/// refusals can be shown.
+/// Takes bytes and parses them as each of the files. Lists are accepted exactly if the encoder
+/// produces them from storages with no slot or id twice. Versions are accepted in one form only.
+/// Refusals are safe to display.
 pub fn fastboot(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -44,7 +44,8 @@ fn list(data: &[u8], format: Format, read: fn(&[u8]) -> Storage) {
         let ids: HashSet<u32> = storages.iter().map(|storage| storage.id).collect();
         slots.len() == storages.len() && ids.len() == storages.len()
     };
-    // Of the second form, what the encoder makes of the entries says whether their tags are right.
+    // For the second form, the encoder's output for the entries shows whether their tags are
+    // correct.
     let expected = expected().filter(unique).filter(|storages| {
         let encoded = format.encode_storages(storages);
         encoded.is_ok_and(|encoded| encoded == data)

@@ -1,4 +1,4 @@
-//! What an archive may contain.
+//! Targets for the content of an archive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use unsnap_tarstream::{Member, MemberKind, printable};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
-/// The name of an archive (or anything else) and its members, each behind a NUL: a letter for the
-/// kind, a letter for the size, the path. Members are admitted exactly if the model admits them, up
-/// to the first that is refused.
+/// Takes the name of an archive (or anything else) and its members, each after a NUL: a letter for
+/// the kind, a letter for the size, the path. Members are admitted exactly if the model admits
+/// them, up to the first refusal.
 pub fn layout_snapshot(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -51,8 +51,8 @@ pub fn layout_snapshot(data: &[u8]) {
     }
 }
 
-/// The members of an archive, as for [`layout_snapshot`]. Members are admitted exactly if the model
-/// admits them, which remembers whole paths.
+/// Takes the members of an archive, as for [`layout_snapshot`]. Members are admitted exactly if the
+/// model, which remembers whole paths, admits them.
 pub fn layout_any(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -75,7 +75,7 @@ pub fn layout_any(data: &[u8]) {
     assert_eq!(summary.directories, directories as u64);
 }
 
-/// The layout's answer, which must be the model's.
+/// Returns the layout's answer, which must equal the model's.
 fn judge<'m>(
     answer: Result<Placement<'m>, LayoutError>,
     expected: Option<&str>,
@@ -96,7 +96,7 @@ fn judge<'m>(
     }
 }
 
-/// Members as the walk may report them: a path is never empty and has no NUL.
+/// Parses members as the walk may report them: a path is never empty and has no NUL.
 fn members(data: &[u8]) -> impl Iterator<Item = Member<'_>> {
     let pieces = data.split(|&byte| byte == 0).skip(1).enumerate();
     pieces.filter_map(|(index, piece)| {
@@ -119,7 +119,7 @@ fn members(data: &[u8]) -> impl Iterator<Item = Member<'_>> {
     })
 }
 
-/// Sizes around every limit; a letter chooses one of them, `a` the first but one.
+/// Sizes around every limit. A letter selects one of them, with `a` the second.
 const SIZES: [u64; 16] = [
     0,
     136,
@@ -139,7 +139,7 @@ const SIZES: [u64; 16] = [
     i64::MAX as u64,
 ];
 
-/// What is on the disk when everything that was admitted has been created.
+/// The state of the disk after everything admitted has been created.
 #[derive(Default)]
 struct Placed {
     entries: u64,
@@ -148,7 +148,7 @@ struct Placed {
 }
 
 impl Placed {
-    /// Checks the promises of a [`Placement`] by itself and beside those before it.
+    /// Checks a [`Placement`] by itself and against the earlier ones.
     fn add(&mut self, placement: &Placement<'_>) {
         self.entries += 1;
         let path = placement.path();
@@ -172,30 +172,30 @@ impl Placed {
         match placement {
             Placement::Root => {}
             Placement::Directory { .. } => {
-                assert!(!self.files.contains(path), "{path:?} is a file already");
+                assert!(!self.files.contains(path), "{path:?} is already a file");
                 self.directories.insert(path.to_owned());
             }
             Placement::File { .. } => {
-                assert!(!self.directories.contains(path), "{path:?} is a directory already");
-                assert!(self.files.insert(path.to_owned()), "{path:?} is there already");
+                assert!(!self.directories.contains(path), "{path:?} is already a directory");
+                assert!(self.files.insert(path.to_owned()), "{path:?} already exists");
             }
         }
     }
 }
 
-/// A snapshot's content, remembered in plain.
+/// A plain model of a snapshot's content.
 #[derive(Default)]
 struct SnapshotModel {
     slot: Option<u64>,
     base_slot: Option<u64>,
     bytes: u64,
-    /// Paths of all entries but storages.
+    /// Paths of all entries except storages.
     seen: BTreeSet<String>,
     storages: BTreeSet<u64>,
 }
 
 impl SnapshotModel {
-    /// The path of a member that belongs into the snapshot.
+    /// Returns the path of a member that belongs in the snapshot.
     fn admit(&mut self, member: &Member<'_>) -> Option<String> {
         self.bytes = self.bytes.checked_add(member.size).filter(|&bytes| bytes <= 4 << 40)?;
         let listed = str::from_utf8(member.path).ok()?;
@@ -241,7 +241,7 @@ impl SnapshotModel {
         (storage || self.seen.insert(path.to_owned())).then(|| path.to_owned())
     }
 
-    /// There is one bank, and no storage is newer than it.
+    /// Checks that there is one bank, and that no storage is newer than it.
     fn bank(&mut self, slot: u64) -> Option<()> {
         let newest = self.storages.last().copied().unwrap_or(0);
         (*self.slot.get_or_insert(slot) == slot && newest <= slot).then_some(())
@@ -258,7 +258,7 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number: &u64| number.to_string() == text)
 }
 
-/// A tree of files, remembered in plain.
+/// A plain model of a file tree.
 #[derive(Default)]
 struct AnyModel {
     bytes: u64,
@@ -271,12 +271,12 @@ enum Known {
     File,
     /// A directory that was listed.
     Listed,
-    /// A directory on the way to something.
+    /// A directory implied by a path below it.
     Implied,
 }
 
 impl AnyModel {
-    /// The path of a member that may be created.
+    /// Returns the path of a member that may be created.
     fn admit(&mut self, member: &Member<'_>) -> Option<String> {
         let is_directory = match member.kind {
             MemberKind::Regular => false,

@@ -1,28 +1,28 @@
-//! What the fuzz targets assert, as plain functions over bytes.
+//! The assertions of the fuzz targets, as plain functions over bytes.
 //!
-//! Each target takes any bytes and panics if something is untrue that must hold for all bytes: not
-//! only that nothing panics, but that two ways to the same answer agree. libFuzzer's programs in
-//! `../fuzz_targets` call these functions, and so does the smoke test in `tests/smoke.rs`, on stable
-//! Rust, with the checked-in seeds and a bounded number of mutations.
+//! Each target takes arbitrary bytes and panics if a property that must hold for all bytes is
+//! violated: not only that nothing panics, but that two ways to the same answer agree. The
+//! libFuzzer programs in `../fuzz_targets` call these functions. So does the smoke test in
+//! `tests/smoke.rs`, on stable Rust, with the checked-in seeds and a bounded number of mutations.
 //!
 //! | target | compared with |
 //! |---|---|
-//! | [`tar_header`] | a second reading of one header block |
-//! | [`tar_pax`] | a second reading of PAX records |
-//! | [`tar_walk`] | the same stream cut into other pieces, and cut short |
+//! | [`tar_header`] | an independent parser of one header block |
+//! | [`tar_pax`] | an independent parser of PAX records |
+//! | [`tar_walk`] | the same stream cut into other pieces, and truncated |
 //! | [`tar_differential`] | the crate `tar-core`, with a list of allowed differences |
-//! | [`zstd_scan`] | libzstd's own reading of frame headers and lengths |
+//! | [`zstd_scan`] | libzstd's own parsing of frame headers and lengths |
 //! | [`decode_zstd`] | libzstd, and the engines with each other |
-//! | [`decode_lz4`] | `lz4_flex` on whole frames, told apart by a walk of their blocks |
-//! | [`archive_name`] | a second reading of the grammar |
-//! | [`control_request`] | a second reading of requests, and what is written read back |
+//! | [`decode_lz4`] | `lz4_flex` on whole frames, found by a walk of their blocks |
+//! | [`archive_name`] | an independent parser of the grammar |
+//! | [`control_request`] | an independent parser of requests, and a round trip |
 //! | [`layout_snapshot`], [`layout_any`] | a model that remembers whole paths |
 //! | [`bank`] | the same file in other pieces, and a second walk to its slot |
-//! | [`fastboot`] | a second reading of the lists, and what the encoders make of them |
-//! | [`seek_table`] | a second reading of the table, and what is written read back |
-//! | [`side_car`] | what must hold of any index, and what is written read back |
-//! | [`storage`] | a second reading of the whole storage |
-//! | [`report`] | escapes and JSON read back |
+//! | [`fastboot`] | an independent parser of the lists, and the encoders' output |
+//! | [`seek_table`] | an independent parser of the table, and a round trip |
+//! | [`side_car`] | properties of any index, and a round trip |
+//! | [`storage`] | an independent parser of the whole storage |
+//! | [`report`] | a round trip of escapes and JSON |
 
 mod archive_name;
 mod bank;
@@ -70,11 +70,11 @@ pub use zstd_scan::zstd_scan;
 /// A target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, which is also that of its program and of its folder of seeds.
+    /// Its name, also the name of its program and of its seed directory.
     pub name: &'static str,
     /// Its body.
     pub run: fn(&[u8]),
-    /// Mutated inputs that the smoke test tries: a second or two of them in a debug build.
+    /// Number of mutated inputs in the smoke test: a second or two in a debug build.
     pub smoke_inputs: u64,
 }
 
@@ -103,5 +103,5 @@ const fn target(name: &'static str, run: fn(&[u8]), smoke_inputs: u64) -> Target
     Target { name, run, smoke_inputs }
 }
 
-/// Inputs longer than this are not looked at: what is to be found is found in small ones, sooner.
+/// Longer inputs are ignored: small ones find the same defects sooner.
 const INPUT_BYTES_MAX: usize = 64 << 10;

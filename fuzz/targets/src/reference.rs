@@ -1,4 +1,4 @@
-//! What libzstd and `lz4_flex` make of an archive when they are given all of it.
+//! Reference decoders: libzstd and `lz4_flex` over a whole archive.
 
 use std::io::Read;
 
@@ -10,41 +10,41 @@ use crate::engines::{RAW_BYTES_MAX, WINDOW_LOG_MAX};
 
 /// A stream decoded by the reference.
 pub struct Reference {
-    /// What came out, up to the refusal.
+    /// The decoded bytes, up to the refusal.
     pub bytes: Vec<u8>,
-    /// Whether all of the stream was understood.
+    /// Whether the whole stream is valid.
     pub good: bool,
-    /// The frames that were begun; the last one is what was refused.
+    /// The frames that were started. After a refusal the last one is the refused one.
     pub frames: Vec<Frame>,
 }
 
 /// A frame of the reference.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// Decoded bytes in front of it.
+    /// Number of decoded bytes before it.
     pub raw_offset: usize,
-    /// Decoded bytes of it.
+    /// Number of its decoded bytes.
     pub raw_bytes: u64,
-    /// How far back its matches may reach; 0 for a skippable frame.
+    /// Maximum distance of its matches. 0 for a skippable frame.
     pub window_bytes: u64,
-    /// What it says its content is.
+    /// Its declared content size.
     pub content_bytes: Option<u64>,
 }
 
 impl Frame {
-    /// Whether a match could reach behind the window. No encoder makes such a match, and decoders
-    /// need not agree on what it is.
+    /// Returns whether a match could refer to bytes before the window. No encoder produces such a
+    /// match, and decoders need not agree on its meaning.
     pub fn outgrows_its_window(&self) -> bool {
         self.raw_bytes > self.window_bytes
     }
 
-    /// Whether it declares another size than it has.
+    /// Returns whether the declared size is wrong.
     pub fn lies(&self) -> bool {
         self.content_bytes.is_some_and(|bytes| bytes != self.raw_bytes)
     }
 }
 
-/// libzstd's streaming interface over all frames.
+/// Decodes all frames with libzstd's streaming interface.
 pub fn zstd(stream: &[u8]) -> Reference {
     let mut context = DCtx::create();
     context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).expect("a legal value");
@@ -66,7 +66,7 @@ pub fn zstd(stream: &[u8]) -> Reference {
     found
 }
 
-/// One frame; its length unless it was refused.
+/// Decodes one frame. Returns its length, or `None` if it was refused.
 fn zstd_frame(context: &mut DCtx<'_>, frame: &[u8], bytes: &mut Vec<u8>) -> Option<usize> {
     context.init().expect("a session can always begin");
     let mut input = InBuffer::around(frame);
@@ -87,8 +87,9 @@ fn zstd_frame(context: &mut DCtx<'_>, frame: &[u8], bytes: &mut Vec<u8>) -> Opti
     }
 }
 
-/// `lz4_flex` on each frame, whose ends are found by walking its blocks: what `lz4_flex` takes for
-/// the end is also an empty block, or the end of the stream between two blocks.
+/// Decodes each frame with `lz4_flex`. The ends of frames are found by walking their blocks,
+/// because `lz4_flex` also ends a frame at an empty block, or at the end of the stream between two
+/// blocks.
 pub fn lz4(stream: &[u8]) -> Reference {
     let mut found = Reference { bytes: Vec::new(), good: false, frames: Vec::new() };
     let mut rest = stream;
@@ -97,7 +98,7 @@ pub fn lz4(stream: &[u8]) -> Reference {
         let frame = Frame { raw_offset, raw_bytes: 0, window_bytes: u64::MAX, content_bytes: None };
         found.frames.push(frame);
         let Some((length, skippable)) = lz4_frame_length(rest) else {
-            // What precedes the end may be handed out.
+            // The bytes before the end may be returned.
             lz4_frame(rest, &mut found.bytes);
             return found;
         };
@@ -111,13 +112,13 @@ pub fn lz4(stream: &[u8]) -> Reference {
     found
 }
 
-/// Decodes until nothing is left. Whether it was good.
+/// Decodes until nothing is left. Returns whether the frame was valid.
 fn lz4_frame(mut frame: &[u8], bytes: &mut Vec<u8>) -> bool {
     let mut decoder = FrameDecoder::new(&mut frame);
     let mut buffer = vec![0; 64 << 10];
     loop {
         match decoder.read(&mut buffer) {
-            // At the end mark, or at an empty block.
+            // At the end marker, or at an empty block.
             Ok(0) if decoder.get_ref().is_empty() => return true,
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(_) => return false,
@@ -128,8 +129,8 @@ fn lz4_frame(mut frame: &[u8], bytes: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Length of the frame at the beginning, and whether it is a skippable one; `None` if it is cut, or
-/// no frame.
+/// Returns the length of the first frame, and whether it is skippable. Returns `None` if it is
+/// truncated or not a frame.
 fn lz4_frame_length(stream: &[u8]) -> Option<(usize, bool)> {
     let word = |at: usize| {
         let bytes = stream.get(at..at + 4)?;
@@ -146,7 +147,7 @@ fn lz4_frame_length(stream: &[u8]) -> Option<(usize, bool)> {
     }
     let flags = *stream.get(4)?;
     let flag = |bit: u8, bytes: usize| if flags & bit == 0 { 0 } else { bytes };
-    // Magic, flags, block size, header checksum; content size and dictionary if they are there.
+    // Magic, flags, block size, header checksum; optionally content size and dictionary.
     let mut at = 4 + 3 + flag(0x08, 8) + flag(0x01, 4);
     loop {
         let header = word(at)?;

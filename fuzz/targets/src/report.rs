@@ -1,12 +1,12 @@
-//! What is told about names.
+//! Target for the output of names.
 
 use serde_json::{Value, json};
 use unsnap_unpack::{LimitsReport, Report, SandboxReport, ThreadReport, printable};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 
-/// A name of any bytes. Escaped, it can be shown and means one name only; in JSON it comes back as
-/// it was, and neither a listing nor a report has a control character of its own.
+/// Takes a name of arbitrary bytes. Its escaped form is safe to display and unambiguous. In JSON it
+/// survives a round trip, and neither a listing nor a report contains a control character.
 pub fn report(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -18,20 +18,20 @@ pub fn report(data: &[u8]) {
     // An entry of `ledger-tool list`.
     let entry = serde_json::to_string(&json!({ "path": shown })).expect("plain data");
     assert_safe(&entry);
-    let back: Value = serde_json::from_str(&entry).expect("it was written a moment ago");
+    let back: Value = serde_json::from_str(&entry).expect("just written");
     assert_eq!(back["path"], shown);
 
-    // A report: the archive's name is the caller's, and given back as it was.
+    // A report contains the archive's name as the caller gave it.
     let given = String::from_utf8_lossy(data).into_owned();
     let json = serde_json::to_string(&report_on(&given, &shown)).expect("plain data");
     assert!(!json.bytes().any(|byte| byte < b' '), "{json:?}");
-    let back: Value = serde_json::from_str(&json).expect("it was written a moment ago");
+    let back: Value = serde_json::from_str(&json).expect("just written");
     assert_eq!(back["archive"], given);
     assert_eq!(back["fallbacks"], json!([shown]));
     assert_eq!(back["threads"][0]["name"], given);
 }
 
-/// Reads back what `printable` wrote, by its documentation.
+/// Decodes the output of `printable`, by its documentation.
 fn unescape(shown: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut rest = shown;

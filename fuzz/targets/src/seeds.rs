@@ -1,4 +1,4 @@
-//! The seeds: small inputs that are good, or nearly.
+//! The seeds: small inputs that are valid, or nearly.
 
 mod tables;
 
@@ -22,13 +22,13 @@ use unsnap_testkit::{
 
 type Seeds = Vec<(String, Vec<u8>)>;
 
-/// The folder of a target's checked-in seeds.
+/// Returns the directory of a target's checked-in seeds.
 #[must_use]
 pub fn folder(target: &str) -> PathBuf {
     root().join("fuzz/seeds").join(target)
 }
 
-/// The seeds of a target, by file name.
+/// Returns the seeds of a target, by file name.
 #[must_use]
 pub fn of(target: &str) -> Seeds {
     match target {
@@ -64,14 +64,14 @@ fn named(seeds: Vec<(&'static str, Vec<u8>)>) -> impl Iterator<Item = (String, V
     seeds.into_iter().map(|(name, bytes)| (name.to_owned(), bytes))
 }
 
-/// Bytes as they are in account files.
+/// Returns bytes that resemble account files.
 fn content(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fill_segment(Content::Huffman, 7, 0, 0, &mut bytes);
     bytes
 }
 
-/// Names in Agave's form and beside it.
+/// Names in Agave's form, and similar ones.
 const NAMES: [&str; 8] = [
     "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst",
     "incremental-snapshot-39-47-FgdisjK9WWpr26styZuQubshv1Du6YnWze9a6UPdY24Q.tar.lz4",
@@ -83,7 +83,7 @@ const NAMES: [&str; 8] = [
     "snapshot-1-\u{1b}[2J.tar.zst",
 ];
 
-/// Lines of the control socket, and some that are none.
+/// Lines of the control socket, and some invalid ones.
 const REQUESTS: [&str; 8] = [
     r#"{"request":"status"}"#,
     r#"{"id":18446744073709551615,"request":"cancel","job":7}"#,
@@ -177,7 +177,7 @@ fn tars() -> Seeds {
     let mut sparse_map = [0; 512];
     sparse_map[504] = 1;
     let sparse = |more: u8| {
-        // One extent of 4 bytes at 0, of a file of 4 bytes.
+        // One extent of 4 bytes at 0, in a file of 4 bytes.
         let extent = [&b"00000000000\0"[..], b"00000000004\0"].concat();
         Header::new(Dialect::Gnu, b'S', "sparse", 4)
             .patch(386, &extent)
@@ -244,7 +244,7 @@ fn tars() -> Seeds {
     named(tars).chain([("genuine-account".to_owned(), genuine)]).collect()
 }
 
-/// The first byte says how the file is cut into pieces.
+/// The first byte selects how the file is cut into pieces.
 fn banks() -> Seeds {
     let lattice_hash = bank::lattice_hash(1);
     let spec = BankSpec {
@@ -256,7 +256,7 @@ fn banks() -> Seeds {
         seed: 1,
     };
     let file = bank::bank_file(&spec);
-    // What lies between is passed over, so a seed does without it.
+    // The bytes between head and tail are skipped, so a seed omits them.
     let short = [&file[..HEAD_BYTES], &file[file.len() - 3000..]].concat();
     let with = |by: u8, file: &[u8]| [&[by], file].concat();
     vec![
@@ -268,7 +268,7 @@ fn banks() -> Seeds {
     ]
 }
 
-/// Enough for everything in front of a made bank file's stakes.
+/// Enough for everything before the stakes of a generated bank file.
 const HEAD_BYTES: usize = 20_000;
 
 fn fastboot() -> Seeds {
@@ -285,7 +285,7 @@ fn fastboot() -> Seeds {
     named(seeds).collect()
 }
 
-/// The first byte says how the storage is cut into pieces.
+/// The first byte selects how the storage is cut into pieces.
 fn storages() -> Seeds {
     let account = genuine_account();
     let size = crate::blocks::octal(&account[124..136]).unwrap_or(0);
@@ -391,7 +391,7 @@ fn lz4() -> Seeds {
     named(seeds).chain([("genuine-cut".to_owned(), genuine[..8000].to_vec())]).collect()
 }
 
-/// Frames of the zstd project's tests, and the beginning of an archive of Agave's.
+/// Frames of the zstd project's tests, and the beginning of an archive written by Agave.
 fn genuine_zstd() -> Seeds {
     let mut seeds: Seeds = ["golden-decompression", "golden-decompression-errors"]
         .into_iter()
@@ -418,7 +418,7 @@ fn genuine_incremental() -> Vec<u8> {
     )
 }
 
-/// The smallest account file in an archive of Agave's: its header and content.
+/// Returns the smallest account file in an archive written by Agave: its header and content.
 fn genuine_account() -> Vec<u8> {
     let archive = genuine_incremental();
     let mut tar = Vec::with_capacity(8 << 20);

@@ -1,4 +1,4 @@
-//! Seek tables at the ends of archives.
+//! Target for seek tables at the ends of archives.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use unsnap_index::{FrameTable, IndexError, SEEK_ENTRIES_MAX, SeekEntry, SeekTabl
 
 use crate::{INPUT_BYTES_MAX, tables::assert_adjoin, text::assert_safe};
 
-/// An archive, as it is; and flags and entries, out of which one is made whose frames are as long as
-/// they say. The table is what a second reading of its bytes finds, or refused if that refuses it; its
-/// frames adjoin up to the archive's end; written again it reads the same.
+/// Takes an archive, used as it is; also takes flags and entries, from which it makes an archive
+/// whose frames have the lengths in the entries. The table equals that of an independent parser, or
+/// both refuse. Its frames are contiguous up to the archive's end. It survives a round trip.
 pub fn seek_table(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -20,7 +20,7 @@ pub fn seek_table(data: &[u8]) {
     }
 }
 
-/// An archive that begins with so many zeros, which take no memory.
+/// An archive that begins with this many zeros, which take no memory.
 struct Archive {
     zeros: u64,
     rest: Vec<u8>,
@@ -66,8 +66,8 @@ impl ReadAt for Archive {
     }
 }
 
-/// The table by the format's own document (zstd, `contrib/seekable_format`): `None` if there is none,
-/// an error if it is a bad one.
+/// Parses the table by the format's own document (zstd, `contrib/seekable_format`). Returns `None`
+/// if there is none, and an error if it is invalid.
 fn second_reading(archive: &Archive) -> Option<Result<Vec<SeekEntry>, ()>> {
     let end = archive.bytes();
     if end < 9 || archive.number(end - 4) != 0x8f92_eab1 {
@@ -109,18 +109,18 @@ fn check(archive: &Archive) {
             assert_eq!(table.entries(), entries);
             table
         }
-        (theirs, ours) => panic!("{ours:?}, but a second reading says {theirs:?}"),
+        (theirs, ours) => panic!("{ours:?}, but the independent parser returns {theirs:?}"),
     };
-    // Of inputs as short as these, frames cannot decode to more than is allowed.
+    // Inputs this short cannot exceed the limit on decoded bytes.
     let frames = FrameTable::of_seek_table(archive, archive.bytes());
-    let frames = frames.expect("it can be read").expect("it is there");
+    let frames = frames.expect("readable").expect("a table");
     assert_adjoin(&frames);
     assert_eq!(frames.archive_bytes(), archive.bytes());
     assert_eq!(frames.frames().len(), table.entries().len() + 1);
     for (frame, entry) in frames.frames().iter().zip(table.entries()) {
         assert_eq!((frame.bytes, frame.raw_bytes), (entry.bytes.into(), entry.raw_bytes.into()));
     }
-    // Frames are what they say or not, and nothing else.
+    // Frames match their entries or do not; there is no other result.
     let checked = frames.check_samples(archive);
     assert!(matches!(checked, Ok(()) | Err(IndexError::SeekTable(_))), "{checked:?}");
 

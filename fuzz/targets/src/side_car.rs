@@ -1,19 +1,19 @@
-//! Side-cars: indexes beside archives.
+//! Target for side-cars: indexes beside archives.
 
 use unsnap_index::{Encoding, EntryName, FrameTable, Index, IndexError};
 use unsnap_source::{Digest, DigestKind};
 
 use crate::{INPUT_BYTES_MAX, tables::assert_adjoin, text::assert_safe};
 
-/// Bytes of the checksum at the end.
+/// Length of the checksum at the end.
 const CHECKSUM_BYTES: usize = 16;
 
-/// Bytes of the shortest entry: kind, slot, id, gap, headers and size, a byte each.
+/// Length of the shortest entry: kind, slot, id, gap, headers and size, one byte each.
 const ENTRY_BYTES_MIN: usize = 6;
 
-/// A side-car, as it is and with the right checksum put in. It is accepted only with that; what is
-/// accepted is consistent, takes memory in proportion to its length, and is the same when it is written
-/// and read again.
+/// Takes a side-car, once as it is and once with the correct checksum. It is accepted only with
+/// that checksum. An accepted side-car is consistent, takes memory in proportion to its length, and
+/// survives a round trip.
 pub fn side_car(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -21,7 +21,7 @@ pub fn side_car(data: &[u8]) {
     let content = &data[..data.len().saturating_sub(CHECKSUM_BYTES)];
     let mut hasher = DigestKind::Xxh3.hasher();
     hasher.update(content);
-    let Digest::Xxh3(checksum) = hasher.digest() else { panic!("another digest") };
+    let Digest::Xxh3(checksum) = hasher.digest() else { panic!("unexpected digest") };
     let sealed = [content, &checksum.to_le_bytes()].concat();
     if sealed != data {
         refused(&Index::decode(data).expect_err("the checksum is wrong"));
@@ -52,7 +52,7 @@ fn check(index: &Index, bytes: &[u8]) {
     for entry in entries.entries() {
         let path = entry.path();
         assert!(!path.is_empty() && !path.contains(&0), "{entry:?}");
-        assert_eq!(EntryName::of(&path), entry.name, "there is one name for a path");
+        assert_eq!(EntryName::of(&path), entry.name, "a path has one name");
         assert!(entry.header_offset >= end, "{entry:?} begins before {end}");
         assert!(entry.header_offset < entry.payload_offset, "{entry:?} has a header");
         assert!(

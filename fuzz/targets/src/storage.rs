@@ -1,15 +1,15 @@
-//! Storages of accounts.
+//! Target for account storages.
 
 use unsnap_layout::append_vec::RecordHeader;
 use unsnap_verify::{Record, RecordSink, StorageError, StorageProblem, StorageScanner};
 
 use crate::{INPUT_BYTES_MAX, pieces::pieces, text::assert_safe};
 
-/// Most bytes of data, as validators have it.
+/// Limit on an account's data, as in validators.
 const DATA_BYTES_MAX: u64 = 10 << 20;
 
-/// A length of pieces, and a storage. In pieces of any size, the records and what is wrong are those
-/// that a second reading of the whole finds; and the storage is refused if it is cut short.
+/// Takes a length of pieces and a storage. In pieces of any size, the records and the defect are
+/// those that an independent parser of the whole finds. A truncated storage is refused.
 pub fn storage(data: &[u8]) {
     let Some((&by, file)) = data.split_first() else { return };
     if file.len() > INPUT_BYTES_MAX {
@@ -24,10 +24,10 @@ pub fn storage(data: &[u8]) {
         assert_eq!(problem, expected.1);
     }
     let (_, problem) = scan(&mut pieces(file, by), file.len() as u64 + 1);
-    assert!(problem.is_some(), "cut short, and nobody has seen it");
+    assert!(problem.is_some(), "truncated but accepted");
 }
 
-/// Where a record is, the place of its data in the header's words, and its data.
+/// Offset of a record, its header, and its data.
 type Found = (u64, RecordHeader, Vec<u8>);
 
 #[derive(Default)]

@@ -1,15 +1,18 @@
-//! Tables of frames, wherever they are from.
+//! Properties of frame tables from any source.
 
 use unsnap_index::FrameTable;
 
-/// Frames adjoin, in the archive and in the decoded stream, and add up to both; each byte of the stream
-/// is found in the frame that holds it.
+/// Checks that frames are contiguous, in the archive and in the decoded stream, and add up to both,
+/// and that each byte of the stream is found in the frame that holds it.
 pub fn assert_adjoin(table: &FrameTable) {
     let (mut offset, mut raw_offset) = (0, 0);
     for (number, frame) in table.frames().iter().enumerate() {
         assert_eq!((frame.offset, frame.raw_offset), (offset, raw_offset));
-        assert!(frame.bytes > 0, "frame {number} is there");
-        assert!(!frame.skippable || frame.raw_bytes == 0, "frame {number} is passed over");
+        assert!(frame.bytes > 0, "frame {number} is not empty");
+        assert!(
+            !frame.skippable || frame.raw_bytes == 0,
+            "skippable frame {number} has no content"
+        );
         if frame.raw_bytes > 0 {
             let (first, end) = (frame.raw_offset, frame.raw_extent().end);
             for byte in [first, end - 1] {

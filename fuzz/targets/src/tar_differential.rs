@@ -1,8 +1,8 @@
-//! Our tar walk beside another one: the crate `tar-core`.
+//! Differential target: our tar walk against the crate `tar-core`.
 //!
-//! The method is that of tar-core's own differential target: both read the same bytes, with right
-//! checksums put in so that they get far. Unlike there, one of the two is stricter on purpose, so
-//! where only one accepts, an entry of [`ALLOWED`] has to say why.
+//! The method is that of tar-core's own differential target: both parsers read the same bytes, with
+//! correct checksums so that they get far. Unlike there, one of the two is stricter on purpose, so
+//! if only one accepts, an entry of [`ALLOWED`] must give the reason.
 
 use tar_core::HeaderError;
 use tar_core::parse::{Limits, ParseError, ParseEvent, ParsedEntry, Parser};
@@ -14,8 +14,8 @@ use crate::{
     walk::{SeenMember, Walked, walk},
 };
 
-/// A tar stream. Both parsers accept it and list the same members, or both refuse it, or one refuses
-/// it for a reason that [`ALLOWED`] names. As far as both get, they list the same.
+/// Takes a tar stream. Both parsers accept it and list the same members, or both refuse it, or one
+/// refuses it for a reason in [`ALLOWED`]. As far as both get, they list the same members.
 pub fn tar_differential(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -43,7 +43,7 @@ fn check(stream: &[u8]) {
         (Ok(()), Err(theirs)) => Refusal::Theirs(theirs),
     };
     let allowed = ALLOWED.iter().find(|allowed| (allowed.applies)(&reason));
-    assert!(allowed.is_some(), "only one accepts, and no entry of the list says why: {reason:?}");
+    assert!(allowed.is_some(), "only one accepts, for no reason in the list: {reason:?}");
 }
 
 /// A refusal that the other parser does not share.
@@ -55,27 +55,27 @@ pub enum Refusal<'e> {
     Theirs(&'e TheirError),
 }
 
-/// Why tar-core refuses.
+/// The reason why tar-core refuses.
 #[derive(Debug)]
 pub enum TheirError {
-    /// It said so.
+    /// A parser error.
     Parse(ParseError),
-    /// It wants more than there is.
+    /// The stream ends too early.
     Cut,
 }
 
-/// A difference that is meant to be.
+/// An intended difference.
 pub struct Allowed {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// Why it is right.
+    /// Its justification.
     pub reason: &'static str,
     applies: fn(&Refusal<'_>) -> bool,
 }
 
 macro_rules! allowed {
     ($($name:literal: $pattern:pat $(if $guard:expr)? => $reason:literal,)*) => {
-        /// Every difference that is meant to be, by the refusal that the other side does not share.
+        /// All intended differences, by the refusal that the other parser does not share.
         pub const ALLOWED: &[Allowed] = &[$(Allowed {
             name: $name,
             reason: $reason,
@@ -87,30 +87,30 @@ macro_rules! allowed {
 allowed! {
     // We are stricter.
     "two sizes": Refusal::Ours(TarError::SizeConflict { .. }) =>
-        "tar-core lets PAX win; we refuse, as readers disagree on where the member ends",
-    "content of what has none": Refusal::Ours(TarError::UnexpectedContent { .. }) =>
+        "tar-core lets PAX win; we refuse because readers disagree on where the member ends",
+    "content of a kind without content": Refusal::Ours(TarError::UnexpectedContent { .. }) =>
         "readers disagree on whether content follows the header of a directory or link",
     "Solaris header": Refusal::Ours(TarError::SolarisExtension { .. }) =>
         "tar-core lists it as a member of unknown type",
     "foreign type": Refusal::Ours(TarError::ForeignType { .. }) =>
         "PAX outside POSIX headers, GNU extensions in v7 headers: some readers see files",
     "unknown magic": Refusal::Ours(TarError::Magic { .. }) =>
-        "tar-core takes what is neither GNU nor POSIX for v7",
+        "tar-core treats everything that is neither GNU nor POSIX as v7",
     "GNU and PAX name": Refusal::Ours(TarError::ConflictingExtensions { .. }) =>
         "tar-core lets PAX win",
     "PAX record": Refusal::Ours(TarError::Pax { .. }) =>
         "keys that count twice, empty or with NUL; sizes beyond i64; global path or size: tar-core \
          takes the last, or leaves global ones to its caller",
-    "extension torn off": Refusal::Ours(TarError::DanglingExtension { .. }) =>
+    "extension without entry": Refusal::Ours(TarError::DanglingExtension { .. }) =>
         "a global header between an extension and its entry makes tar-core forget the extension",
     "long name": Refusal::Ours(TarError::LongName { .. }) =>
-        "tar-core strips one NUL; we want a name and NULs to the end",
+        "tar-core strips one NUL; we require a name and NULs to the end",
     "path too long": Refusal::Ours(TarError::PathTooLong { .. }) =>
-        "tar-core has no limit unless told",
+        "tar-core has no limit by default",
     "large global header": Refusal::Ours(TarError::ExtensionTooLarge { flag: 'g', .. }) =>
-        "64 KiB with us, 1 MiB there",
-    "data behind the end": Refusal::Ours(TarError::TrailingData { .. }) =>
-        "tar-core ends at the end mark and leaves the rest to its caller",
+        "our limit is 64 KiB, tar-core's 1 MiB",
+    "data after the end": Refusal::Ours(TarError::TrailingData { .. }) =>
+        "tar-core ends at the end marker and leaves the rest to its caller",
     "stray zero block": Refusal::Ours(TarError::StrayZeroBlock { .. }) =>
         "tar-core 0.1.0 skips a single zero block, other readers end there",
     "number": Refusal::Ours(TarError::Number { field: "size" | "checksum", .. }) =>
@@ -118,23 +118,23 @@ allowed! {
     // tar-core is stricter.
     "field without meaning": Refusal::Theirs(TheirError::Parse(ParseError::Header(
         HeaderError::InvalidOctal(_)))) =>
-        "mode, owner, times, devices and sparse extents are not read by us",
+        "we accept any mode, owner, times, devices and sparse extents",
     "signed checksum": Refusal::Theirs(TheirError::Parse(ParseError::Header(
         HeaderError::ChecksumMismatch { .. }))) =>
-        "some historical tars added bytes up as signed ones; GNU tar accepts that too",
+        "some historical tars summed signed bytes; GNU tar accepts that too",
     "PAX value without meaning": Refusal::Theirs(TheirError::Parse(
         ParseError::InvalidPaxValue { .. } | ParseError::InvalidUtf8(_) | ParseError::Pax(_)
         | ParseError::InvalidPaxSparseMap(_))) =>
-        "owners, times, attributes and sparse maps in PAX are not read by us, keys are bytes",
+        "we do not parse owners, times, attributes and sparse maps in PAX; keys are bytes",
     "sparse map": Refusal::Theirs(TheirError::Parse(ParseError::TooManySparseEntries { .. }
         | ParseError::SparseNotGnu)) =>
-        "sparse maps are stepped over by us: sparse members are refused by every layout",
+        "we skip sparse maps, because every layout refuses sparse members",
     "extensions together": Refusal::Theirs(TheirError::Parse(
         ParseError::MetadataTooLarge { .. })) =>
-        "tar-core limits the extensions of an entry together, we limit each",
+        "tar-core limits an entry's extensions in total, we limit each one",
 }
 
-/// What tar-core says about a stream.
+/// tar-core's reading of a stream.
 struct Theirs {
     members: Vec<TheirMember>,
     result: Result<(), TheirError>,
@@ -147,7 +147,7 @@ struct TheirMember {
     link: Vec<u8>,
     size: u64,
     payload_offset: u64,
-    /// It is sparse by PAX: the path may come from there, and the map be taken off the payload.
+    /// Sparse by PAX: the path may come from PAX, and the map be taken off the payload.
     pax_sparse: bool,
 }
 
@@ -193,12 +193,12 @@ fn their_member(entry: &ParsedEntry<'_>, payload_offset: u64) -> TheirMember {
     }
 }
 
-/// As far as both get, they list the same. `false` where they do not agree on a sparse member's map,
-/// so that nothing can be said about what follows: every layout refuses sparse members.
+/// Checks that both list the same members, as far as both get. Returns `false` if they disagree on
+/// a sparse member's map, so that nothing after it can be compared: every layout refuses sparse
+/// members.
 ///
-/// * By PAX: we report them as they are stored, tar-core takes the map off the payload.
-/// * By GNU's header: any byte but NUL says that the map goes on (as for GNU tar), for tar-core only
-///   a 1 does.
+/// * PAX: we report members as stored, tar-core takes the map off the payload.
+/// * GNU header: any byte but NUL continues the map (as in GNU tar), in tar-core only a 1 does.
 fn same_members(ours: &Walked, theirs: &Theirs) -> bool {
     for (ours, theirs) in ours.members().zip(&theirs.members) {
         let other_map = ours.payload_offset != theirs.payload_offset;
@@ -206,12 +206,12 @@ fn same_members(ours: &Walked, theirs: &Theirs) -> bool {
             return false;
         }
         let context = || format!("{ours:?}, {theirs:?}");
-        // Of NULs behind a GNU long name tar-core strips one, we all.
+        // tar-core strips one NUL after a GNU long name, we strip all.
         assert_eq!(ours.path, trim_nuls(&theirs.path), "{}", context());
         assert_eq!(ours.size, theirs.size, "{}", context());
         assert_eq!(ours.payload_offset, theirs.payload_offset, "{}", context());
         let is_link = matches!(ours.kind, MemberKind::HardLink | MemberKind::SymbolicLink);
-        // What is not a link has no target with us, whatever stands in the field.
+        // We report no target for a member that is not a link, whatever its field holds.
         assert!(!is_link || ours.link == trim_nuls(&theirs.link), "{}", context());
         assert!(same_kind(ours, theirs.typeflag), "{}", context());
     }

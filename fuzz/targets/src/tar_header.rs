@@ -1,4 +1,4 @@
-//! One header block.
+//! Target for one header block.
 
 use unsnap_tarstream::MemberKind;
 
@@ -7,8 +7,8 @@ use crate::{
     walk::{Seen, SeenMember, walk},
 };
 
-/// One header block (what is missing is NUL): once as it is, once with the right checksum. What the
-/// walk makes of it is what a second reading of the format makes of it.
+/// Takes one header block (missing bytes are NUL), once as it is and once with the correct
+/// checksum. The walk must agree with an independent parser of the format.
 pub fn tar_header(data: &[u8]) {
     let mut block = [0; BLOCK];
     let length = data.len().min(BLOCK);
@@ -26,11 +26,11 @@ fn check(block: &[u8; BLOCK]) {
         let (head, tail) = block.split_at(cut);
         assert_eq!(walk([head, tail]), walked);
     }
-    // The stream ends behind the block, so it is never complete.
-    let error = walked.result.expect_err("half an archive at most");
+    // The stream ends after the block, so it is never complete.
+    let error = walked.result.expect_err("an incomplete archive");
     let found = match walked.events.first() {
         Some(Seen::Member(member)) => Reading::Member(Box::new(member.clone())),
-        // Complaints about the block itself point at its beginning, others at what is missing.
+        // Errors about the block itself point at its beginning, others at the missing bytes.
         None if error.raw_offset() == 0 && !is_dangling(&error) => Reading::Refused,
         None => Reading::Nothing,
         Some(other) => panic!("{other:?}"),
@@ -42,7 +42,7 @@ fn is_dangling(error: &unsnap_tarstream::TarError) -> bool {
     matches!(error, unsnap_tarstream::TarError::DanglingExtension { .. })
 }
 
-/// What a block is.
+/// The meaning of a block.
 #[derive(Debug, PartialEq, Eq)]
 enum Reading {
     Member(Box<SeenMember>),
@@ -51,7 +51,7 @@ enum Reading {
     Refused,
 }
 
-/// The second reading.
+/// The independent parser.
 fn read(block: &[u8; BLOCK]) -> Reading {
     if block.iter().all(|&byte| byte == 0) {
         return Reading::Nothing;
@@ -76,7 +76,7 @@ fn read(block: &[u8; BLOCK]) -> Reading {
     let Some(size) = number(&block[124..136]) else { return Reading::Refused };
     match (extension_bytes_max, typeflag) {
         (Some(most), _) if size > most => return Reading::Refused,
-        // A name needs at least its NUL, and the empty one is none; the complaint is about the body.
+        // A name needs at least its NUL, and an empty name is none; the error concerns the body.
         (Some(_), _) => return Reading::Nothing,
         (None, _) => {}
     }
@@ -122,10 +122,10 @@ fn read(block: &[u8; BLOCK]) -> Reading {
     }))
 }
 
-/// A number that is there: octal, or binary behind a first bit that is set.
+/// Parses a number that is filled in: octal, or binary after a set first bit.
 fn filled(field: &[u8]) -> Option<u64> {
     if field.first().is_some_and(|first| first & 0x80 != 0) {
-        // Twelve bytes at most; the sign is the second bit.
+        // At most twelve bytes. The sign is the second bit.
         let value = field.iter().fold(0_u128, |value, &byte| value << 8 | u128::from(byte));
         let sign = 1_u128 << (8 * field.len() - 2);
         let magnitude = value & (sign - 1);
@@ -138,7 +138,7 @@ fn filled(field: &[u8]) -> Option<u64> {
     octal(field)
 }
 
-/// A size; NULs mean none.
+/// Parses a size. NULs mean zero.
 fn number(field: &[u8]) -> Option<u64> {
     if field.iter().all(|&byte| byte == 0) { Some(0) } else { filled(field) }
 }

@@ -1,4 +1,4 @@
-//! PAX records.
+//! Target for PAX records.
 
 use unsnap_tarstream::MemberKind;
 
@@ -7,8 +7,8 @@ use crate::{
     walk::{Seen, walk},
 };
 
-/// The body of a PAX header, in front of a file and of a symbolic link, and as a global header.
-/// What becomes of the entry behind it is what a second reading of the records makes of it.
+/// Takes the body of a PAX header, placed before a file and before a symbolic link, and as a global
+/// header. The entry after it must be the one that an independent parser of the records derives.
 pub fn tar_pax(data: &[u8]) {
     if data.len() > BODY_BYTES_MAX {
         return;
@@ -20,7 +20,7 @@ pub fn tar_pax(data: &[u8]) {
     }
 }
 
-/// Half of what a global header may have.
+/// Half of the limit on a global header.
 const BODY_BYTES_MAX: usize = 32 << 10;
 
 fn check(body: &[u8], flag: u8, kind: MemberKind, typeflag: u8) {
@@ -47,7 +47,7 @@ fn check(body: &[u8], flag: u8, kind: MemberKind, typeflag: u8) {
     assert_eq!(found, expected, "flag {flag}: {:?}", walked.result);
 }
 
-/// The entry behind the header.
+/// The entry after the header.
 #[derive(Debug, PartialEq, Eq)]
 struct Entry {
     path: Vec<u8>,
@@ -56,13 +56,13 @@ struct Entry {
     sparse: bool,
 }
 
-/// All records, or `None` if one is malformed.
+/// Returns all records, or `None` if one is malformed.
 fn read(mut body: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     let mut records = Vec::new();
     while !body.is_empty() {
         let space = body.iter().position(|&byte| byte == b' ')?;
         let length: usize = digits(&body[..space])?.try_into().ok()?;
-        // Leading zeros would be a second way to say it.
+        // Leading zeros would be a second spelling.
         if body[0] == b'0' || length > body.len() || length < space + 2 {
             return None;
         }
@@ -79,7 +79,7 @@ fn read(mut body: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
     Some(records)
 }
 
-/// What the records make of the entry, or `None` if they may not be there.
+/// Applies the records to the entry. Returns `None` if they are not allowed.
 fn apply(records: &[(&[u8], &[u8])], flag: u8, kind: MemberKind) -> Option<Entry> {
     let once = |wanted: &[u8]| -> Option<Option<&[u8]>> {
         let mut values = records.iter().filter(|(key, _)| *key == wanted).map(|(_, value)| *value);

@@ -1,9 +1,9 @@
-//! The tar walk over arbitrary borders.
+//! Target for the tar walk over arbitrary slice borders.
 
 use crate::{INPUT_BYTES_MAX, blocks::with_checksums, walk::walk};
 
-/// A tar stream. However it is cut into pieces, the walk reports the same events and the same
-/// error; an archive cut short is never complete; behind its end there are only zeros.
+/// Takes a tar stream. The walk reports the same events and the same error for all divisions into
+/// pieces. A truncated archive is never complete. Only zeros may follow the end.
 pub fn tar_walk(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -22,7 +22,7 @@ fn check(stream: &[u8]) {
             assert_eq!(walk(stream.chunks(size)), whole, "pieces of {size}");
         }
     }
-    // Borders that depend on the stream, so that a finding can be had again.
+    // Borders depend on the stream, so that a finding is reproducible.
     let hash =
         stream.iter().fold(7, |hash, &byte| u64::wrapping_mul(hash ^ u64::from(byte), PRIME));
     let mut random = Random(hash);
@@ -48,13 +48,13 @@ fn check(stream: &[u8]) {
     if whole.result.is_ok() {
         assert!(stream[end..].iter().all(|&byte| byte == 0));
         assert_eq!(walk([stream, &[0; 700]]).result, Ok(()));
-        assert!(walk([stream, b"\0\x01"]).result.is_err(), "data behind the end");
+        assert!(walk([stream, b"\0\x01"]).result.is_err(), "data after the end");
     } else {
         assert!(stream[end..].iter().any(|&byte| byte != 0));
     }
 }
 
-/// Knuth's linear congruential generator; the high bits are good enough for borders.
+/// Knuth's linear congruential generator. The high bits are good enough for borders.
 struct Random(u64);
 
 impl Random {

@@ -1,16 +1,16 @@
-//! What is shown to people.
+//! Safety of text for display.
 
-/// A message is one line that a terminal shows and does not obey.
+/// Asserts that a message is one line without characters that control a terminal.
 #[track_caller]
 pub fn assert_safe(message: &str) {
-    let bad = message.chars().find(|&character| obeyed(character));
+    let bad = message.chars().find(|&character| is_control(character));
     assert_eq!(bad, None, "in {message:?}");
 }
 
-/// Control characters, and those that change the direction or the place of the text around them.
-/// Unicode's `Cc`, `Bidi_Control` and the separators; written as numbers, since `printable` asks the
-/// standard library.
-fn obeyed(character: char) -> bool {
+/// Returns whether a character controls a terminal, or changes the direction or position of the
+/// text around it: Unicode's `Cc`, `Bidi_Control` and the separators. Written as numbers, because
+/// `printable` uses the standard library.
+fn is_control(character: char) -> bool {
     matches!(
         u32::from(character),
         0..=0x1f

@@ -1,4 +1,4 @@
-//! What `unsnap-tarstream` says about a stream, in a form that can be compared.
+//! Events of `unsnap-tarstream` over a stream, in a form that can be compared.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use unsnap_tarstream::{Event, Limits, Member, MemberKind, TarError, Walker};
 
 use crate::text::assert_safe;
 
-/// An event with its own storage. Payload events that touch are one.
+/// An event that owns its data. Adjacent payload events are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     Member(SeenMember),
@@ -14,7 +14,7 @@ pub enum Seen {
     End { offset: u64 },
 }
 
-/// A member with its own storage.
+/// A member that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenMember {
     pub kind: MemberKind,
@@ -41,7 +41,7 @@ impl Walked {
             .filter_map(|seen| if let Seen::Member(member) = seen { Some(member) } else { None })
     }
 
-    /// Where the stream turned out to be complete.
+    /// Returns the offset at which the stream was complete.
     pub fn end(&self) -> Option<u64> {
         self.events.iter().find_map(|seen| match seen {
             Seen::End { offset } => Some(*offset),
@@ -50,7 +50,7 @@ impl Walked {
     }
 }
 
-/// Walks a stream that arrives in these pieces, and checks what holds for every stream.
+/// Walks a stream that arrives in these pieces, and checks properties that hold for every stream.
 pub fn walk<'s>(pieces: impl IntoIterator<Item = &'s [u8]>) -> Walked {
     let mut walker = Walker::new(Limits::default());
     let mut events = Vec::new();
@@ -114,7 +114,7 @@ impl From<Member<'_>> for SeenMember {
 fn push_payload(events: &mut Vec<Seen>, offset: u64, consumed: usize, last: bool) {
     let end = offset + consumed as u64;
     if let Some(Seen::Payload { range, complete }) = events.last_mut() {
-        assert!(!*complete, "no payload behind the last");
+        assert!(!*complete, "no payload after the last");
         assert_eq!(range.end, offset, "payload is contiguous");
         range.end = end;
         *complete = last;
@@ -123,7 +123,7 @@ fn push_payload(events: &mut Vec<Seen>, offset: u64, consumed: usize, last: bool
     }
 }
 
-/// What holds for the events of every stream.
+/// Checks properties that hold for the events of every stream.
 fn check(events: &[Seen], accepted: bool) {
     let mut free_from = 0;
     for (index, seen) in events.iter().enumerate() {
@@ -166,7 +166,7 @@ fn check_member(member: &SeenMember) {
     assert!(i64::try_from(member.size).is_ok());
     assert_eq!(member.payload_offset % 512, 0);
     let is_link = matches!(member.kind, MemberKind::HardLink | MemberKind::SymbolicLink);
-    // A PAX header may call anything sparse, a link too.
+    // A PAX header may declare anything sparse, even a link.
     assert!(is_link || member.kind == MemberKind::Sparse || member.link.is_empty());
     match member.kind {
         MemberKind::Regular | MemberKind::Sparse | MemberKind::Other(_) => {}

@@ -1,4 +1,4 @@
-//! Frame and block headers, what is planned by them, and what they add up to.
+//! Target for frame and block headers, the plans made from them, and their totals.
 
 use std::num::NonZeroU32;
 
@@ -13,13 +13,14 @@ use unsnap_decode::{
 
 use crate::INPUT_BYTES_MAX;
 
-/// A sequence of zstd frames. Headers mean what they mean to libzstd, however little of what
-/// follows is there; frames are as long as libzstd says. The memory plan for an archive that begins
-/// like this keeps its promises. What the walk over all headers adds up to is what the frames one after
-/// the other declare, from wherever else it set out.
+/// Takes a sequence of zstd frames. Headers mean the same as to libzstd, however few of the
+/// following bytes are present, and frames have the length that libzstd reports. The memory plan
+/// for an archive with this beginning keeps its promises. The walk over all headers, from any set
+/// of starting points, gives the total that the frames declare one by one.
 ///
-/// Allowed: libzstd refuses windows beyond 2 GiB, the scan leaves that to the limits; the two largest
-/// content sizes mean "unknown" and "error" to libzstd, to us they are sizes (and lies).
+/// Allowed: libzstd refuses windows above 2 GiB, while the scan leaves that to the limits. The two
+/// largest content sizes mean "unknown" and "error" to libzstd, but to us they are sizes (and
+/// lies).
 pub fn zstd_scan(data: &[u8]) {
     if data.len() > INPUT_BYTES_MAX {
         return;
@@ -38,7 +39,7 @@ pub fn zstd_scan(data: &[u8]) {
     }
 }
 
-/// More bytes than a header has change nothing, fewer are never mistaken for a header.
+/// Bytes after a header change nothing, and a truncated header is never mistaken for a whole one.
 fn check_prefixes(stream: &[u8]) {
     let whole = frame_start(stream);
     let enough = stream.len().min(FRAME_HEADER_BYTES_MAX);
@@ -55,7 +56,7 @@ fn check_prefixes(stream: &[u8]) {
     }
 }
 
-/// The length of the frame at the beginning, if it is one and whole.
+/// Returns the length of the first frame, if it is complete.
 fn check_frame(stream: &[u8]) -> Option<usize> {
     let scanned = scan(stream);
     let theirs = zstd_safe::find_frame_compressed_size(stream).ok();
@@ -65,9 +66,9 @@ fn check_frame(stream: &[u8]) -> Option<usize> {
         let window_log_31 = header.window_bytes > (1 << 31) + (7 << 28);
         let comparable = header.content_bytes.is_none_or(|bytes| bytes < u64::MAX - 1);
         if !comparable {
-            // Whatever libzstd makes of it.
+            // libzstd's result does not matter.
         } else if window_log_31 && header.header_bytes > 5 {
-            // libzstd may refuse to look at the header.
+            // libzstd may refuse to parse the header.
             assert!(content.is_none_or(|content| content == header.content_bytes));
         } else {
             assert_eq!(content, Some(header.content_bytes));
@@ -83,7 +84,7 @@ fn check_frame(stream: &[u8]) -> Option<usize> {
     scanned
 }
 
-/// A frame's length by its headers alone, the way the planner passes it.
+/// Returns a frame's length from its headers alone, as the planner computes it.
 fn scan(stream: &[u8]) -> Option<usize> {
     let header = match frame_start(stream).ok()? {
         FrameStart::Zstd(header) => header,
@@ -107,16 +108,16 @@ fn scan(stream: &[u8]) -> Option<usize> {
     }
 }
 
-/// Footholds of a walk beside the beginning: each costs a thread.
+/// Starting points of a walk besides the beginning. Each costs a thread.
 const FOOTHOLDS: usize = 8;
 
-/// What walks from many places tell is what one walk tells, which is what the headers say.
+/// Checks that walks from many places give the same total as one walk and as the headers.
 fn check_walk(data: &[u8]) {
     let alone = declared_bytes(data, &[]);
     if let Some(bytes) = alone {
         assert_eq!(Some(bytes), declared_one_by_one(data));
     }
-    // As far apart as the bytes say, so that mutations move them.
+    // Distances come from the input, so that mutations change them.
     let strides = data.iter().map(|byte| 1 + usize::from(*byte) % 61);
     let places = strides.scan(0, |at, stride| {
         *at += stride;
@@ -127,7 +128,7 @@ fn check_walk(data: &[u8]) {
     if let Some(bytes) = declared_bytes(data, &footholds) {
         assert_eq!(Some(bytes), alone, "from {footholds:?} as well");
     }
-    // And from where frames have been seen to begin their first blocks.
+    // Also from places where frames were seen to begin their first blocks.
     let mut footholds = Vec::new();
     let mut at = 0;
     while let (Some(bytes), true) = (scan(&data[at..]), footholds.len() < FOOTHOLDS) {
@@ -140,12 +141,12 @@ fn check_walk(data: &[u8]) {
     assert!(found.is_none() || found == alone, "from {footholds:?} as well");
 }
 
-/// The sum of what frames declare, if nothing else is there.
+/// Returns the total that frames declare, if there is nothing else.
 fn declared_one_by_one(mut data: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
     while !data.is_empty() {
         if let FrameStart::Zstd(header) = frame_start(data).ok()? {
-            // A frame that declares nothing must be empty, where the walk tells a sum.
+            // A frame without a declared size must be empty if the walk returns a total.
             sum = sum.checked_add(header.content_bytes.unwrap_or(0))?;
         }
         data = data.get(scan(data)?..)?;
@@ -153,7 +154,7 @@ fn declared_one_by_one(mut data: &[u8]) -> Option<u64> {
     Some(sum)
 }
 
-/// Any budget gives a plan that works, whatever the archive begins with.
+/// Checks that any budget gives a working plan, whatever the archive begins with.
 fn check_plan(data: &[u8]) {
     let head = &data[..data.len().min(512)];
     for budget in [0, 1 << 20, 5 << 20, 100 << 20, 1 << 34] {

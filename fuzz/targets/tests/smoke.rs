@@ -1,9 +1,10 @@
-//! Every target on stable Rust: its checked-in seeds, and a bounded number of mutations of them.
+//! Runs every target on stable Rust: its checked-in seeds, and a bounded number of mutations of
+//! them.
 //!
-//! Each mutation is made from a fixed seed and its number, so that a failure can be had again. The
-//! seed, the number and the input are printed. `SMOKE_SEED` and `SMOKE_FACTOR` (how many times as
-//! many mutations) make it search elsewhere and longer.
-#![allow(clippy::print_stdout)] // helpers of tests are not seen to be tests
+//! Each mutation depends only on a fixed seed and its number, so that a failure is reproducible.
+//! The test prints the seed, the number and the input. `SMOKE_SEED` selects other mutations, and
+//! `SMOKE_FACTOR` multiplies their number.
+#![allow(clippy::print_stdout)] // clippy does not treat test helpers as tests
 
 use std::{
     fs,
@@ -14,10 +15,10 @@ use std::{
 use unsnap_fuzz_targets::{TARGETS, Target, seeds};
 use unsnap_testkit::random::Random;
 
-/// The seed of all mutations, unless `SMOKE_SEED` says otherwise.
+/// The seed of all mutations, unless `SMOKE_SEED` is set.
 const SEED: u64 = 20_261_121;
 
-/// Inputs grow by mutations up to this length.
+/// Largest input length that mutations can reach.
 const INPUT_BYTES_MAX: usize = 16 << 10;
 
 macro_rules! smoke {
@@ -58,11 +59,11 @@ fn smoke(name: &str) {
 
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {text:?}")))
 }
 
 fn run(target: Target, input: &[u8], origin: &str) {
-    // A failed assertion does not leave a target in a state that matters.
+    // A failed assertion leaves no relevant state in a target.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(input))) {
         let shown: Vec<String> = input.iter().map(|byte| format!("{byte:02x}")).collect();
         let shown = shown.concat();
@@ -82,13 +83,13 @@ fn checked_in(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn checked_in_seeds_are_what_the_code_makes_and_are_small() {
+fn checked_in_seeds_match_the_code_and_are_small() {
     let mut bytes = 0;
     for target in TARGETS {
         for (name, seed) in seeds::of(target.name) {
             let path = seeds::folder(target.name).join(name);
             let found = fs::read(&path).unwrap_or_default();
-            assert!(found == seed, "{} is old: run make-seeds", path.display());
+            assert!(found == seed, "{} is outdated: run make-seeds", path.display());
         }
         bytes += checked_in(target.name).iter().map(|(_, seed)| seed.len()).sum::<usize>();
     }
@@ -108,7 +109,7 @@ fn every_target_has_its_program() {
     }
 }
 
-/// One of the seeds after one to eight changes.
+/// Returns one of the seeds after one to eight changes.
 fn mutate(corpus: &[(PathBuf, Vec<u8>)], tokens: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = random.pick(corpus).1.clone();
     for _ in 0..=random.index(8) {
@@ -153,7 +154,8 @@ fn mutate(corpus: &[(PathBuf, Vec<u8>)], tokens: &[Vec<u8>], random: &mut Random
     input
 }
 
-/// The tokens of all dictionaries, in libFuzzer's form: a quoted string a line, with `\xNN`.
+/// Returns the tokens of all dictionaries, in libFuzzer's format: one quoted string per line, with
+/// `\xNN`.
 fn dictionary() -> Vec<Vec<u8>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../dictionaries");
     let mut files: Vec<PathBuf> = fs::read_dir(folder)

@@ -1,5 +1,5 @@
-//! The index crate through its interface: parts of archives of every shape against plain slices, and
-//! side-cars and seek tables that lie.
+//! Tests of the index crate's interface: parts of archives of every shape against plain slices, and
+//! hostile side-cars and seek tables.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 

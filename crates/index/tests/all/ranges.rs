@@ -1,4 +1,4 @@
-//! Parts of archives are those of their tar, and reads are what they are said to be.
+//! Parts of archives must equal those of their tar, and the reported reads must be the real ones.
 
 use std::{io, ops::Range, slice, sync::Mutex};
 
@@ -9,7 +9,7 @@ use unsnap_testkit::compress;
 
 use crate::support::{shapes, snapshot};
 
-/// An archive that notes every read.
+/// An archive that records every read.
 struct Noted<'a> {
     bytes: &'a [u8],
     reads: Mutex<Vec<Range<u64>>>,
@@ -27,7 +27,7 @@ fn options(coalesce_gap: u64, threads: usize) -> ReadOptions {
     ReadOptions { coalesce_gap, threads, memory_bytes: 100_000 }
 }
 
-/// Checks what a reader gives against the tar, and its counts against the reads that were made.
+/// Checks the reader's output against the tar, and its counts against the actual reads.
 fn check(tar: &[u8], archive: &[u8], table: &FrameTable, wanted: &[Range<u64>], how: ReadOptions) {
     let noted = Noted { bytes: archive, reads: Mutex::default() };
     let mut found = vec![None; tar.len()];
@@ -106,7 +106,7 @@ fn one_byte_costs_one_frame() {
 }
 
 #[test]
-fn frames_that_are_not_what_the_table_says_are_errors() {
+fn frames_that_differ_from_the_table_are_errors() {
     let tar = snapshot();
     for (name, archive, table) in shapes(&tar) {
         if name == "plain" {
@@ -124,7 +124,7 @@ fn frames_that_are_not_what_the_table_says_are_errors() {
             let error =
                 reader.read::<IndexError>(slice::from_ref(&all), |_, _| Ok(())).unwrap_err();
             assert!(matches!(error, IndexError::Frame { .. }), "{name}: {error}");
-            // An error of whoever takes the bytes ends it too.
+            // An error of the sink ends the read too.
             let reader = RangeReader::new(&bytes, &table, options(0, threads));
             let range = 0..tar.len() as u64;
             let error =

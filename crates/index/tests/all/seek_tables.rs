@@ -1,5 +1,5 @@
-//! Seek tables: what is written is what the format says and reads back; what is read is what a reading
-//! that shares nothing with ours finds, or is refused by both.
+//! Seek tables: written tables conform to the format and read back unchanged; any table is read
+//! exactly as an independent implementation reads it, or both refuse it.
 
 use proptest::prelude::*;
 use unsnap_index::{Encoding, FrameTable, IndexError, SeekEntry, SeekTable};
@@ -7,7 +7,7 @@ use unsnap_testkit::compress;
 
 use crate::support::{snapshot, zstd_table};
 
-/// An archive whose frames are so long, without any content, and its table as we write it.
+/// Returns an archive with frames of these lengths, without any content, and our table of them.
 fn archive(table: &SeekTable) -> Vec<u8> {
     let frames = table.entries().iter().map(|entry| entry.bytes as usize).sum();
     let mut bytes = vec![1; frames];
@@ -32,8 +32,8 @@ fn frames(bytes: &[u8]) -> Result<Option<FrameTable>, IndexError> {
     FrameTable::of_seek_table(&bytes, bytes.len() as u64)
 }
 
-/// What a table says, read from its end by the format's own document (zstd, `contrib/seekable_format`):
-/// compressed and decoded sizes, and checksums if there are any.
+/// An independent reading of a table from its end, by the format's own document (zstd,
+/// `contrib/seekable_format`): compressed and decoded sizes, and checksums if there are any.
 #[derive(Debug, PartialEq)]
 enum Reading {
     NoTable,
@@ -74,7 +74,8 @@ fn second_reading(archive: &[u8]) -> Reading {
     }
 }
 
-/// Both readings agree, and what is accepted is consistent and comes back when it is written again.
+/// Checks that both readings agree, and that an accepted table is consistent and survives
+/// rewriting.
 fn check(bytes: &[u8]) {
     let ours = read(bytes);
     match second_reading(bytes) {
@@ -98,7 +99,7 @@ fn check(bytes: &[u8]) {
 }
 
 #[test]
-fn the_table_is_what_the_format_says() {
+fn the_table_conforms_to_the_format() {
     let mut with = SeekTable::new(true);
     with.push(SeekEntry { bytes: 3, raw_bytes: 0x0102, checksum: Some(0xaabb_ccdd) }).unwrap();
     with.push(SeekEntry { bytes: 4, raw_bytes: 5, checksum: Some(6) }).unwrap();
@@ -113,7 +114,7 @@ fn the_table_is_what_the_format_says() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused() {
+fn entries_that_a_table_cannot_hold_are_refused() {
     let entry = |bytes, checksum| SeekEntry { bytes, raw_bytes: 7, checksum };
     assert!(SeekTable::new(true).push(entry(3, None)).is_err(), "no checksum");
     assert!(SeekTable::new(false).push(entry(3, Some(1))).is_err(), "a checksum");
@@ -129,7 +130,7 @@ fn frames_are_where_the_table_says() {
         assert_eq!(frames.frames()[2].extent(), 30..60);
         assert!(frames.frames()[3].skippable);
     }
-    // More than are read together.
+    // More than are read at a time.
     check(&archive(&table(&vec![(1, 2); 10_000], true)));
 }
 
@@ -150,13 +151,13 @@ fn tables_that_lie_are_refused() {
         (footer, 1),        // fewer
         (footer + 3, 0xff), // far too many
         (footer + 4, 0x04), // a reserved flag
-        (footer + 4, 0x80), // checksums that are not there
-        (30, 0),            // no skippable frame
-        (34, 0),            // of another length
-        (38, 9),            // a frame that is shorter
-        (38, 11),           // or longer
-        (38, 0),            // or empty
-        (41, 0xff),         // or longer than all
+        (footer + 4, 0x80), // missing checksums
+        (30, 0),            // not a skippable frame
+        (34, 0),            // wrong length
+        (38, 9),            // a shorter frame
+        (38, 11),           // a longer one
+        (38, 0),            // an empty one
+        (41, 0xff),         // or longer than the archive
     ] {
         let mut bytes = good.clone();
         bytes[at] = value;
@@ -164,14 +165,14 @@ fn tables_that_lie_are_refused() {
         assert!(matches!(result, Err(IndexError::SeekTable(_))), "{at} {value}: {result:?}");
         check(&bytes);
     }
-    // What means nothing may be anything.
+    // Bits without meaning may have any value.
     let mut bytes = good.clone();
     bytes[footer + 4] = 0x03;
     check(&bytes);
     assert_eq!(read(&bytes).unwrap(), read(&good).unwrap());
 }
 
-/// An archive of genuine frames, with its own table at the end.
+/// Returns an archive of genuine frames, with its own table at the end.
 fn seekable(frames: &[u8]) -> Vec<u8> {
     let mut table = SeekTable::new(false);
     for frame in zstd_table(frames).frames() {
@@ -183,7 +184,7 @@ fn seekable(frames: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn genuine_frames_are_what_their_table_says() {
+fn genuine_frames_match_their_table() {
     let tar = snapshot();
     for frames in [
         compress::zstd_frames(&tar, 700, 1),
@@ -224,7 +225,7 @@ fn a_table_of_other_frames_is_noticed() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn tables_survive_a_round_trip(
         frames in prop::collection::vec((1..300_u32, any::<u32>()), 0..60),
         checksums in any::<bool>(),
     ) {
@@ -234,7 +235,7 @@ proptest! {
         check(&bytes);
     }
 
-    /// Good tables with a few bytes changed, and cut at either end.
+    /// Valid tables with a few bytes changed, and truncated at either end.
     #[test]
     fn hostile_tables_are_read_as_the_format_says_or_refused(
         frames in prop::collection::vec((1..20_u32, any::<u32>()), 0..20),
@@ -252,7 +253,7 @@ proptest! {
         check(&bytes[..bytes.len() - cut.min(bytes.len())]);
     }
 
-    /// Anything that ends like a table.
+    /// Arbitrary bytes that end like a table.
     #[test]
     fn noise_is_read_as_the_format_says_or_refused(
         mut bytes in prop::collection::vec(any::<u8>(), 0..400),

@@ -1,4 +1,4 @@
-//! Side-cars come back as they were written, and whatever else is in one is refused.
+//! Side-cars survive a round trip, and any other content is refused.
 
 use proptest::prelude::*;
 use unsnap_index::{EntryName, FrameTable, Index, IndexError, side_car_path};
@@ -14,7 +14,7 @@ fn an_index_comes_back_as_it_was() {
         let bytes = written.encode();
         let read = Index::decode(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(read, written, "{name}");
-        assert_eq!(read.encode(), bytes, "{name}: there is one way to write it");
+        assert_eq!(read.encode(), bytes, "{name}: the encoding is unique");
         read.identity.check(&archive.as_slice(), archive.len() as u64).unwrap();
     }
 }
@@ -70,7 +70,7 @@ fn every_changed_byte_is_noticed() {
     }
 }
 
-/// Puts the right checksum behind.
+/// Appends the correct checksum.
 fn sealed(content: &[u8]) -> Vec<u8> {
     use unsnap_source::{Digest, DigestKind};
     let mut hasher = DigestKind::Xxh3.hasher();
@@ -80,8 +80,8 @@ fn sealed(content: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whoever can write a side-car can put the right checksum behind it. What is accepted adds up,
-    /// and can be written and read again.
+    /// Anyone who can write a side-car can append the correct checksum. An accepted side-car is
+    /// consistent and survives rewriting.
     #[test]
     fn hostile_side_cars_are_refused_or_consistent(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),

@@ -1,10 +1,10 @@
-//! Archives and their tables, the latter by libzstd's own functions.
+//! Archives, and frame tables from libzstd's own functions.
 
 use unsnap_index::{Encoding, Entry, EntryTable, FrameTable, Identity, Index};
 use unsnap_tarstream::{Event, Limits, Walker};
 use unsnap_testkit::{compress, tar};
 
-/// A snapshot of some storages, 130 KB.
+/// Returns a snapshot of some storages, 130 KB.
 pub fn snapshot() -> Vec<u8> {
     let content = |length: usize| (0..length).map(|n| ((n * 31) >> 3).to_le_bytes()[0]).collect();
     let storages: Vec<(u64, u32, Vec<u8>)> =
@@ -12,7 +12,7 @@ pub fn snapshot() -> Vec<u8> {
     tar::snapshot_tar(70_001, &storages)
 }
 
-/// The same tar in every shape, with its table where the headers do not give one.
+/// Returns the same tar in every shape, with a table for shapes whose headers do not give one.
 pub fn shapes(tar: &[u8]) -> Vec<(&'static str, Vec<u8>, FrameTable)> {
     let zstd = |name, archive: Vec<u8>| {
         let table = zstd_table(&archive);
@@ -36,7 +36,8 @@ pub fn shapes(tar: &[u8]) -> Vec<(&'static str, Vec<u8>, FrameTable)> {
     ]
 }
 
-/// Frames by libzstd: their sizes by `ZSTD_findFrameCompressedSize`, their content by decoding each.
+/// Returns the table of zstd frames by libzstd: sizes from `ZSTD_findFrameCompressedSize`, content
+/// by decoding each.
 pub fn zstd_table(archive: &[u8]) -> FrameTable {
     let mut table = FrameTable::new(Encoding::Zstd);
     let mut rest = archive;
@@ -50,7 +51,7 @@ pub fn zstd_table(archive: &[u8]) -> FrameTable {
     table
 }
 
-/// lz4 frames of `chunk` bytes each, which are as long as each is by itself.
+/// Returns the table of lz4 frames of `chunk` bytes each, which are as long as each is by itself.
 fn lz4_table(tar: &[u8], chunk: usize) -> FrameTable {
     let mut table = FrameTable::new(Encoding::Lz4);
     for raw in tar.chunks(chunk) {

@@ -1,11 +1,11 @@
 //! Slots and epochs.
 
-/// How slots are divided into epochs.
+/// Division of slots into epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochSchedule {
-    /// Slots of an epoch, 432,000 on mainnet. Not 0.
+    /// Slots per epoch: 432,000 on mainnet. Not 0.
     pub slots_per_epoch: u64,
-    /// Slots before an epoch at which its leader schedule is made.
+    /// Number of slots before an epoch at which its leader schedule is computed.
     pub leader_schedule_slot_offset: u64,
     /// Whether the first epochs are shorter: 32 slots, then 64, and so on.
     pub warmup: bool,
@@ -16,10 +16,10 @@ pub struct EpochSchedule {
 }
 
 impl EpochSchedule {
-    /// The epoch of a slot.
+    /// Returns the epoch of a slot.
     ///
-    /// Like `solana-epoch-schedule` 3.2.0 this goes by `first_normal_slot` and not by `warmup`, and
-    /// saturates where a schedule makes no sense.
+    /// Like `solana-epoch-schedule` 3.2.0, this uses `first_normal_slot` instead of `warmup`, and
+    /// saturates if the schedule is inconsistent.
     pub fn epoch(&self, slot: u64) -> u64 {
         if slot < self.first_normal_slot {
             // Epoch n of the warm-up begins at slot 32 * 2^n - 32.
@@ -31,7 +31,7 @@ impl EpochSchedule {
     }
 }
 
-/// Slots of the first epoch of a warm-up (`solana-epoch-schedule`).
+/// Slots in the first epoch of a warm-up (`solana-epoch-schedule`).
 const SLOTS_PER_EPOCH_MIN: u64 = 32;
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         first_normal_slot: 0,
     };
 
-    /// The schedule that `EpochSchedule::custom(432_000, 432_000, true)` makes.
+    /// The schedule that `EpochSchedule::custom(432_000, 432_000, true)` returns.
     const WARMUP: EpochSchedule = EpochSchedule {
         warmup: true,
         first_normal_epoch: 14,
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// Counts epochs one after the other instead of computing them.
+    /// Counts epochs one by one instead of computing them.
     #[test]
     fn epochs_of_a_warm_up_one_by_one() {
         let (mut epoch, mut length, mut end) = (0, 32, 32);

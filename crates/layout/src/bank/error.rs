@@ -1,95 +1,97 @@
-//! Everything that can be wrong with a bank file.
+//! Errors of a bank file.
 
 use crate::name::ArchiveHash;
 use thiserror::Error;
 
-/// Why a bank file is refused. `offset` is a position in the bank file.
+/// The reason why a bank file is refused. `offset` is a position in the bank file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BankError {
-    /// Fewer bytes have come than the file has.
-    #[error("the bank file ends at byte {offset}, but it has {expected} bytes")]
+    /// Fewer bytes arrived than the declared length.
+    #[error("the bank file ends at byte {offset}, but its declared length is {expected} bytes")]
     Truncated {
-        /// Bytes that have come.
+        /// Bytes that arrived.
         offset: u64,
-        /// Length of the file.
+        /// Declared length of the file.
         expected: u64,
     },
-    /// More bytes have come than the file has.
-    #[error("the bank file goes on at byte {offset}, where it should end")]
+    /// More bytes arrived than the declared length.
+    #[error("the bank file continues past byte {offset}, its declared length")]
     TooLong {
-        /// Length of the file.
+        /// Declared length of the file.
         offset: u64,
     },
     /// The file is too short for its fields.
     #[error("the bank file has {found} bytes, but its {field} at byte {offset} need {expected}")]
     TooShort {
-        /// Where the fields begin.
+        /// Offset of the fields.
         offset: u64,
-        /// Which fields.
+        /// The names of the fields.
         field: &'static str,
-        /// The least length of a file with these fields.
+        /// The shortest file that can hold these fields.
         expected: u64,
         /// Length of the file.
         found: u64,
     },
-    /// A list of more elements than the rest of the file can hold.
-    #[error("the bank file has {found} {field} at byte {offset}, but room for {limit} at most")]
+    /// A list with more elements than the rest of the file can hold.
+    #[error(
+        "the bank file declares {found} {field} at byte {offset}, but has room for at most {limit}"
+    )]
     TooMany {
-        /// Where the number stands.
+        /// Offset of the list's length.
         offset: u64,
-        /// Elements of which list.
+        /// The elements of the list.
         field: &'static str,
-        /// The number.
+        /// The declared number of elements.
         found: u64,
-        /// Elements that the file has room for.
+        /// The number of elements that the file has room for.
         limit: u64,
     },
-    /// A byte that must be 0 or 1 is not.
+    /// A byte that must be 0 or 1 has another value.
     #[error("the bank file has {found} for {field} at byte {offset}, expected 0 or 1")]
     BadTag {
-        /// Where the byte is.
+        /// Offset of the byte.
         offset: u64,
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// The byte.
+        /// The value of the byte.
         found: u8,
     },
     /// Epochs without slots.
-    #[error("the bank file has epochs of 0 slots (byte {offset})")]
+    #[error("the bank file declares epochs of 0 slots (byte {offset})")]
     NoSlotsInEpoch {
-        /// Where the number stands.
+        /// Offset of the number.
         offset: u64,
     },
-    /// A bank of another slot than the archive's name says.
+    /// A bank whose slot differs from the archive's name.
     #[error(
         "the bank file is of slot {found} (byte {offset}), but the archive's name says {expected}"
     )]
     WrongSlot {
-        /// Where the slot stands.
+        /// Offset of the slot.
         offset: u64,
         /// Slot in the name.
         expected: u64,
         /// Slot of the bank.
         found: u64,
     },
-    /// A lattice hash that is not that of the name.
+    /// A lattice hash that differs from the archive's name.
     #[error(
         "the hash of the accounts in the bank file (byte {offset}) is {found}, but the archive's \
          name says {expected}"
     )]
     WrongLatticeHash {
-        /// Where the lattice hash begins.
+        /// Offset of the lattice hash.
         offset: u64,
         /// Hash in the name.
         expected: ArchiveHash,
-        /// Hash of the lattice hash. Where the file's end can be read in more than one way, that of
+        /// Hash of the lattice hash. If the file's tail fits several forms, this is the hash for
         /// the most likely one.
         found: ArchiveHash,
     },
-    /// No lattice hash at the end, so nothing that the name could be compared with.
+    /// No lattice hash at the end, so the archive's name cannot be checked.
     #[error(
-        "the bank file does not end (byte {offset}) in a hash of the accounts, and the archive's \
+        "the bank file has no hash of the accounts at its end (byte {offset}), but the archive's \
          name says {expected}"
     )]
     NoLatticeHash {
@@ -98,26 +100,26 @@ pub enum BankError {
         /// Hash in the name.
         expected: ArchiveHash,
     },
-    /// An incremental archive that does not build upon this bank.
+    /// An incremental archive that is not based on this bank.
     #[error(
         "{name} {}, but the bank file is of slot {found} (byte {offset})",
-        builds_upon(*expected)
+        base_text(*expected)
     )]
     WrongBase {
-        /// Where the slot stands.
+        /// Offset of the slot.
         offset: u64,
         /// The archive's name.
         name: String,
-        /// The slot it builds upon; `None` for the name of a full archive.
+        /// The slot it is based on, or `None` for the name of a full archive.
         expected: Option<u64>,
         /// Slot of the bank.
         found: u64,
     },
 }
 
-fn builds_upon(base_slot: Option<u64>) -> String {
+fn base_text(base_slot: Option<u64>) -> String {
     match base_slot {
-        Some(slot) => format!("builds upon slot {slot}"),
-        None => "builds upon no other archive".to_owned(),
+        Some(slot) => format!("is based on slot {slot}"),
+        None => "is not an incremental archive".to_owned(),
     }
 }

@@ -1,17 +1,17 @@
-//! The walk over a bank file that comes in pieces.
+//! Parser of a bank file that arrives in pieces.
 
 use super::{
     ABSENT, BankError, BankFacts, BankHash, EpochSchedule, LATTICE_HASH_BYTES, PRESENT,
     TAIL_BYTES_MAX,
 };
 
-/// Reads a bank file in pieces of any size, in order, and remembers what [`BankFacts`] has.
+/// Parses a bank file in pieces of any size, in order, and keeps the fields of [`BankFacts`].
 ///
-/// It takes some kilobytes, whatever the file's length. What lies between head and tail costs
-/// nothing: once the head has been read, only the last 2082 bytes are touched.
+/// It takes a few kilobytes, whatever the file's length. The bytes between head and tail cost
+/// nothing: once the head has been parsed, only the last 2082 bytes are read.
 ///
-/// Every list's length is compared with what the file has room for, so no length can lead beyond
-/// the file's end, and none makes anything grow.
+/// Every list's length is compared with the room left in the file, so no length can lead beyond the
+/// end of the file, and none causes an allocation.
 ///
 /// ```
 /// use unsnap_layout::{ArchiveName, BankReader};
@@ -32,40 +32,40 @@ use super::{
 /// ```
 #[derive(Debug)]
 pub struct BankReader {
-    /// Length of the file.
+    /// Declared length of the file.
     file_bytes: u64,
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     position: u64,
     step: Step,
-    /// Bytes of the file that the head has been read from, or passed over.
+    /// Bytes of the file that the head's parser has read or skipped.
     walked: u64,
-    /// Bytes to pass over before the next step's fields. They lie within the file.
+    /// Bytes to skip before the next step's fields. They lie within the file.
     skip: u64,
-    /// The beginning of the next step's fields, if a piece ended amid them.
+    /// The beginning of the next step's fields, if a piece ended among them.
     partial: Vec<u8>,
     head: Head,
     tail: Vec<u8>,
 }
 
-/// Stretches of the head, each of a fixed length, with only lists and options in between.
+/// Sections of the head. Each has a fixed length; only lists and options lie between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Last hash index, and whether there is a last hash.
+    /// Last hash index, and the tag of the last hash.
     BlockhashHead,
     /// Number of blockhashes, after the last hash.
     Blockhashes,
-    /// Greatest age of blockhashes, and number of ancestors.
+    /// Maximum age of blockhashes, and number of ancestors.
     Ancestors,
     /// Hash, parent hash, parent slot, and number of hard forks.
     Hashes,
-    /// Counters, and whether there are hashes per tick.
+    /// Counters, and the tag of the hashes per tick.
     Counters,
-    /// From the ticks per slot, after the hashes per tick, to the epoch schedule.
+    /// Fields after the hashes per tick: from the ticks per slot to the epoch schedule.
     Clock,
     Done,
 }
 
-/// What has been read so far.
+/// Fields parsed so far.
 #[derive(Debug, Default)]
 struct Head {
     hash: [u8; 32],
@@ -80,7 +80,7 @@ struct Head {
 }
 
 impl BankReader {
-    /// A reader for a file of this length, of which nothing has come yet.
+    /// Creates a reader for a file of this length, of which nothing has arrived yet.
     pub fn new(file_bytes: u64) -> Self {
         Self {
             file_bytes,
@@ -94,7 +94,7 @@ impl BankReader {
         }
     }
 
-    /// Takes the next piece of the file. After an error the reader is of no more use.
+    /// Consumes the next piece of the file. The reader is unusable after an error.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), BankError> {
         if piece.len() as u64 > self.file_bytes - self.position {
             return Err(BankError::TooLong { offset: self.file_bytes });
@@ -104,7 +104,7 @@ impl BankReader {
         self.walk(piece)
     }
 
-    /// Says what the file held. To be called after the last piece.
+    /// Returns the fields of the file. Call it after the last piece.
     pub fn finish(self) -> Result<BankFacts, BankError> {
         if self.position < self.file_bytes {
             let (offset, expected) = (self.position, self.file_bytes);
@@ -133,12 +133,13 @@ impl BankReader {
         })
     }
 
-    /// Where the last bytes begin that are to be kept.
+    /// Returns the offset of the last bytes that are kept.
     fn tail_offset(&self) -> u64 {
         self.file_bytes.saturating_sub(TAIL_BYTES_MAX as u64)
     }
 
-    /// Keeps what a piece, which begins at `position`, has of the file's last bytes.
+    /// Keeps the part of a piece that belongs to the file's last bytes. The piece begins at
+    /// `position`.
     fn keep_tail(&mut self, piece: &[u8]) {
         let before = self.tail_offset().saturating_sub(self.position);
         let before = usize::try_from(before).unwrap_or(usize::MAX);
@@ -147,7 +148,7 @@ impl BankReader {
         }
     }
 
-    /// Goes on with the head as far as a piece reaches.
+    /// Continues parsing the head as far as the piece reaches.
     fn walk(&mut self, mut piece: &[u8]) -> Result<(), BankError> {
         while self.step != Step::Done {
             let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(piece.len());
@@ -175,7 +176,7 @@ impl BankReader {
         Ok(())
     }
 
-    /// Reads the fields of a step, all of which are there.
+    /// Reads the fields of a step, all of which have arrived.
     fn read(&mut self, fields: &[u8]) -> Result<(), BankError> {
         let mut fields = Fields { rest: fields, offset: self.walked };
         self.walked += self.step.bytes() as u64;
@@ -191,7 +192,7 @@ impl BankReader {
                 Step::Ancestors
             }
             Step::Ancestors => {
-                fields.skip(8); // greatest age
+                fields.skip(8); // maximum age
                 self.list(&mut fields, 8 + 8, "ancestors")?;
                 Step::Hashes
             }
@@ -206,7 +207,7 @@ impl BankReader {
                 self.head.transaction_count = fields.u64();
                 fields.skip(8 + 8); // tick height, signature count
                 self.head.capitalization = fields.u64();
-                fields.skip(8); // greatest tick height
+                fields.skip(8); // maximum tick height
                 let hashes_per_tick = fields.tag("the hashes per tick")?;
                 self.pass_over(u64::from(hashes_per_tick), 8, fields.offset, "hashes per tick")?;
                 Step::Clock
@@ -216,7 +217,7 @@ impl BankReader {
                 fields.skip(8 + 16 + 8 + 8 + 8);
                 self.head.slot_offset = fields.offset;
                 self.head.slot = fields.u64();
-                fields.skip(8); // an epoch that validators do not look at
+                fields.skip(8); // an epoch that validators ignore
                 self.head.block_height = fields.u64();
                 fields.skip(32 + 8 + 8); // leader, collector's fees, fee calculator
                 fields.skip(33 + 8 + 66); // fee governor, collected rent, rent collector
@@ -228,7 +229,7 @@ impl BankReader {
         Ok(())
     }
 
-    /// Reads the length of a list of elements of `size` bytes and passes over them.
+    /// Reads the length of a list of elements of `size` bytes and skips the elements.
     fn list(
         &mut self,
         fields: &mut Fields<'_>,
@@ -240,7 +241,7 @@ impl BankReader {
         self.pass_over(count, size, offset, field)
     }
 
-    /// Passes over elements that follow the current fields, if the file has room for them.
+    /// Skips elements after the current fields, if the file has room for them.
     fn pass_over(
         &mut self,
         count: u64,
@@ -268,7 +269,7 @@ impl BankReader {
 }
 
 impl Step {
-    /// Length of the fields.
+    /// Returns the length of the fields.
     const fn bytes(self) -> usize {
         match self {
             Self::BlockhashHead => 8 + 1,
@@ -308,10 +309,10 @@ fn epoch_schedule(fields: &mut Fields<'_>) -> Result<EpochSchedule, BankError> {
     })
 }
 
-/// Fields that lie together, as many as have been counted before.
+/// The fields of one step, in the exact number that [`Step::bytes`] counts.
 struct Fields<'a> {
     rest: &'a [u8],
-    /// Where in the file `rest` begins.
+    /// Offset of `rest` in the file.
     offset: u64,
 }
 
@@ -327,7 +328,7 @@ impl Fields<'_> {
         u64::from_le_bytes(self.take())
     }
 
-    /// An option's tag, or a truth value.
+    /// Reads an option's tag or a boolean.
     fn tag(&mut self, field: &'static str) -> Result<bool, BankError> {
         let offset = self.offset;
         match self.take() {
@@ -343,8 +344,8 @@ impl Fields<'_> {
     }
 }
 
-/// Length of the longest step, [`Step::Clock`]: 72 bytes to the block height, the leader and two
-/// numbers, the fees and the rent, the epoch schedule.
+/// Length of the longest step, [`Step::Clock`]: 72 bytes up to the block height, then the leader
+/// and two numbers, the fees and the rent, and the epoch schedule.
 const FIELDS_BYTES_MAX: usize = 72 + 48 + 107 + EPOCH_SCHEDULE_BYTES;
 const EPOCH_SCHEDULE_BYTES: usize = 8 + 8 + 1 + 8 + 8;
 

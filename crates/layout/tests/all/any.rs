@@ -1,4 +1,4 @@
-//! What an archive of any files may contain.
+//! Tests of the layout for arbitrary archives.
 
 use crate::member::{OFFSET, REFUSED_KINDS, directory, file, member};
 use proptest::prelude::*;
@@ -11,12 +11,12 @@ fn layout() -> AnyLayout {
     AnyLayout::new(Limits::default())
 }
 
-/// The placement of a member that comes alone.
+/// Returns the placement of a single member.
 fn alone<'m>(member: &Member<'m>) -> Result<Placement<'m>, LayoutError> {
     layout().admit(member)
 }
 
-/// Admits all members but the last, and returns what happens to that one.
+/// Admits all members but the last, and returns the outcome of the last.
 fn last<'m>(members: &[Member<'m>]) -> Result<Placement<'m>, LayoutError> {
     let mut layout = layout();
     let (last, before) = members.split_last().expect("one member at least");
@@ -122,7 +122,7 @@ fn lengths() {
     assert!(alone(&file(&component, 1)).is_ok());
     let too_long = PathProblem::ComponentTooLong { found: 256, limit: 255 };
     assert_eq!(problem(&file(&format!("a/{component}c/b"), 1)), too_long);
-    // Bytes, not characters.
+    // The limit counts bytes, not characters.
     assert_eq!(problem(&file(&"é".repeat(128), 1)), too_long);
 
     let path = "d/".repeat(2_047) + "f";
@@ -188,7 +188,7 @@ fn counts_and_sums() {
         limit: 3,
     };
     assert_eq!(layout.admit(&file("a/d", 0)), Err(too_many("a/d")));
-    // Directories that are only implied cost memory as well.
+    // Directories that are only implied cost memory too.
     let mut layout = AnyLayout::new(limits);
     assert_eq!(layout.admit(&file("a/b/c/d", 0)), Err(too_many("a/b/c/d")));
 
@@ -212,9 +212,9 @@ fn the_summary_counts_what_the_tree_has() {
 }
 
 proptest! {
-    /// Whatever is admitted stays below the destination and comes once.
+    /// Admitted entries stay below the destination and occur once.
     #[test]
-    fn what_is_admitted_is_safe(
+    fn admitted_paths_are_safe(
         entries in prop::collection::vec(("[ab./]{0,6}|\\PC{0,4}", any::<bool>()), 0..60),
     ) {
         let mut layout = layout();
@@ -228,7 +228,7 @@ proptest! {
                 prop_assert!(!matches!(component, "" | "." | ".."), "{:?}", path);
             }
             if !is_directory {
-                prop_assert!(!files.contains(&placed), "{:?} came twice", path);
+                prop_assert!(!files.contains(&placed), "{:?} occurs twice", path);
                 files.push(placed);
             }
         }

@@ -1,4 +1,4 @@
-//! Bank files in pieces, genuine ones and made ones: what they say, and what is refused.
+//! Genuine and generated bank files in pieces: their fields, and refusals.
 
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -9,10 +9,10 @@ use unsnap_testkit::random::Random;
 use unsnap_testkit::spec::ArchiveSpec;
 use unsnap_testkit::tree::{files, reference_entries_of_file};
 
-/// An archive that Agave 4.2.2 wrote, and what its bank is.
+/// An archive written by Agave 4.2.2, with the facts of its bank.
 struct Genuine {
     path: &'static str,
-    /// The full archive, for an incremental one.
+    /// The full archive that an incremental one is based on.
     base: Option<&'static str>,
     parent_slot: u64,
 }
@@ -58,7 +58,7 @@ fn bank_file(path: &str) -> Vec<u8> {
     content(path).remove(&format!("snapshots/{slot}/{slot}")).expect("a bank file")
 }
 
-/// The bank file of a made archive, which is smaller than genuine ones.
+/// Returns the bank file of a generated archive, which is smaller than a genuine one.
 fn made() -> (ArchiveName, Vec<u8>) {
     let spec = ArchiveSpec { total_bytes: 100_000, slot: 1_000_000, ..ArchiveSpec::default() };
     let path = "snapshots/1000000/1000000";
@@ -82,8 +82,8 @@ fn read_whole(file: &[u8]) -> Result<BankFacts, BankError> {
     read(file.len(), [file])
 }
 
-/// Sum of the lamports of all accounts of the newest storage that has them: written down once more
-/// here, from the format's description.
+/// Returns the total lamports of all accounts, each from the newest storage that holds it. Written
+/// independently, from the description of the format.
 fn capitalization(archives: &[&str]) -> u64 {
     let mut newest: HashMap<Vec<u8>, (u64, u64)> = HashMap::new();
     for path in archives {
@@ -130,7 +130,7 @@ fn genuine_bank_files_are_proven() {
     }
 }
 
-/// The genuine banks have epochs of 32, 64, ... slots at first.
+/// The first epochs of the genuine banks have 32, 64, ... slots.
 #[test]
 fn epochs_of_genuine_bank_files() {
     for (Genuine { path, .. }, epoch) in GENUINE.iter().zip([1, 1, 0, 0]) {
@@ -143,7 +143,7 @@ fn epochs_of_genuine_bank_files() {
 }
 
 #[test]
-fn a_made_bank_file_says_what_was_put_in() {
+fn generated_bank_files_return_their_fields() {
     let (name, file) = made();
     let facts = read_whole(&file).unwrap();
     assert_eq!(
@@ -177,7 +177,7 @@ fn pieces_do_not_matter() {
     }
 }
 
-/// Files that are cut, with their own length declared and with the length they should have.
+/// Truncated files, declared with their own length and with the length they should have.
 #[test]
 fn cut_files_prove_nothing() {
     let (name, file) = (name(GENUINE[0].path), bank_file(GENUINE[0].path));
@@ -205,7 +205,7 @@ fn the_three_tails() {
         let other = prove(&file).unwrap();
         assert_eq!((other.lattice_hash, other.block_id), (proof.lattice_hash.clone(), None));
     }
-    // A tag of neither kind, more than a tag, and no hash at all.
+    // An invalid tag, only a tag, and no hash at all.
     let end = |file: &[u8]| file.len() as u64;
     for file in [
         [without_id, &[2]].concat(),
@@ -224,8 +224,8 @@ fn the_three_tails() {
     }
 }
 
-/// A head with nothing after it is a file without a lattice hash, and the head's bytes are not
-/// taken for one.
+/// A head with nothing after it is a file without a lattice hash. The head's bytes are not mistaken
+/// for one.
 #[test]
 fn a_tail_does_not_reach_into_the_head() {
     let (name, file) = made();
@@ -242,7 +242,7 @@ fn a_tail_does_not_reach_into_the_head() {
         found: offset - 1,
     };
     assert_eq!(read_whole(&file[..head - 1]).unwrap_err(), expected);
-    // With one byte less than a tail the lattice hash would begin in the head.
+    // With one byte less than a tail, the lattice hash would begin in the head.
     let mut short = file[..head].to_vec();
     short[head - 1] = 1;
     short.extend_from_slice(&[7; 2048]);
@@ -311,7 +311,7 @@ fn hostile_fields() {
             let expected = BankError::TooMany { offset, field, found, limit };
             assert_eq!(patched(at, &found.to_le_bytes()), expected);
         }
-        // As many as there is room for: the next fields are missing, or what lies there is odd.
+        // Exactly as many elements as fit: the next fields are missing or invalid.
         let error = patched(at, &limit.to_le_bytes());
         let accepted =
             !matches!(error, BankError::TooMany { field: refused, .. } if refused == field);
@@ -345,7 +345,7 @@ fn more_than_the_file_has_is_refused() {
     assert_eq!(error, expected);
 }
 
-/// A file that says it is as long as can be costs nothing: no length leads to an allocation.
+/// A file of the largest declared length costs nothing: no length causes an allocation.
 #[test]
 fn huge_declared_lengths() {
     let mut reader = BankReader::new(u64::MAX);
@@ -360,8 +360,8 @@ fn huge_declared_lengths() {
     assert_eq!(error, expected);
 }
 
-/// One byte of the lattice hash changed is another hash; elsewhere in the file nothing is proven,
-/// but nothing breaks either.
+/// A changed byte in the lattice hash gives another hash. Other bytes are not proven, but changing
+/// them breaks nothing either.
 #[test]
 fn flipped_bytes() {
     let (name, file) = (name(GENUINE[3].path), bank_file(GENUINE[3].path));
@@ -382,7 +382,7 @@ fn flipped_bytes() {
 }
 
 proptest! {
-    /// Arbitrary bytes, in arbitrary pieces, are read or refused alike.
+    /// Arbitrary bytes give the same result in arbitrary pieces.
     #[test]
     fn arbitrary_bytes(
         bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1u8), any::<u8>()], 0..6000),
@@ -399,7 +399,7 @@ proptest! {
                 prop_assert!(whole.prove(&genuine).is_err());
             }
             (Err(whole), Err(in_pieces)) => {
-                // Only the order of what is wrong can differ: the length is looked at first.
+                // Only the order of the errors can differ, because the length is checked first.
                 let too_long = matches!(whole, BankError::TooLong { .. });
                 prop_assert!(too_long || whole == in_pieces, "{} / {}", whole, in_pieces);
             }
@@ -407,7 +407,7 @@ proptest! {
         }
     }
 
-    /// A genuine file's head with something else written over it somewhere.
+    /// The head of a genuine file, overwritten in one place.
     #[test]
     fn overwritten_heads(
         at in 0usize..20_000,
@@ -420,7 +420,7 @@ proptest! {
         let whole = read_whole(&file);
         prop_assert_eq!(&read(file.len(), file.chunks(piece)), &whole);
         if let Ok(facts) = whole {
-            // What is proven is the slot and the lattice hash.
+            // Only the slot and the lattice hash are proven.
             prop_assert!(facts.slot != name.slot() || facts.prove(&name).is_ok() || end > 20_000);
         }
     }

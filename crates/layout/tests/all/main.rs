@@ -1,4 +1,4 @@
-//! Members in, placements and refusals out: both layouts tested by values.
+//! Tests of both layouts by values: members in, placements and refusals out.
 
 mod any;
 mod bank;

@@ -1,8 +1,8 @@
-//! Members without an archive around them.
+//! Members without an archive.
 
 use unsnap_tarstream::{Member, MemberKind};
 
-/// Where every member of these tests has its header.
+/// Header offset of every member in these tests.
 pub const OFFSET: u64 = 4_096;
 
 pub fn file(path: &(impl AsRef<[u8]> + ?Sized), size: u64) -> Member<'_> {
@@ -26,7 +26,7 @@ pub fn member(kind: MemberKind, path: &(impl AsRef<[u8]> + ?Sized), size: u64) -
     }
 }
 
-/// Everything that is neither a regular file nor a directory.
+/// All kinds except regular file and directory.
 pub const REFUSED_KINDS: [MemberKind; 8] = [
     MemberKind::HardLink,
     MemberKind::SymbolicLink,

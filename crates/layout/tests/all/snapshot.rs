@@ -1,4 +1,4 @@
-//! What a snapshot archive may contain.
+//! Tests of the layout for snapshot archives.
 
 use crate::member::{OFFSET, REFUSED_KINDS, directory, file, member};
 use unsnap_layout::{
@@ -11,13 +11,13 @@ const FULL: &str = "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.
 const INCREMENTAL: &str =
     "incremental-snapshot-39-47-FgdisjK9WWpr26styZuQubshv1Du6YnWze9a6UPdY24Q.tar.zst";
 
-/// A layout for an archive of this name, or of none.
+/// Creates a layout for an archive with or without this name.
 fn layout(name: Option<&str>) -> SnapshotLayout {
     let name = name.map(|name| ArchiveName::parse(name).expect("a name of an archive"));
     SnapshotLayout::new(Limits::default(), name)
 }
 
-/// Admits all members but the last, and returns the refusal of that one.
+/// Admits all members but the last, and returns the refusal of the last.
 fn refusal(mut layout: SnapshotLayout, members: &[Member<'_>]) -> LayoutError {
     let (last, before) = members.split_last().expect("one member at least");
     for member in before {
@@ -30,7 +30,7 @@ fn refused(members: &[Member<'_>]) -> LayoutError {
     refusal(layout(None), members)
 }
 
-/// What Agave 4.2.2 wrote, in its order.
+/// The entries that Agave 4.2.2 wrote, in its order.
 const GENUINE: [(&str, u64); 9] = [
     ("version", 5),
     ("snapshots/", 0),
@@ -170,7 +170,7 @@ fn nothing_else_belongs_in_a_snapshot() {
     ] {
         let member = file(path, 5);
         let error = refused(&[member]);
-        // A directory's name with a file behind it is a matter of kind.
+        // A directory's name on a file is an error of kind.
         let wrong_kind = path == "snapshots/47/";
         let is_expected = match &error {
             LayoutError::UnexpectedEntry { offset: OFFSET, .. } => !wrong_kind,
@@ -251,7 +251,7 @@ fn duplicates() {
         };
         assert_eq!(error, expected);
     }
-    // One directory, spelt in two ways.
+    // One directory with two spellings.
     let error = refused(&[directory("snapshots"), directory("snapshots/")]);
     assert!(matches!(error, LayoutError::Duplicate { .. }));
 }
@@ -320,7 +320,7 @@ fn the_bank_is_of_the_snapshots_slot() {
         let entry = entry.to_owned();
         LayoutError::WrongSlot { offset: OFFSET, entry, found, expected }
     };
-    // Against the archive's name.
+    // Checked against the archive's name.
     for (member, entry) in [
         (directory("snapshots/48"), "snapshots/48"),
         (file("snapshots/48/48", 1), "snapshots/48/48"),
@@ -328,7 +328,7 @@ fn the_bank_is_of_the_snapshots_slot() {
         let error = refusal(layout(Some(INCREMENTAL)), &[member]);
         assert_eq!(error, wrong(entry, 48, 47));
     }
-    // Against each other, in either order.
+    // Checked against each other, in either order.
     let error = refused(&[directory("snapshots/47"), file("snapshots/48/48", 1)]);
     assert_eq!(error, wrong("snapshots/48/48", 48, 47));
     let error = refused(&[file("snapshots/47/47", 1), directory("snapshots/46")]);
@@ -348,7 +348,7 @@ fn storages_are_of_the_snapshots_slots() {
     assert_eq!(refusal(layout(Some(INCREMENTAL)), &newest), too_new(&entry(), 48, 47));
     let newest = [file("accounts/39.1", 1), file("accounts/40.1", 1)];
     assert_eq!(refusal(layout(Some(FULL)), &newest), too_new("accounts/40.1", 40, 39));
-    // Without a name the bank tells, whether it comes before or after.
+    // Without a name the bank determines the slot, whether it comes before or after the storages.
     let storage = file("accounts/48.1", 1);
     let bank = file("snapshots/47/47", 1);
     assert_eq!(refused(&[bank, storage]), too_new(&entry(), 48, 47));
@@ -364,11 +364,11 @@ fn storages_are_of_the_snapshots_slots() {
             base_slot: 39,
         }
     );
-    layout(Some(FULL)).admit(&file("accounts/0.1", 1)).expect("a full snapshot has all slots");
+    layout(Some(FULL)).admit(&file("accounts/0.1", 1)).expect("a full snapshot covers all slots");
 }
 
 #[test]
-fn what_every_snapshot_has() {
+fn required_entries() {
     for (missing, entry) in [
         ("version", "version"),
         ("snapshots/status_cache", "snapshots/status_cache"),

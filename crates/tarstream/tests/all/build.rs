@@ -1,4 +1,4 @@
-//! Archives made block by block, so that every byte is the test's own.
+//! Archives built block by block, so that the test controls every byte.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,12 +7,14 @@ pub const GNU: [u8; 8] = *b"ustar  \0";
 pub const POSIX: [u8; 8] = *b"ustar\x0000";
 pub const V7: [u8; 8] = [0; 8];
 
-/// A header block. Change its bytes through `DerefMut`; its checksum is made when it is written.
+/// A header block. Change its bytes through `DerefMut`. The checksum is computed when it is
+/// written.
 #[derive(Clone)]
 pub struct Header([u8; BLOCK]);
 
 impl Header {
-    /// As the archiver of account files writes it: GNU magic, name, size, mtime 0, all else NUL.
+    /// A header as the archiver of account files writes it: GNU magic, name, size, mtime 0, all
+    /// else NUL.
     pub fn new(name: impl AsRef<[u8]>, size: u64) -> Self {
         let mut header = Self([0; BLOCK]);
         header.field(0, name.as_ref());
@@ -42,12 +44,12 @@ impl Header {
         self[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// The block with its checksum.
+    /// Returns the block with its checksum.
     pub fn block(&self) -> [u8; BLOCK] {
         self.block_with_sum(|bytes| bytes.iter().map(|&byte| i64::from(byte)).sum())
     }
 
-    /// The block with the checksum of a tar whose `char` was signed.
+    /// Returns the block with the checksum of a tar whose `char` was signed.
     pub fn block_with_signed_sum(&self) -> [u8; BLOCK] {
         self.block_with_sum(|bytes| bytes.iter().map(|&byte| i64::from(byte.cast_signed())).sum())
     }
@@ -93,7 +95,7 @@ impl Archive {
         self.raw(&header.block())
     }
 
-    /// Bytes and their padding.
+    /// Appends bytes and their padding.
     pub fn content(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(BLOCK), 0);
@@ -108,13 +110,13 @@ impl Archive {
         self.header(&Header::of_type(b'5', name, 0))
     }
 
-    /// A GNU long name (`L`) or long link (`K`), with the NUL that ends it.
+    /// Appends a GNU long name (`L`) or long link (`K`), with its terminating NUL.
     pub fn long(self, typeflag: u8, name: impl AsRef<[u8]>) -> Self {
         let body = [name.as_ref(), b"\0"].concat();
         self.extension(typeflag, GNU, &body)
     }
 
-    /// A PAX header (`x` or `g`) with this body.
+    /// Appends a PAX header (`x` or `g`) with this body.
     pub fn pax(self, typeflag: u8, body: &[u8]) -> Self {
         self.extension(typeflag, POSIX, body)
     }
@@ -124,18 +126,18 @@ impl Archive {
         self.header(&header).content(body)
     }
 
-    /// The two zero blocks.
+    /// Appends the two zero blocks and returns the archive.
     pub fn end(self) -> Vec<u8> {
         self.raw(&[0; 2 * BLOCK]).0
     }
 
-    /// The bytes without an end mark.
+    /// Returns the archive without an end marker.
     pub fn cut(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// One PAX record, its length computed.
+/// Returns one PAX record with its computed length.
 pub fn record(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Vec<u8> {
     let content = [b" ", key.as_ref(), b"=", value.as_ref(), b"\n"].concat();
     let mut length = content.len();
@@ -145,7 +147,7 @@ pub fn record(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Vec<u8> {
     [length.to_string().as_bytes(), &content].concat()
 }
 
-/// A small archive with every construct the walker accepts.
+/// Returns a small archive with every construct that the walker accepts.
 pub fn every_construct() -> Vec<u8> {
     let long = "long/".repeat(30) + "name";
     let ustar = {

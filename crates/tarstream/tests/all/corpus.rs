@@ -1,10 +1,9 @@
-//! The corpora other tar readers are tested with, and our verdict on each file.
+//! Test corpora of other tar readers, with our verdict on each file.
 //!
-//! Every verdict on an accepted file agrees with what GNU tar 1.34 lists, except that sparse files
-//! are called by the name and size they are stored under. GNU tar takes some of the refused ones,
-//! with or without a warning: the archives without an end mark, long names with a tail behind their
-//! NUL or without one, doubled extensions, two sizes, a path from a global header, malformed PAX
-//! records.
+//! Every verdict on an accepted file agrees with the listing of GNU tar 1.34, except that sparse
+//! files appear under their stored name and size. GNU tar accepts some of the refused files, with
+//! or without a warning: archives without an end marker, long names with bytes after their NUL or
+//! without one, repeated extensions, two sizes, a path from a global header, malformed PAX records.
 
 use crate::seen::{SeenMember, members};
 use std::collections::BTreeSet;
@@ -24,7 +23,7 @@ use Verdict::{Reads, Refuses};
 #[test]
 fn every_file_has_its_verdict() {
     for (file, verdict) in VERDICTS {
-        let stream = fs::read(data().join(file)).expect("the table names files that are there");
+        let stream = fs::read(data().join(file)).expect("the table names existing files");
         match (verdict, members(&stream)) {
             (Reads(expected), Ok(read)) => {
                 let read: Vec<String> = read.iter().map(describe).collect();
@@ -40,9 +39,9 @@ fn every_file_has_its_verdict() {
 fn no_file_is_without_a_verdict() {
     let mut files = BTreeSet::new();
     for folder in ["go", "tar-rs", "tokio-tar"] {
-        for entry in fs::read_dir(data().join(folder)).expect("the folder is there") {
+        for entry in fs::read_dir(data().join(folder)).expect("the folder exists") {
             let name = entry.expect("readable").file_name();
-            // The compressed ones are judged with the other readers, in tests/e2e/verdicts.rs.
+            // tests/e2e/verdicts.rs judges the compressed files together with the other readers.
             if Path::new(&name).extension().is_some_and(|extension| extension == "tar") {
                 files.insert(format!("{folder}/{}", name.display()));
             }
@@ -73,14 +72,17 @@ const VERDICTS: &[(&str, Verdict)] = &[
     (
         "go/gnu-incremental.tar",
         Refuses(
-            "archive ends at byte 2560 without its end mark (0 of 2 zero blocks, entries read: 3): it was cut or is still being written",
+            "archive ends at byte 2560 without an end marker (0 of 2 zero blocks, entries read: 3): it was truncated or is still being written",
         ),
     ),
     (
         "go/gnu-long-nul.tar",
         Refuses("GNU extension of type 'L' at byte 512 does not hold one NUL-terminated name"),
     ),
-    ("go/gnu-multi-hdrs.tar", Refuses("second extension of type 'L' for one entry at byte 1024")),
+    (
+        "go/gnu-multi-hdrs.tar",
+        Refuses("second extension of type 'L' for the same entry at byte 1024"),
+    ),
     ("go/gnu-nil-sparse-data.tar", Reads(&["sparse file sparse.db 1000"])),
     ("go/gnu-nil-sparse-hole.tar", Reads(&["sparse file sparse.db 0"])),
     ("go/gnu-not-utf8.tar", Reads(&["regular file hi\\x80\\x81\\x82\\x83bye 0"])),
@@ -90,7 +92,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
     ("go/hardlink.tar", Reads(&["regular file file.txt 15", "hard link hard.txt 0 -> file.txt"])),
     (
         "go/hdr-only.tar",
-        Refuses("directory dir/ at byte 4608 claims 5 bytes of content, it can have none"),
+        Refuses("directory dir/ at byte 4608 declares 5 bytes of content but can have none"),
     ),
     ("go/invalid-go17.tar", Reads(&["regular file foo 0"])),
     (
@@ -103,29 +105,35 @@ const VERDICTS: &[(&str, Verdict)] = &[
         "go/issue11169.tar",
         Refuses("checksum of the header at byte 0 is not a number: \"011420\\x000\""),
     ),
-    ("go/issue12435.tar", Refuses("header of type 'K' at byte 0 does not belong in a v7 header")),
+    ("go/issue12435.tar", Refuses("header type 'K' at byte 0 does not exist in the v7 format")),
     (
         "go/neg-size.tar",
-        Refuses("tar header at byte 0 is of an unknown format: its magic is \"\\x83s|\\x83ss00\""),
+        Refuses("tar header at byte 0 has an unknown format: its magic is \"\\x83s|\\x83ss00\""),
     ),
     (
         "go/nil-uid.tar",
         Refuses(
-            "archive ends at byte 1024 without its end mark (0 of 2 zero blocks, entries read: 1): it was cut or is still being written",
+            "archive ends at byte 1024 without an end marker (0 of 2 zero blocks, entries read: 1): it was truncated or is still being written",
         ),
     ),
     (
         "go/pax-bad-hdr-file.tar",
-        Refuses("PAX record at byte 512: there is no newline where its length says it ends"),
+        Refuses("PAX record at byte 512: there is no newline at the end given by its length"),
     ),
     (
         "go/pax-bad-mtime-file.tar",
         Refuses(
-            "archive ends at byte 2560 without its end mark (0 of 2 zero blocks, entries read: 1): it was cut or is still being written",
+            "archive ends at byte 2560 without an end marker (0 of 2 zero blocks, entries read: 1): it was truncated or is still being written",
         ),
     ),
-    ("go/pax-global-records.tar", Refuses("PAX record at byte 534: global header sets path")),
-    ("go/pax-multi-hdrs.tar", Refuses("second extension of type 'x' for one entry at byte 1024")),
+    (
+        "go/pax-global-records.tar",
+        Refuses("PAX record at byte 534: a global header must not set path"),
+    ),
+    (
+        "go/pax-multi-hdrs.tar",
+        Refuses("second extension of type 'x' for the same entry at byte 1024"),
+    ),
     ("go/pax-nil-sparse-data.tar", Reads(&["sparse file GNUSparseFile.0/sparse.db 1512"])),
     ("go/pax-nil-sparse-hole.tar", Reads(&["sparse file GNUSparseFile.0/sparse.db 512"])),
     ("go/pax-nul-path.tar", Refuses("PAX record at byte 512: path contains a NUL")),
@@ -163,7 +171,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
     (
         "go/ustar-file-reg.tar",
         Refuses(
-            "archive ends at byte 1536 without its end mark (0 of 2 zero blocks, entries read: 1): it was cut or is still being written",
+            "archive ends at byte 1536 without an end marker (0 of 2 zero blocks, entries read: 1): it was truncated or is still being written",
         ),
     ),
     ("go/ustar.tar", Reads(&["regular file longname/longname/longna..(143 bytes) 6"])),
@@ -171,13 +179,13 @@ const VERDICTS: &[(&str, Verdict)] = &[
     (
         "go/writer-big-long.tar",
         Refuses(
-            "archive is cut at byte 1536, inside longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/16gig.txt: 0 of 17179869184 bytes are there",
+            "archive is truncated at byte 1536, inside longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/longname/16gig.txt: 0 of 17179869184 bytes present",
         ),
     ),
     (
         "go/writer-big.tar",
         Refuses(
-            "archive is cut at byte 512, inside tmp/16gig.txt: 0 of 17179869184 bytes are there",
+            "archive is truncated at byte 512, inside tmp/16gig.txt: 0 of 17179869184 bytes present",
         ),
     ),
     (
@@ -237,7 +245,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
     (
         "tokio-tar/diff-014-unterminated-pax.tar",
         Refuses(
-            "PAX record at byte 512: its length is 13, but only 12 bytes are left in the header",
+            "PAX record at byte 512: its length is 13, but only 12 bytes of the header are left",
         ),
     ),
     (
@@ -246,7 +254,7 @@ const VERDICTS: &[(&str, Verdict)] = &[
     ),
     (
         "tokio-tar/diff-039-truncated-entry-body.tar",
-        Refuses("archive is cut at byte 512, inside aaa: 0 of 7 bytes are there"),
+        Refuses("archive is truncated at byte 512, inside aaa: 0 of 7 bytes present"),
     ),
     (
         "tokio-tar/pax-header-precedence.tar",

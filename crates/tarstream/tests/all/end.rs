@@ -1,4 +1,4 @@
-//! The end of an archive is proven.
+//! Checks at the end of an archive.
 
 use crate::build::{Archive, BLOCK, every_construct};
 use crate::seen::{Seen, walk};
@@ -73,12 +73,12 @@ fn the_error_says_how_far_a_cut_archive_got() {
     }
     assert_eq!(
         refusal(&stream[..1_024]).to_string(),
-        "archive ends at byte 1024 without its end mark (0 of 2 zero blocks, entries read: 1): \
-         it was cut or is still being written"
+        "archive ends at byte 1024 without an end marker (0 of 2 zero blocks, entries read: 1): \
+         it was truncated or is still being written"
     );
     assert_eq!(
         refusal(&stream[..514]).to_string(),
-        "archive is cut at byte 514, inside version: 2 of 5 bytes are there"
+        "archive is truncated at byte 514, inside version: 2 of 5 bytes present"
     );
 }
 

@@ -1,7 +1,7 @@
-//! Archives in, events out: the walker tested by values.
+//! Tests of the walker by values: archives in, events out.
 //!
-//! `build` makes archives block by block, `seen` collects what the walker says about them. Each
-//! other module tests one side of its promise.
+//! `build` makes archives block by block and `seen` collects the walker's events. Each other module
+//! tests one aspect of the walker's contract.
 
 mod build;
 mod corpus;

@@ -1,10 +1,10 @@
-//! What is accepted, and what it is said to be.
+//! Accepted constructs and how they are reported.
 
 use crate::build::{Archive, BLOCK, GNU, Header, POSIX, V7, every_construct, record};
 use crate::seen::{Seen, SeenMember, members, walk};
 use unsnap_tarstream::MemberKind;
 
-/// The only member of an archive.
+/// Returns the only member of an archive.
 fn only(stream: &[u8]) -> SeenMember {
     let mut members = members(stream).expect("the archive is accepted");
     assert_eq!(members.len(), 1);
@@ -13,7 +13,7 @@ fn only(stream: &[u8]) -> SeenMember {
 
 #[test]
 fn a_genuine_account_entry() {
-    // Byte for byte what Agave 4.2.2 writes: no mode, no owner, no typeflag.
+    // Byte for byte as Agave 4.2.2 writes it: no mode, no owner, no typeflag.
     let mut header = [0; BLOCK];
     header[..14].copy_from_slice(b"accounts/44.44");
     header[124..136].copy_from_slice(b"00000017050\0");
@@ -114,7 +114,7 @@ fn an_old_regular_header_with_a_slash_is_a_directory() {
         let stream = Archive::new().header(&Header::of_type(b'0', "dir/", 0).magic(magic)).end();
         assert_eq!(only(&stream).kind, MemberKind::Regular);
     }
-    // The whole path counts, wherever it comes from.
+    // The whole path counts, whatever its source.
     let stream = Archive::new().long(b'L', "dir/").header(&Header::new("dir", 0)).end();
     assert_eq!(only(&stream).kind, MemberKind::Directory);
 }
@@ -202,9 +202,9 @@ fn pax_overrides_path_link_and_size() {
         .end();
     let read = members(&stream).expect("accepted");
     assert_eq!((&read[0].path[..], &read[0].link[..]), (&b"a\nb=c"[..], &b"t"[..]));
-    assert_eq!(read[1].path, b"next", "it holds for one entry only");
+    assert_eq!(read[1].path, b"next", "it applies to one entry only");
 
-    // Empty header size, and an equal one.
+    // A header size of zero, and one equal to the PAX size.
     for header_size in [0, 600] {
         let stream = Archive::new()
             .pax(b'x', &record("size", "600"))
@@ -273,7 +273,7 @@ fn a_path_of_4095_bytes_is_accepted() {
 }
 
 #[test]
-fn what_the_tar_crate_writes_is_read() {
+fn archives_of_the_tar_crate_are_read() {
     let mut builder = tar::Builder::new(Vec::new());
     let long = "directory/".repeat(20);
     for (path, content) in [("a", &b""[..]), ("b/c", b"content"), (long.as_str(), &[7; 3_000])] {

@@ -1,4 +1,4 @@
-//! What is refused, with the values the error carries.
+//! Refused constructs, with the values that the errors carry.
 
 use crate::build::{Archive, BLOCK, GNU, Header, POSIX, V7, record};
 use crate::seen::{walk, walk_with};
@@ -8,7 +8,7 @@ fn refusal(stream: &[u8]) -> TarError {
     walk(stream).expect_err("the archive is refused")
 }
 
-/// A member that pushes the archive under test away from offset 0.
+/// Starts an archive with a member, so that the construct under test is not at offset 0.
 fn behind_a_file() -> Archive {
     Archive::new().file("first", b"12345")
 }
@@ -36,7 +36,7 @@ fn a_flipped_bit_in_a_header_never_goes_unnoticed() {
         for bit in 0..8 {
             let mut bad = good.clone();
             bad[position] ^= 1 << bit;
-            // The blanks of the checksum field itself have more than one spelling.
+            // The blanks of the checksum field itself can be written in several ways.
             let spelling = (148..156).contains(&(position % BLOCK));
             match walk(&bad) {
                 Err(_) => {}
@@ -67,7 +67,7 @@ fn sizes_that_are_no_numbers() {
         (b"\x80\0\0\0\x80\0\0\0\0\0\0\0", NumberProblem::TooLarge),
         (b"\x8e\0\0\0\0\0\0\0\0\0\0\x01", NumberProblem::TooLarge),
     ] {
-        // For an extension's size the same holds as for a file's.
+        // The same applies to an extension's size as to a file's.
         for typeflag in [b'0', b'L'] {
             let mut header = Header::of_type(typeflag, "na\x1bme", 0);
             header.field(124, field);
@@ -117,7 +117,7 @@ fn paths_and_links_that_are_too_long() {
 }
 
 #[test]
-fn content_of_what_has_none() {
+fn content_of_kinds_without_content() {
     for (typeflag, kind) in [
         (b'1', MemberKind::HardLink),
         (b'2', MemberKind::SymbolicLink),
@@ -134,7 +134,7 @@ fn content_of_what_has_none() {
         };
         let header = Header::of_type(typeflag, "name", 1);
         assert_eq!(refusal(&behind_a_file().header(&header).content(b"x").end()), expected);
-        // Claimed by PAX.
+        // Declared by PAX.
         let header = Header::of_type(typeflag, "name", 0).magic(POSIX);
         let archive = Archive::new().pax(b'x', &record("size", "1")).header(&header).content(b"x");
         assert_eq!(refusal(&archive.end()), expected);
@@ -145,7 +145,8 @@ fn content_of_what_has_none() {
 
 #[test]
 fn two_sizes() {
-    // CVE-2025-62518 and CVE-2026-33055: readers that believe one hide what the other shows.
+    // CVE-2025-62518 and CVE-2026-33055: a reader that trusts one size hides content that a reader
+    // of the other size shows.
     for (found, pax) in [(512, 0), (512, 511), (1, 2)] {
         let archive = Archive::new()
             .pax(b'x', &record("size", pax.to_string()))
@@ -182,7 +183,7 @@ fn extensions_under_a_foreign_magic() {
 
 #[test]
 fn a_size_behind_a_nul() {
-    // For tar-core the field ends at the NUL and the size is 0, for GNU tar it is 5.
+    // tar-core ends the field at the NUL and reads size 0; GNU tar reads 5.
     for field in [&b"\x0000000000005"[..], b"\0\0 5 \0\0\0\0\0\0\0", b" \0\0\0\0\0\0\0\0\0\x005"] {
         let mut header = Header::new("name", 0);
         header.field(124, field);
@@ -198,8 +199,8 @@ fn a_size_behind_a_nul() {
 }
 
 #[test]
-fn extensions_without_measure() {
-    // Only the header is there: nothing is allocated for what it promises.
+fn extensions_beyond_their_limit() {
+    // Only the header exists: nothing is allocated for the size that it declares.
     let limits = Limits::default();
     for (flag, magic, limit) in [
         (b'L', GNU, limits.extension_bytes_max),
@@ -239,7 +240,7 @@ fn an_extension_twice() {
         let expected = TarError::DuplicateExtension { offset: second, flag };
         assert_eq!(refusal(&archive.file("x", b"").end()), expected);
     }
-    // One for each entry is fine.
+    // One per entry is accepted.
     let archive = Archive::new().long(b'L', "a").file("x", b"").long(b'L', "b").file("x", b"");
     walk(&archive.end()).expect("accepted");
 }
@@ -313,7 +314,7 @@ fn pax_records() {
         assert_eq!(refusal(&archive.end()), expected);
     }
     let archive = Archive::new().pax(b'x', &twice("comment", "a")).file("x", b"");
-    walk(&archive.end()).expect("keys that do not count may be there twice");
+    walk(&archive.end()).expect("keys without effect may occur twice");
 }
 
 #[test]

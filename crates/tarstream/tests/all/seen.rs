@@ -1,9 +1,9 @@
-//! What the walker says about a whole stream, in a form that can be compared.
+//! The walker's events over a whole stream, in a form that can be compared.
 
 use std::ops::Range;
 use unsnap_tarstream::{Event, Limits, MemberKind, TarError, Walker};
 
-/// An event with its own storage. Payload events that touch are one.
+/// An event that owns its data. Adjacent payload events are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     Member(SeenMember),
@@ -70,7 +70,7 @@ pub fn walk_with<'s>(
     Ok(seen)
 }
 
-/// The members of a stream, without what follows from the rest.
+/// Returns the members of a stream, without the other events.
 pub fn members(stream: &[u8]) -> Result<Vec<SeenMember>, TarError> {
     let seen = walk(stream)?;
     Ok(seen
@@ -91,7 +91,7 @@ fn push_payload(seen: &mut Vec<Seen>, offset: u64, consumed: usize, last: bool) 
     }
 }
 
-/// What holds for every archive that was accepted.
+/// Checks properties that hold for every accepted archive.
 fn check(seen: &[Seen]) {
     assert!(matches!(seen.last(), Some(Seen::End { .. })), "the end is the last event");
     for pair in seen.windows(2) {

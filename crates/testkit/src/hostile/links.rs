@@ -1,4 +1,4 @@
-//! Links: none is ever made, whatever it points to.
+//! Links: none is ever created, whatever its target.
 
 use super::{ABSOLUTE, Construct, RELATIVE, behind, between, blocks, constructs, good_end, head};
 use crate::tar::{Dialect, Header, TarBuilder};
@@ -27,14 +27,14 @@ constructs![
 const SYMBOLIC: &str = "symbolic link";
 const HARD: &str = "hard link";
 
-/// RUSTSEC-2021-0080 (tar < 0.4.36): directories were made through the link, outside.
+/// RUSTSEC-2021-0080 (tar < 0.4.36): directories were created through the link, outside.
 fn link_and_then_a_file_through_it() -> Construct {
     between(|tar| tar.symlink("accounts/98.1", "..").file("accounts/98.1/../outside/new", b"x"))
         .entry("accounts/98.1")
         .refused(behind(), SYMBOLIC)
 }
 
-/// The same in the place of a directory that every snapshot has, before it is made.
+/// A link in the place of a directory that every snapshot has, before that directory is created.
 fn link_in_place_of_the_accounts() -> Construct {
     let tar = head();
     let at = tar.len();
@@ -43,7 +43,7 @@ fn link_in_place_of_the_accounts() -> Construct {
 }
 
 /// CVE-2026-33056 / RUSTSEC-2026-0067 (tar < 0.4.45), RUSTSEC-2026-0113 (astral-tokio-tar): the
-/// directory's mode was given to what the link points to.
+/// directory's mode was applied to the link's target.
 fn link_and_then_a_directory_of_its_name() -> Construct {
     let header = Header::new(Dialect::Gnu, b'5', "snapshots/100", 0).mode(0o777);
     let tar = TarBuilder::new().file("version", b"1.2.0");
@@ -56,7 +56,7 @@ fn link_and_then_a_directory_of_its_name() -> Construct {
     Construct::tar(good_end(tar)).entry("snapshots/100").refused(at, SYMBOLIC)
 }
 
-/// RUSTSEC-2018-0002 (tar < 0.4.16): what the link points to was overwritten.
+/// RUSTSEC-2018-0002 (tar < 0.4.16): the link's target was overwritten.
 fn hard_link_and_then_a_file_of_its_name() -> Construct {
     between(|tar| {
         tar.hard_link("accounts/98.1", "../../outside/canary").account("accounts/98.1", b"x")
@@ -86,14 +86,14 @@ fn hard_link_upwards() -> Construct {
         .refused(behind(), HARD)
 }
 
-/// CPython CVE-2026-4360: the second name of a file of the archive kept another owner.
+/// CPython CVE-2026-4360: the second name of a file in the archive kept another owner.
 fn hard_link_within_the_archive() -> Construct {
     between(|tar| tar.hard_link("accounts/98.1", "accounts/90.7"))
         .entry("accounts/98.1")
         .refused(behind(), HARD)
 }
 
-/// node-tar CVE-2026-26960: each link alone stays inside.
+/// node-tar CVE-2026-26960: each link by itself stays inside.
 fn hard_link_through_two_links() -> Construct {
     let tar = head();
     let at = tar.len() + blocks(3);
@@ -120,7 +120,7 @@ fn hard_link_to_a_link_made_shallower() -> Construct {
 }
 
 /// CPython CVE-2025-4517, CVE-2025-4330, CVE-2025-4138: beyond `PATH_MAX` the check and the system
-/// disagreed on where a link leads.
+/// disagreed on a link's target.
 fn link_with_a_target_beyond_path_max() -> Construct {
     let target = "d/".repeat(2_047) + "..";
     assert_eq!(target.len(), 4_096);
@@ -129,14 +129,14 @@ fn link_with_a_target_beyond_path_max() -> Construct {
         .refused(behind() + blocks(1 + 9), "has 4096 bytes, limit is 4095")
 }
 
-/// A link to nothing.
+/// A dangling link.
 fn link_without_a_target() -> Construct {
     between(|tar| tar.symlink("accounts/98.1", ""))
         .entry("accounts/98.1")
         .refused(behind(), SYMBOLIC)
 }
 
-/// CPython CVE-2026-7774: a link with an empty name took the place of the destination.
+/// CPython CVE-2026-7774: a link with an empty name replaced the destination.
 fn link_without_a_name() -> Construct {
     between(|tar| tar.symlink("", RELATIVE)).refused(behind(), "has an empty path")
 }
@@ -146,7 +146,7 @@ fn link_in_place_of_the_destination() -> Construct {
     between(|tar| tar.symlink("./", RELATIVE)).entry("./").refused(behind(), SYMBOLIC)
 }
 
-/// A target in a GNU extension, behind which the header's own is harmless.
+/// A target in a GNU extension. The header's own target is harmless.
 fn link_by_long_link() -> Construct {
     between(|tar| tar.long_link(ABSOLUTE.as_bytes()).symlink("accounts/98.1", "90.7"))
         .entry("accounts/98.1")
@@ -161,21 +161,21 @@ fn link_by_pax() -> Construct {
         .refused(behind(), SYMBOLIC)
 }
 
-/// GNU tar CVE-2026-5704 (hidden members): readers that pass over a link's content do not see the
-/// entry that is in it, others do.
+/// GNU tar CVE-2026-5704 (hidden members): readers that skip a link's content do not see the entry
+/// in it, others do.
 fn link_with_content() -> Construct {
     let hidden = TarBuilder::new().account("accounts/97.1", b"hidden").into_bytes();
     let header =
         Header::new(Dialect::Gnu, b'2', "accounts/98.1", hidden.len() as u64).link_name(b"90.7");
     between(|tar| tar.entry(header, &hidden))
         .entry("accounts/98.1")
-        .refused(behind(), "claims 1024 bytes of content, it can have none")
+        .refused(behind(), "declares 1024 bytes of content but can have none")
 }
 
-/// The same in a hard link; pax and cpio do store content in those.
+/// The same in a hard link. pax and cpio do store content in those.
 fn hard_link_with_content() -> Construct {
     let header = Header::new(Dialect::Ustar, b'1', "accounts/98.1", 1).link_name(b"accounts/90.7");
     between(|tar| tar.entry(header, b"x"))
         .entry("accounts/98.1")
-        .refused(behind(), "claims 1 bytes of content, it can have none")
+        .refused(behind(), "declares 1 bytes of content but can have none")
 }

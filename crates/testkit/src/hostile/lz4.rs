@@ -1,4 +1,4 @@
-//! lz4 streams that are not what they say.
+//! Invalid lz4 streams.
 
 use super::{Construct, behind, constructs, good_tar};
 use crate::compress::{lz4_frame, skippable_frame, zstd_one_frame};
@@ -25,21 +25,21 @@ fn of(archive: Vec<u8>) -> Construct {
     Construct::of(archive, Compression::Lz4)
 }
 
-/// Damage that only the checksum shows.
+/// Damage that only the checksum reveals.
 fn wrong_checksum() -> Construct {
     let mut frame = lz4_frame(&good_tar());
     *frame.last_mut().expect("not empty") ^= 1;
     of(frame).refused(None, "the compressed data is damaged at byte")
 }
 
-/// A header that says something else than was written.
+/// A header that declares other values than the real ones.
 fn wrong_checksum_of_the_header() -> Construct {
     let mut frame = lz4_frame(&good_tar());
     frame[6] ^= 1;
     of(frame).refused(None, "the compressed data is damaged at byte")
 }
 
-/// A frame that declares more than it holds; without a checksum that would tell.
+/// A frame that declares more than it holds, without a checksum that would reveal this.
 fn content_smaller_than_declared() -> Construct {
     let tar = good_tar();
     let info =
@@ -52,14 +52,14 @@ fn content_smaller_than_declared() -> Construct {
         .refused(None, "the compressed data is damaged at byte")
 }
 
-/// A block longer than the frame says that blocks are, and than the archive is.
+/// A block larger than the frame's block size, and larger than the archive.
 fn block_of_2_gib() -> Construct {
     let mut frame = lz4_frame(&good_tar());
     frame[7..11].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
     of(frame).refused(None, "the compressed data is damaged at byte")
 }
 
-/// A download that was cut.
+/// A truncated download.
 fn cut_in_a_block() -> Construct {
     let mut frame = lz4_frame(&good_tar());
     frame.truncate(frame.len() - 30);
@@ -67,7 +67,7 @@ fn cut_in_a_block() -> Construct {
     of(frame).refused(at, "the archive is cut")
 }
 
-/// A download that was cut between two blocks: `lz4_flex` takes that for a whole frame.
+/// A download truncated between two blocks: `lz4_flex` accepts it as a whole frame.
 fn end_mark_missing() -> Construct {
     let mut frame = lz4_frame(&good_tar());
     frame.truncate(frame.len() - 8);
@@ -75,20 +75,20 @@ fn end_mark_missing() -> Construct {
     of(frame).refused(at, "the archive is cut")
 }
 
-/// A download that was cut between two frames, which is good lz4.
+/// A download truncated between two frames, which is valid lz4.
 fn last_frame_missing() -> Construct {
     of(lz4_frame(&good_tar()[..behind()]))
-        .refused(behind(), "without its end mark (0 of 2 zero blocks")
+        .refused(behind(), "without an end marker (0 of 2 zero blocks")
 }
 
-/// The page of an error behind the archive.
+/// An error page after the archive.
 fn garbage_behind_the_last_frame() -> Construct {
     let frame = lz4_frame(&good_tar());
     let at = frame.len();
     of([&frame, &b"<html>504"[..]].concat()).refused(at, "foreign bytes after the compressed data")
 }
 
-/// The rest in another compression.
+/// The second half in another compression.
 fn frame_of_zstd_behind() -> Construct {
     let frame = lz4_frame(&good_tar()[..behind()]);
     let at = frame.len();
@@ -96,7 +96,7 @@ fn frame_of_zstd_behind() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// A format of 2011 that `lz4` still reads.
+/// A format of 2011 that `lz4` can still read.
 fn legacy_frame_behind() -> Construct {
     let frame = lz4_frame(&good_tar());
     let at = frame.len();
@@ -104,7 +104,7 @@ fn legacy_frame_behind() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// Work without result. Far within the limit of frames.
+/// Work without output, far below the limit on frames.
 fn million_empty_frames() -> Construct {
     let tar = good_tar();
     let (first, second) = tar.split_at(behind());
@@ -112,7 +112,7 @@ fn million_empty_frames() -> Construct {
         .accepted(&[])
 }
 
-/// A frame to pass over that is longer than the archive.
+/// A skippable frame that is longer than the archive.
 fn skippable_frame_of_4_gib() -> Construct {
     let mut skippable = skippable_frame(b"note");
     skippable[4..8].fill(0xff);

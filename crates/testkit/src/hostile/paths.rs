@@ -1,4 +1,4 @@
-//! Names that lead elsewhere, mean two things, or speak to the terminal.
+//! Names that lead elsewhere, are ambiguous, or control the terminal.
 
 use super::{Construct, FOREIGN, behind, between, blocks, constructs};
 use crate::tar::{Dialect, Header};
@@ -43,7 +43,7 @@ constructs![
     our_journal,
 ];
 
-/// A file of one byte under this name, which no snapshot has.
+/// Returns a file of one byte with a name that no snapshot has.
 fn file(path: &str, reason: &'static str) -> Construct {
     between(|tar| tar.file(path, b"x"))
         .entry(path)
@@ -51,77 +51,77 @@ fn file(path: &str, reason: &'static str) -> Construct {
         .refused_as_any(behind(), reason)
 }
 
-/// CVE-2001-1267 (GNU tar), zip-slip, and all their heirs.
+/// CVE-2001-1267 (GNU tar), zip-slip, and all their successors.
 fn upwards() -> Construct {
-    file("../../outside/canary", "it leads upwards")
+    file("../../outside/canary", "it has a component \"..\"")
 }
 
-/// Zip-slip behind a component that is good.
+/// Zip-slip after a good component.
 fn upwards_from_within() -> Construct {
-    file("accounts/../../../outside/canary", "it leads upwards")
+    file("accounts/../../../outside/canary", "it has a component \"..\"")
 }
 
 /// Zip-slip through a directory that does not exist, which some readers normalise away.
 fn upwards_through_nothing() -> Construct {
-    file("nowhere/../../../outside/new", "it leads upwards")
+    file("nowhere/../../../outside/new", "it has a component \"..\"")
 }
 
-/// BusyBox CVE-2026-26157: only `/../` was looked for, not `/..` at the end.
+/// BusyBox CVE-2026-26157: the check searched for `/../`, not for `/..` at the end.
 fn upwards_at_the_end() -> Construct {
     between(|tar| tar.directory("accounts/.."))
         .entry("accounts/..")
         .refused_as_snapshot(behind(), FOREIGN)
-        .refused_as_any(behind(), "it leads upwards")
+        .refused_as_any(behind(), "it has a component \"..\"")
 }
 
-/// Zip-slip in the part of the name that only POSIX headers have.
+/// Zip-slip in the prefix field that only POSIX headers have.
 fn upwards_by_prefix() -> Construct {
     let header = Header::new(Dialect::Ustar, b'0', "canary", 1).prefix(b"../../outside");
     between(|tar| tar.entry(header, b"x"))
         .entry("../../outside/canary")
         .refused_as_snapshot(behind(), FOREIGN)
-        .refused_as_any(behind(), "it leads upwards")
+        .refused_as_any(behind(), "it has a component \"..\"")
 }
 
-/// Zip-slip in a GNU long name, behind which the header's own name is harmless.
+/// Zip-slip in a GNU long name. The header's own name is harmless.
 fn upwards_by_long_name() -> Construct {
     let path = "../../outside/canary";
     between(|tar| tar.long_name(path.as_bytes()).file("accounts/98.1", b"x"))
         .entry(path)
         .refused_as_snapshot(behind(), FOREIGN)
-        .refused_as_any(behind(), "it leads upwards")
+        .refused_as_any(behind(), "it has a component \"..\"")
 }
 
-/// Zip-slip in a PAX record, behind which the header's own name is harmless.
+/// Zip-slip in a PAX record. The header's own name is harmless.
 fn upwards_by_pax() -> Construct {
     let path = "../../outside/canary";
     between(|tar| tar.pax(&[("path", path)]).file_in(Dialect::Ustar, "accounts/98.1", b"x"))
         .entry(path)
         .refused_as_snapshot(behind(), FOREIGN)
-        .refused_as_any(behind(), "it leads upwards")
+        .refused_as_any(behind(), "it has a component \"..\"")
 }
 
-/// Zip-slip with a name from the root of the file system.
+/// Zip-slip with an absolute name.
 fn absolute() -> Construct {
     file("/proc/self/cwd/outside/canary", "it is absolute")
 }
 
-/// An absolute path for readers that take a leading `./` off after they have looked.
+/// An absolute path for readers that remove a leading `./` after the check.
 fn absolute_behind_a_dot() -> Construct {
     file(".//proc/self/cwd/outside/canary", "it is absolute")
 }
 
-/// An absolute path for readers that take one leading slash off.
+/// An absolute path for readers that remove one leading slash.
 fn absolute_with_two_slashes() -> Construct {
     file("//proc/self/cwd/outside/canary", "it is absolute")
 }
 
-/// A second way to say a path that is there already: `a//b`.
+/// A second spelling of an existing path: `a//b`.
 fn empty_component() -> Construct {
     file("accounts//98.1", "it has an empty component")
 }
 
-/// A second way to say a path that is there already: `a/./b`.
+/// A second spelling of an existing path: `a/./b`.
 fn dot_component() -> Construct {
     file("accounts/./98.1", "it has a component \".\"")
 }
@@ -136,12 +136,12 @@ fn dot_and_slash_as_a_file() -> Construct {
     file("./", "it has an empty component")
 }
 
-/// No name at all (tar-rs's own `empty_filename.tar`).
+/// An empty name (tar-rs's own `empty_filename.tar`).
 fn empty_name() -> Construct {
     between(|tar| tar.file("", b"x")).refused(behind(), "has an empty path")
 }
 
-/// No name for readers that stop at a NUL, one for those that do not.
+/// An empty name for readers that stop at a NUL, but not for others.
 fn name_that_begins_with_nul() -> Construct {
     let header = Header::new(Dialect::Gnu, b'0', "\0accounts/98.1", 1);
     between(|tar| tar.entry(header, b"x")).refused(behind(), "has an empty path")
@@ -160,13 +160,14 @@ fn nul_in_a_pax_path() -> Construct {
         .refused(behind() + blocks(1), "path contains a NUL")
 }
 
-/// Old writers left behind the NUL what was in their buffer; every reader stops there, and so do we.
+/// Old writers left the rest of their buffer after the NUL. Every reader stops there, and so does
+/// unsnap.
 fn tail_behind_the_nul_of_a_name() -> Construct {
     let header = Header::account("accounts/98.1\0/../../outside/canary", 5);
     between(|tar| tar.entry(header, b"tails")).accepted(&[("accounts/98.1", b"tails")])
 }
 
-/// A name that is no text (Go's `gnu-not-utf8.tar`).
+/// A name that is not UTF-8 (Go's `gnu-not-utf8.tar`).
 fn not_utf8() -> Construct {
     let header = Header::account("", 1).path(b"accounts/98.1\xff");
     between(|tar| tar.entry(header, b"x"))
@@ -175,7 +176,7 @@ fn not_utf8() -> Construct {
         .refused_as_any(behind(), "it is not UTF-8")
 }
 
-/// More than `NAME_MAX`: a name that no file can have.
+/// A name longer than `NAME_MAX`, which no file can have.
 fn component_of_256_bytes() -> Construct {
     let path = "c".repeat(256);
     between(|tar| tar.long_name(path.as_bytes()).file("c", b"x"))
@@ -184,7 +185,8 @@ fn component_of_256_bytes() -> Construct {
         .refused_as_any(behind(), "a component has 256 bytes, limit is 255")
 }
 
-/// More than `PATH_MAX`: CVE-2025-4517 and its siblings (CPython) hid where such a path leads.
+/// A path longer than `PATH_MAX`: CVE-2025-4517 and its siblings (CPython) hid the target of such a
+/// path.
 fn path_of_4096_bytes() -> Construct {
     let path = "d/".repeat(2048);
     between(|tar| tar.long_name(path.as_bytes()).directory("d"))
@@ -197,12 +199,12 @@ fn newline() -> Construct {
     shown("accounts/98.1\nerror: all is well", r"accounts/98.1\x0aerror: all is well", "U+000A")
 }
 
-/// Names that speak to the terminal (CWE-150; `fd` escapes them, many tools do not).
+/// Names with terminal control sequences (CWE-150; `fd` escapes them, many tools do not).
 fn escape_sequence() -> Construct {
     shown("\x1b]0;owned\x07\x1b[2Jx", r"\x1b]0;owned\x07\x1b[2Jx", "U+001B")
 }
 
-/// The same by a C1 control, which is one character of UTF-8.
+/// The same with a C1 control, which is one UTF-8 character.
 fn c1_control() -> Construct {
     shown("\u{9b}2Jx", r"\u{9b}2Jx", "U+009B")
 }
@@ -212,7 +214,7 @@ fn right_to_left_override() -> Construct {
     shown("accounts/\u{202e}1.89", r"accounts/\u{202e}1.89", "U+202E")
 }
 
-/// A name that must not be shown as it is.
+/// A name that must not be displayed unescaped.
 fn shown(path: &str, printable: &str, reason: &'static str) -> Construct {
     between(|tar| tar.file(path, b"x"))
         .entry(printable)
@@ -222,10 +224,10 @@ fn shown(path: &str, printable: &str, reason: &'static str) -> Construct {
 
 /// A file for readers of the type byte, a directory for readers of the name.
 fn slash_behind_a_file() -> Construct {
-    file("accounts/98.1/", "it ends in a slash but is no directory")
+    file("accounts/98.1/", "it ends in a slash but is not a directory")
 }
 
-/// Zip-slip on another system. Here a backslash is a character like others.
+/// Zip-slip on another system. Here a backslash is an ordinary character.
 fn backslashes() -> Construct {
     let path = r"..\..\outside\canary";
     between(|tar| tar.file(path, b"x"))
@@ -234,8 +236,9 @@ fn backslashes() -> Construct {
         .accepted_as_any(&[(path, b"x")])
 }
 
-/// node-tar CVE-2026-23950: names that one file system takes for the same. They are bytes to us; a
-/// file system that thinks otherwise refuses the second one, since nothing is ever opened twice.
+/// node-tar CVE-2026-23950: names that some file systems treat as equal. unsnap compares bytes. On
+/// a file system that treats them as equal, creating the second one fails, because nothing is ever
+/// opened twice.
 fn two_forms_of_one_character() -> Construct {
     let (composed, decomposed) = ("accounts/\u{e9}", "accounts/e\u{301}");
     between(|tar| tar.file(composed, b"one").file(decomposed, b"two"))
@@ -251,12 +254,12 @@ fn upper_and_lower_case() -> Construct {
         .accepted_as_any(&[("Accounts/90.7", b"other")])
 }
 
-/// RUSTSEC-2018-0002 without a link: which of the two counts depends on the reader.
+/// RUSTSEC-2018-0002 without a link: readers disagree on which of the two counts.
 fn same_file_twice() -> Construct {
     between(|tar| tar.file("version", b"1.2.0")).entry("version").refused(behind(), "twice")
 }
 
-/// The same path in other words.
+/// The same path in another spelling.
 fn same_file_said_differently() -> Construct {
     file("./version", "twice")
 }
@@ -266,12 +269,12 @@ fn same_directory_twice() -> Construct {
     between(|tar| tar.directory("snapshots")).entry("snapshots").refused(behind(), "twice")
 }
 
-/// A file that something is below of.
+/// A file that is also the parent of another entry.
 fn file_and_then_directory() -> Construct {
     file("version/x", "both a file and a directory")
 }
 
-/// A file where a directory is.
+/// A file in place of an existing directory.
 fn directory_and_then_file() -> Construct {
     between(|tar| tar.file("accounts", b"x"))
         .entry("accounts")
@@ -279,13 +282,13 @@ fn directory_and_then_file() -> Construct {
         .refused_as_any(behind(), "both a file and a directory")
 }
 
-/// The name of unsnap's own staging directory: taken for a left-over it would be deleted by the
-/// next run.
+/// The name of unsnap's own staging directory: the next run would delete it as left by an
+/// interrupted run.
 fn our_staging_directory() -> Construct {
-    file(".unsnap-staging/x", "it is a name that unsnap uses itself")
+    file(".unsnap-staging/x", "names that begin with .unsnap- are reserved")
 }
 
-/// The name of the journal of what can be resumed, which an archive could claim for itself.
+/// The name of the journal for resuming, which an archive could try to supply.
 fn our_journal() -> Construct {
-    file(".unsnap-journal", "it is a name that unsnap uses itself")
+    file(".unsnap-journal", "names that begin with .unsnap- are reserved")
 }

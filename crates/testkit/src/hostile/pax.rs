@@ -1,4 +1,4 @@
-//! PAX headers: two sizes, and records that readers understand differently or not at all.
+//! PAX headers: two sizes, and records that readers interpret differently or not at all.
 
 use super::{Construct, behind, between, blocks, constructs, good_beginning};
 use crate::tar::{Dialect, Header, TarBuilder, pax_record};
@@ -61,30 +61,30 @@ constructs![
 
 const NAME: &str = "accounts/98.1";
 
-/// An account whose header has this size.
+/// Returns an account whose header has this size.
 fn sized(size: u64) -> Header {
     Header::new(Dialect::Ustar, b'0', NAME, size)
 }
 
-/// A PAX header of these bytes, and a file of one byte.
+/// Returns a PAX header with this body, and a file of one byte.
 fn records(bytes: &[u8]) -> Construct {
     between(|tar| tar.pax_raw(b'x', bytes).entry(sized(1), b"x"))
 }
 
-/// Refused because of the record at this position of the header's body.
+/// Returns a construct refused because of the record at this position of the header's body.
 fn bad_record(bytes: &[u8], position: usize, reason: &'static str) -> Construct {
     records(bytes).refused(behind() + blocks(1) + position, reason)
 }
 
-/// CVE-2025-62518 (TARmageddon: async-tar, tokio-tar, astral-tokio-tar < 0.5.6): they went on where
-/// the header's size said, and the entries of the inner archive became entries of the outer one.
+/// CVE-2025-62518 (TARmageddon: async-tar, tokio-tar, astral-tokio-tar < 0.5.6): readers skipped
+/// the header's size, and the entries of the inner archive became entries of the outer one.
 fn size_that_hides_an_archive() -> Construct {
     let inner = TarBuilder::new().account("accounts/97.1", b"hidden").finish();
     let size = inner.len().to_string();
     between(|tar| tar.pax(&[("size", &size)]).entry(sized(0), &inner)).accepted(&[(NAME, &inner)])
 }
 
-/// CVE-2026-33055 / RUSTSEC-2026-0068 (tar < 0.4.45): PAX's size was ignored when the header had
+/// CVE-2026-33055 / RUSTSEC-2026-0068 (tar < 0.4.45): the PAX size was ignored if the header had
 /// one.
 fn size_smaller_than_the_header_s() -> Construct {
     let inner = TarBuilder::new().account("accounts/97.1", b"hidden").into_bytes();
@@ -102,7 +102,7 @@ fn size_larger_than_the_header_s() -> Construct {
         .refused(behind() + blocks(2), "two sizes: 512 in its header, 1536 in its PAX header")
 }
 
-/// CVE-2026-33055 with a size of zero, which some readers take for none.
+/// CVE-2026-33055 with a size of zero, which some readers treat as absent.
 fn size_of_zero_against_the_header_s() -> Construct {
     between(|tar| tar.pax(&[("size", "0")]).entry(sized(512), &[1; 512]))
         .entry(NAME)
@@ -119,7 +119,7 @@ fn size_in_front_of_a_long_name() -> Construct {
     .accepted(&[(NAME, &[9; 1100])])
 }
 
-/// The same in the other order, which is harmless to all.
+/// The same in the other order, which is harmless to all readers.
 fn size_behind_a_long_name() -> Construct {
     between(|tar| {
         let header = Header::new(Dialect::Ustar, b'0', "cut", 0);
@@ -128,80 +128,93 @@ fn size_behind_a_long_name() -> Construct {
     .accepted(&[(NAME, &[9; 1100])])
 }
 
-/// GHSA-3cv2-h65g-fgmm with a long link, which a file has no use for.
+/// GHSA-3cv2-h65g-fgmm with a long link, which does not apply to a file.
 fn size_in_front_of_a_long_link() -> Construct {
     between(|tar| tar.pax(&[("size", "1100")]).long_link(b"target").entry(sized(0), &[9; 1100]))
         .accepted(&[(NAME, &[9; 1100])])
 }
 
-/// What `parse` of many a language takes for 1 (astral-tokio-tar, series of June 2026).
+/// Text that the `parse` function of many languages accepts as 1 (astral-tokio-tar, series of June
+/// 2026).
 fn size_with_a_plus_sign() -> Construct {
-    bad_record(&pax_record("size", "+1"), 0, "size is not a usable number: \"+1\"")
+    bad_record(&pax_record("size", "+1"), 0, "size is not a decimal number in range: \"+1\"")
 }
 
-/// A reader that goes backwards: CPython CVE-2025-8194 by PAX.
+/// CPython CVE-2025-8194 by PAX: a reader moves backwards.
 fn size_below_zero() -> Construct {
-    bad_record(&pax_record("size", "-512"), 0, "size is not a usable number: \"-512\"")
+    bad_record(&pax_record("size", "-512"), 0, "size is not a decimal number in range: \"-512\"")
 }
 
 /// A number in another base.
 fn size_in_hexadecimal() -> Construct {
-    bad_record(&pax_record("size", "0x1"), 0, "size is not a usable number: \"0x1\"")
+    bad_record(&pax_record("size", "0x1"), 0, "size is not a decimal number in range: \"0x1\"")
 }
 
-/// A number that some readers trim.
+/// A number with spaces that some readers trim.
 fn size_with_a_space() -> Construct {
-    bad_record(&pax_record("size", " 1"), 0, "size is not a usable number: \" 1\"")
+    bad_record(&pax_record("size", " 1"), 0, "size is not a decimal number in range: \" 1\"")
 }
 
-/// libarchive's `test_read_pax_empty_val_no_nl`: POSIX says that an empty value takes a record back,
-/// few readers do so.
+/// libarchive's `test_read_pax_empty_val_no_nl`: POSIX says that an empty value deletes a record,
+/// but few readers do that.
 fn size_without_a_value() -> Construct {
-    bad_record(&pax_record("size", ""), 0, "size is not a usable number: \"\"")
+    bad_record(&pax_record("size", ""), 0, "size is not a decimal number in range: \"\"")
 }
 
-/// One more than a signed number holds.
+/// One more than the largest signed number.
 fn size_of_2_to_the_63() -> Construct {
-    bad_record(&pax_record("size", "9223372036854775808"), 0, "size is not a usable number")
+    bad_record(
+        &pax_record("size", "9223372036854775808"),
+        0,
+        "size is not a decimal number in range",
+    )
 }
 
 /// libarchive's `test_read_format_tar_invalid_pax_size`: 1 for readers that overflow.
 fn size_of_2_to_the_64_and_a_bit() -> Construct {
-    bad_record(&pax_record("size", "18446744073709551617"), 0, "size is not a usable number")
+    bad_record(
+        &pax_record("size", "18446744073709551617"),
+        0,
+        "size is not a decimal number in range",
+    )
 }
 
 /// POSIX: the last one counts; some readers take the first.
 fn size_twice() -> Construct {
     let twice = [pax_record("size", "1"), pax_record("size", "1")].concat();
-    bad_record(&twice, 9, "size is there twice")
+    bad_record(&twice, 9, "size occurs twice")
 }
 
-/// DIFF-014 of astral-tokio-tar (`diff-014-unterminated-pax.tar`): a length beyond what is there.
+/// DIFF-014 of astral-tokio-tar (`diff-014-unterminated-pax.tar`): a length beyond the end.
 fn length_beyond_the_header() -> Construct {
-    bad_record(b"40 path=accounts/97.1\n", 0, "its length is 40, but only 22 bytes are left")
+    bad_record(
+        b"40 path=accounts/97.1\n",
+        0,
+        "its length is 40, but only 22 bytes of the header are left",
+    )
 }
 
-/// Go's `pax-bad-hdr-file.tar`: a length that ends somewhere else than the record.
+/// Go's `pax-bad-hdr-file.tar`: a length that differs from the record's.
 fn length_within_the_record() -> Construct {
-    bad_record(b"15 path=accounts/97.1\n", 0, "no newline where its length says")
+    bad_record(b"15 path=accounts/97.1\n", 0, "there is no newline at the end given by its length")
 }
 
-/// A length that ends before its own space: a subtraction below zero.
+/// A length that ends before its own space: a subtraction that underflows.
 fn length_within_its_own_digits() -> Construct {
-    bad_record(b"2 path=accounts/97.1\n", 0, "no newline where its length says")
+    bad_record(b"2 path=accounts/97.1\n", 0, "there is no newline at the end given by its length")
 }
 
-/// What `parse` of many a language takes for 23.
+/// Text that the `parse` function of many languages accepts as 23.
 fn length_with_a_plus_sign() -> Construct {
     bad_record(b"+23 path=accounts/97.1\n", 0, "does not start with its length")
 }
 
-/// A second way to write a length, and an octal one for some.
+/// A second spelling of a length, and an octal one for some readers.
 fn length_with_a_leading_zero() -> Construct {
     bad_record(b"023 path=accounts/97.1\n", 0, "does not start with its length")
 }
 
-/// A record that a loop never gets past.
+/// A record that a loop never advances past.
 fn length_of_zero() -> Construct {
     bad_record(b"0 path=accounts/97.1\n", 0, "does not start with its length")
 }
@@ -211,28 +224,28 @@ fn length_of_21_digits() -> Construct {
     bad_record(b"184467440737095516170 a=b\n", 0, "does not start with its length")
 }
 
-/// A record as somebody would write it by hand.
+/// A record without a length.
 fn no_length() -> Construct {
     bad_record(b"path=accounts/97.1\n", 0, "does not start with its length")
 }
 
-/// A record whose length counts one byte that is not there: its newline.
+/// A record whose length includes a missing newline.
 fn no_newline_at_the_end() -> Construct {
-    bad_record(b"21 path=accounts/97.1", 0, "no newline where its length says")
+    bad_record(b"21 path=accounts/97.1", 0, "there is no newline at the end given by its length")
 }
 
-/// Padding that is part of the header's size.
+/// Padding counted in the header's size.
 fn nuls_at_the_end() -> Construct {
     let padded = [&pax_record("comment", "x")[..], &[0; 8]].concat();
     bad_record(&padded, 13, "does not start with its length")
 }
 
-/// CVE-2026-32766 (astral-tokio-tar): malformed records were passed over in silence.
+/// CVE-2026-32766 (astral-tokio-tar): malformed records were silently skipped.
 fn no_equals_sign() -> Construct {
     bad_record(b"12 path:abc\n", 0, "it has no key")
 }
 
-/// A record of nothing.
+/// A record with an empty key.
 fn no_key() -> Construct {
     bad_record(b"8 =abcd\n", 0, "it has no key")
 }
@@ -242,13 +255,12 @@ fn nul_in_a_key() -> Construct {
     bad_record(&pax_record("path\0x", "accounts/97.1"), 0, "it has no key")
 }
 
-/// Another record within a value, for readers that go by lines. A record ends where its length
-/// says.
+/// A record within a value, for readers that split by lines. A record ends where its length says.
 fn newline_in_a_value() -> Construct {
     records(&pax_record("comment", "a\n22 path=accounts/97.1\n")).accepted(&[(NAME, b"x")])
 }
 
-/// Keys that are odd, vendors' or unknown: all of them are passed over.
+/// Odd, vendor-specific and unknown keys: all of them are ignored.
 fn keys_that_mean_nothing() -> Construct {
     let records = [
         pax_record(" path", "accounts/97.1"),
@@ -263,7 +275,7 @@ fn keys_that_mean_nothing() -> Construct {
     self::records(&records.concat()).accepted(&[(NAME, b"x")])
 }
 
-/// No path at all: POSIX takes the header's then, others refuse or take nothing.
+/// An empty path: POSIX then uses the header's path, other readers refuse or use none.
 fn path_without_a_value() -> Construct {
     bad_record(&pax_record("path", ""), 0, "path is empty")
 }
@@ -271,7 +283,7 @@ fn path_without_a_value() -> Construct {
 /// POSIX: the last one counts; some readers take the first.
 fn path_twice() -> Construct {
     let twice = [pax_record("path", "accounts/97.1"), pax_record("path", NAME)].concat();
-    bad_record(&twice, 22, "path is there twice")
+    bad_record(&twice, 22, "path occurs twice")
 }
 
 /// PAX is UTF-8 by definition.
@@ -282,18 +294,19 @@ fn path_that_is_not_utf8() -> Construct {
         .refused_as_any(behind(), "it is not UTF-8")
 }
 
-/// As with the path.
+/// The same for link targets.
 fn link_path_twice() -> Construct {
     let twice = [pax_record("linkpath", "a"), pax_record("linkpath", "b")].concat();
-    bad_record(&twice, 14, "linkpath is there twice")
+    bad_record(&twice, 14, "linkpath occurs twice")
 }
 
-/// A property that a file does not have.
+/// A link target for a file, which has none.
 fn link_path_of_a_file() -> Construct {
     records(&pax_record("linkpath", "../../outside/canary")).accepted(&[(NAME, b"x")])
 }
 
-/// tokio-tar's `pax-overrides-extension-header.tar`: two paths for one entry, and no rule.
+/// tokio-tar's `pax-overrides-extension-header.tar`: two paths for one entry, without a rule for
+/// which one applies.
 fn path_and_a_long_name() -> Construct {
     between(|tar| tar.pax(&[("path", NAME)]).long_name(b"accounts/97.1").entry(sized(1), b"x"))
         .refused(behind() + blocks(3), "both a GNU extension of type 'L' and a PAX path")
@@ -305,7 +318,7 @@ fn long_name_and_a_path() -> Construct {
         .refused(behind() + blocks(3), "both a GNU extension of type 'L' and a PAX path")
 }
 
-/// Go's `pax-multi-hdrs.tar`: Python and GNU tar add them up.
+/// Go's `pax-multi-hdrs.tar`: Python and GNU tar merge them.
 fn header_twice() -> Construct {
     between(|tar| {
         tar.pax(&[("path", "accounts/97.1")]).pax(&[("comment", "x")]).entry(sized(1), b"x")
@@ -313,13 +326,13 @@ fn header_twice() -> Construct {
     .refused(behind() + blocks(2), "second extension of type 'x'")
 }
 
-/// For readers that forget a header without records.
+/// For readers that discard a header without records.
 fn header_twice_and_the_first_empty() -> Construct {
     between(|tar| tar.pax_raw(b'x', b"").pax(&[("path", NAME)]).entry(sized(1), b"x"))
         .refused(behind() + blocks(1), "second extension of type 'x'")
 }
 
-/// tokio-tar's `diff-024-pending-pax-boundary.tar`: a header in front of the end of the archive.
+/// tokio-tar's `diff-024-pending-pax-boundary.tar`: a header before the end of the archive.
 fn header_of_nothing() -> Construct {
     let tar = good_beginning().account("accounts/99.9", b"the last");
     let at = tar.len();
@@ -327,7 +340,7 @@ fn header_of_nothing() -> Construct {
         .refused(at, "is not followed by the entry it belongs to")
 }
 
-/// Go's `pax-path-hdr.tar`: a header, and then no more bytes.
+/// Go's `pax-path-hdr.tar`: a header at the end of the stream.
 fn header_at_the_end() -> Construct {
     let tar = good_beginning().account("accounts/99.9", b"the last");
     let at = tar.len();
@@ -335,20 +348,20 @@ fn header_at_the_end() -> Construct {
         .refused(at, "is not followed by the entry it belongs to")
 }
 
-/// Readers that look at the magic take it for a file, others for a header.
+/// Readers that check the magic see a file, others a PAX header.
 fn header_under_gnu_s_magic() -> Construct {
     let records = pax_record("path", NAME);
     let header = Header::new(Dialect::Gnu, b'x', "accounts/97.1", records.len() as u64);
     between(|tar| tar.entry(header, &records).entry(sized(1), b"x"))
-        .refused(behind(), "does not belong in a GNU header")
+        .refused(behind(), "does not exist in the GNU format")
 }
 
-/// The same in a header of the seventh edition, which knew no types.
+/// The same in a v7 header, which has no types.
 fn header_under_no_magic() -> Construct {
     let records = pax_record("path", NAME);
     let header = Header::new(Dialect::V7, b'x', "accounts/97.1", records.len() as u64);
     between(|tar| tar.entry(header, &records).entry(sized(1), b"x"))
-        .refused(behind(), "does not belong in a v7 header")
+        .refused(behind(), "does not exist in the v7 format")
 }
 
 /// Type `X`: PAX to Solaris and to some readers, a file to others.
@@ -357,45 +370,46 @@ fn header_of_solaris() -> Construct {
         .refused(behind(), "Solaris extended header (type 'X')")
 }
 
-/// CPython PR 151498: memory was reserved for what a header claims. There are no such bytes.
+/// CPython PR 151498: memory was reserved for the size that a header declares. The bytes do not
+/// exist.
 fn header_of_4_gib() -> Construct {
     let header = Header::new(Dialect::Ustar, b'x', "PaxHeaders/0", 4 << 30);
     between(|tar| tar.entry(header, &pax_record("path", NAME)))
         .refused(behind(), "has 4294967296 bytes, limit is 1048576")
 }
 
-/// What `git archive` writes: a global header that says nothing about entries.
+/// The output of `git archive`: a global header that does not affect entries.
 fn global_comment() -> Construct {
     let commit = "0123456789abcdef0123456789abcdef01234567";
     between(|tar| tar.pax_global(&[("comment", commit)]).entry(sized(1), b"x"))
         .accepted(&[(NAME, b"x")])
 }
 
-/// Go's `pax-global-records.tar`: every entry gets this path, for readers that honour it.
+/// Go's `pax-global-records.tar`: readers that honour it give every entry this path.
 fn global_path() -> Construct {
     between(|tar| tar.pax_global(&[("path", "accounts/97.1")]).entry(sized(1), b"x"))
-        .refused(behind() + blocks(1), "global header sets path")
+        .refused(behind() + blocks(1), "a global header must not set path")
 }
 
 /// TARmageddon for all entries that follow.
 fn global_size() -> Construct {
     between(|tar| tar.pax_global(&[("comment", "x"), ("size", "0")]).entry(sized(1), b"x"))
-        .refused(behind() + blocks(1) + 13, "global header sets size")
+        .refused(behind() + blocks(1) + 13, "a global header must not set size")
 }
 
 /// Holes in all entries that follow.
 fn global_sparse_keys() -> Construct {
     between(|tar| tar.pax_global(&[("GNU.sparse.major", "1")]).entry(sized(1), b"x"))
-        .refused(behind() + blocks(1), "global header sets GNU.sparse.major")
+        .refused(behind() + blocks(1), "a global header must not set GNU.sparse.major")
 }
 
-/// A malformed record is malformed in a global header as well.
+/// A malformed record is malformed in a global header too.
 fn global_without_a_newline() -> Construct {
     between(|tar| tar.pax_raw(b'g', b"12 comment=xy").entry(sized(1), b"x"))
-        .refused(behind() + blocks(1), "no newline where its length says")
+        .refused(behind() + blocks(1), "there is no newline at the end given by its length")
 }
 
-/// One byte more than such a header may have.
+/// One byte more than the limit of a global header.
 fn global_header_beyond_64_kib() -> Construct {
     let body = vec![b'c'; (64 << 10) + 1];
     between(|tar| tar.pax_raw(b'g', &body).entry(sized(1), b"x"))
@@ -409,7 +423,8 @@ fn global_header_of_4_gib() -> Construct {
         .refused(behind(), "has 4294967296 bytes")
 }
 
-/// Whose is the first header, then?
+/// A global header between an extension and its entry: readers disagree on what the extension
+/// applies to.
 fn global_between_a_header_and_its_entry() -> Construct {
     between(|tar| tar.pax(&[("path", NAME)]).pax_global(&[("comment", "x")]).entry(sized(1), b"x"))
         .refused(behind(), "is not followed by the entry it belongs to")

@@ -1,4 +1,4 @@
-//! zstd streams that ask for much, promise what they do not hold, or are no zstd.
+//! zstd streams that demand excessive resources, declare content they do not hold, or are not zstd.
 
 use super::{Construct, behind, constructs, good_beginning, good_tar};
 use crate::compress::{
@@ -54,21 +54,22 @@ fn of(archive: Vec<u8>) -> Construct {
     Construct::of(archive, Compression::Zstd)
 }
 
-/// The beginning of a good snapshot as a frame, and its end.
+/// Returns the beginning of a good snapshot as a frame, and its end.
 fn halves() -> (Vec<u8>, Vec<u8>) {
     let tar = good_tar();
     let (first, second) = tar.split_at(behind());
     (zstd_one_frame(first, 1, None, false, true), zstd_one_frame(second, 1, None, false, true))
 }
 
-/// A frame header of these bytes between two good frames; `reason` is given at its first byte.
+/// Returns a frame header of these bytes between two good frames, refused at its first byte for
+/// `reason`.
 fn header(bytes: &[u8], reason: &'static str) -> Construct {
     let (first, second) = halves();
     let at = first.len();
     of([&first, &MAGIC[..], bytes, &second].concat()).refused(at, reason)
 }
 
-/// Window log 31, as `zstd --ultra --long=31` writes it: memory for the asking.
+/// Window log 31, as `zstd --ultra --long=31` writes it: a request for 2 GiB of memory.
 fn window_of_2_gib() -> Construct {
     header(
         &[0, (31 - 10) << 3],
@@ -76,23 +77,23 @@ fn window_of_2_gib() -> Construct {
     )
 }
 
-/// The largest window that a header can ask for.
+/// The largest window that a header can declare.
 fn window_of_3_75_tib() -> Construct {
     header(&[0, 0xff], "zstd window (window_bytes_max) is 4123168604160")
 }
 
-/// Within the limit of windows, but more than there is memory.
+/// A window within the limit but larger than the memory budget.
 fn window_larger_than_the_memory_budget() -> Construct {
     header(&[0, (27 - 10) << 3], "memory budget")
 }
 
-/// A window by another way: a frame of a single segment, whose window is its content.
+/// A window declared by other means: a single-segment frame, whose window is its content.
 fn window_that_is_the_content() -> Construct {
     let size = u64::to_le_bytes(1 << 40);
     header(&[&[0xe0][..], &size].concat(), "zstd window (window_bytes_max) is 1099511627776")
 }
 
-/// All of a good snapshot as one frame that declares its size in four bytes behind the window.
+/// Returns a good snapshot as one frame that declares its size in four bytes after the window.
 fn sized_frame(lie: i32) -> Construct {
     let tar = good_tar();
     let mut frame = zstd_one_frame(&tar, 1, Some(12), false, true);
@@ -103,17 +104,17 @@ fn sized_frame(lie: i32) -> Construct {
     of(frame)
 }
 
-/// For readers that reserve what is declared and then write what comes.
+/// For readers that reserve the declared size and then write whatever arrives.
 fn content_larger_than_declared() -> Construct {
     sized_frame(-512).refused(None, "the compressed data is damaged at byte")
 }
 
-/// For readers that hand out what they have reserved.
+/// For readers that return all the memory they reserved.
 fn content_smaller_than_declared() -> Construct {
     sized_frame(512).refused(None, "the compressed data is damaged at byte")
 }
 
-/// The same where libzstd does not look: the last block is empty.
+/// The same in a form that libzstd does not check: the last block is empty.
 fn content_smaller_than_declared_by_an_empty_block() -> Construct {
     let tar = good_tar();
     let size = u16::try_from(tar.len() + 1 - 256).expect("a small archive");
@@ -124,7 +125,7 @@ fn content_smaller_than_declared_by_an_empty_block() -> Construct {
     of(frame).refused(at, "the frame declares 7681 bytes but holds 7680")
 }
 
-/// Memory for a frame that is decoded as a whole, while it holds only a block.
+/// Memory for a frame that is decoded as a whole but holds only one block.
 fn content_of_100_mib_that_is_not_there() -> Construct {
     let size = u32::to_le_bytes(100 << 20);
     let blocks = &zstd_raw_blocks(&good_tar(), 1000)[6..];
@@ -139,7 +140,7 @@ fn content_of_16_eib_that_is_not_there() -> Construct {
         .refused(None, "declares 18446744073709551615 bytes but holds 7680")
 }
 
-/// A snapshot that goes on with an account of so many zeros, whose frames are `frames`.
+/// Returns a snapshot that continues with an account of this many zeros in these frames.
 fn zeros(count: u64, frames: &[u8]) -> Construct {
     let header = good_beginning().entry(Header::account("accounts/98.1", count), &[]).into_bytes();
     let end = super::good_end(crate::tar::TarBuilder::new());
@@ -153,7 +154,7 @@ fn zeros(count: u64, frames: &[u8]) -> Construct {
 
 const BOMB_BYTES: usize = 300 << 20;
 
-/// node-tar CVE-2026-59873: 300 MiB in 10 kB. The account is within all sizes.
+/// node-tar CVE-2026-59873: 300 MiB in 10 kB. The account is within all size limits.
 fn bomb_of_zeros_in_one_frame() -> Construct {
     zeros(BOMB_BYTES as u64, &zstd_rle_blocks(0, BOMB_BYTES, 128 << 10))
         .refused(None, "compression ratio (ratio_max)")
@@ -166,20 +167,20 @@ fn bomb_of_zeros_in_many_frames() -> Construct {
         .refused(None, "compression ratio (ratio_max)")
 }
 
-/// 64 MiB in about 2 kB: too little to harm, so the ratio does not count yet.
+/// 64 MiB in about 2 kB: too little to do harm, so the ratio limit does not apply yet.
 fn sixty_four_mebibytes_of_zeros() -> Construct {
     const BYTES: usize = 64 << 20;
     zeros(BYTES as u64, &zstd_rle_blocks(0, BYTES, 128 << 10))
         .accepted(&[("accounts/98.1", &vec![0; BYTES])])
 }
 
-/// A million of the same between two good halves.
+/// A million empty frames between two good halves.
 fn million(frame: &[u8]) -> Construct {
     let (first, second) = halves();
     of([&first, &frame.repeat(1_000_000)[..], &second].concat())
 }
 
-/// Work without result: a quadratic reader never ends. Far within the limit of frames.
+/// Work without output: a quadratic reader never ends. Far below the limit on frames.
 fn million_empty_frames() -> Construct {
     million(&zstd_one_frame(&[], 1, None, false, true)).accepted(&[])
 }
@@ -189,7 +190,7 @@ fn million_empty_frames_of_unknown_size() -> Construct {
     million(&zstd_raw_blocks(&[], 1)).accepted(&[])
 }
 
-/// The same with frames that are passed over, as Firedancer writes them.
+/// The same with skippable frames, as Firedancer writes them.
 fn million_skippable_frames() -> Construct {
     million(&skippable_frame(b"")).accepted(&[])
 }
@@ -202,7 +203,7 @@ fn million_empty_blocks() -> Construct {
     of([&first, &header, &blocks[..], &[1, 0, 0], &second].concat()).accepted(&[])
 }
 
-/// The limit of frames, lowered so that an archive of 9 kB is beyond it.
+/// The limit on frames, lowered so that an archive of 9 kB exceeds it.
 fn frames_beyond_the_limit() -> Construct {
     let (first, second) = halves();
     let empty = zstd_one_frame(&[], 1, None, false, true);
@@ -212,7 +213,7 @@ fn frames_beyond_the_limit() -> Construct {
         .refused(at, "number of frames (frames_max) is 1001, limit is 1000")
 }
 
-/// Skippable frames count as well.
+/// Skippable frames count too.
 fn skippable_frames_beyond_the_limit() -> Construct {
     let (first, second) = halves();
     let empty = skippable_frame(b"");
@@ -222,14 +223,14 @@ fn skippable_frames_beyond_the_limit() -> Construct {
         .refused(at, "number of frames (frames_max) is 1001, limit is 1000")
 }
 
-/// The limit of decoded bytes, lowered so that a good snapshot is beyond it.
+/// The limit on decoded bytes, lowered so that a good snapshot exceeds it.
 fn decoded_bytes_beyond_the_limit() -> Construct {
     of(zstd_frames(&good_tar(), 1000, 1))
         .limits("[limits]\nraw_bytes_max = 4000\n")
         .refused(None, "decoded bytes (raw_bytes_max) is")
 }
 
-/// A frame to pass over that is longer than the archive.
+/// A skippable frame that is longer than the archive.
 fn skippable_frame_of_4_gib() -> Construct {
     let (first, second) = halves();
     let archive = [&first, &[0x5e, 0x2a, 0x4d, 0x18, 0xff, 0xff, 0xff, 0xff][..], &second].concat();
@@ -237,14 +238,14 @@ fn skippable_frame_of_4_gib() -> Construct {
     of(archive).refused(at, "the archive is cut")
 }
 
-/// All sixteen numbers mean the same.
+/// All sixteen magic numbers have the same meaning.
 fn all_skippable_magic_numbers() -> Construct {
     let (first, second) = halves();
     let frames = (0..16).flat_map(|n| crate::compress::skippable_frame_numbered(n, b"note"));
     of([first, frames.collect(), second].concat()).accepted(&[])
 }
 
-/// A frame whose last bit is wrong.
+/// A frame with its last bit flipped.
 fn spoilt_checksum(sized: bool) -> Construct {
     let mut frame = zstd_one_frame(&good_tar(), 1, None, true, sized);
     *frame.last_mut().expect("not empty") ^= 1;
@@ -252,7 +253,7 @@ fn spoilt_checksum(sized: bool) -> Construct {
     of(frame).refused(at, "checksum")
 }
 
-/// Damage that only the checksum shows, for the streaming engine.
+/// Damage that only the checksum reveals, for the streaming engine.
 fn wrong_checksum() -> Construct {
     spoilt_checksum(false)
 }
@@ -262,7 +263,7 @@ fn wrong_checksum_of_a_sized_frame() -> Construct {
     spoilt_checksum(true)
 }
 
-/// A download that was cut.
+/// A truncated download.
 fn frame_cut_in_a_block() -> Construct {
     let mut frame = zstd_one_frame(&good_tar(), 1, None, false, false);
     frame.truncate(frame.len() - 20);
@@ -270,7 +271,7 @@ fn frame_cut_in_a_block() -> Construct {
     of(frame).refused(at, "the archive is cut")
 }
 
-/// A download that was cut behind all that matters.
+/// A download truncated after all relevant bytes.
 fn frame_without_its_checksum() -> Construct {
     let mut frame = zstd_one_frame(&good_tar(), 1, None, true, true);
     frame.truncate(frame.len() - 4);
@@ -278,12 +279,12 @@ fn frame_without_its_checksum() -> Construct {
     of(frame).refused(at, "the archive is cut")
 }
 
-/// A download that was cut between two frames, which is good zstd.
+/// A download truncated between two frames, which is valid zstd.
 fn last_frame_missing() -> Construct {
-    of(halves().0).refused(behind(), "without its end mark (0 of 2 zero blocks")
+    of(halves().0).refused(behind(), "without an end marker (0 of 2 zero blocks")
 }
 
-/// The page of an error behind the archive.
+/// An error page after the archive.
 fn garbage_behind_the_last_frame() -> Construct {
     let (first, second) = halves();
     let at = first.len() + second.len();
@@ -291,7 +292,7 @@ fn garbage_behind_the_last_frame() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// The same in the middle of it.
+/// An error page in the middle of the archive.
 fn garbage_between_two_frames() -> Construct {
     let (first, second) = halves();
     let at = first.len();
@@ -299,7 +300,7 @@ fn garbage_between_two_frames() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// What is harmless in a tar is no frame.
+/// Zeros, which are harmless in a tar but are not a frame.
 fn zeros_behind_the_last_frame() -> Construct {
     let (first, second) = halves();
     let at = first.len() + second.len();
@@ -307,7 +308,7 @@ fn zeros_behind_the_last_frame() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// The rest in another compression.
+/// The second half in another compression.
 fn frame_of_lz4_behind() -> Construct {
     let (first, _) = halves();
     let at = first.len();
@@ -323,17 +324,17 @@ fn frame_of_zstd_0_7_behind() -> Construct {
         .refused(at, "foreign bytes after the compressed data")
 }
 
-/// A frame that is nothing without a file we do not have.
+/// A frame that requires an unavailable dictionary.
 fn dictionary() -> Construct {
     header(&[0x01, 7 << 3, 0x07], "needs a zstd dictionary, which is not supported")
 }
 
-/// A bit that a later zstd may give a meaning.
+/// A reserved bit, to which a later zstd may give a meaning.
 fn reserved_bit() -> Construct {
     header(&[0x08, 7 << 3], "the compressed data is damaged")
 }
 
-/// A frame of one block whose three bytes of header are these.
+/// Returns a frame of one block with this three-byte header.
 fn block(bytes: [u8; 3], rest: &[u8]) -> Construct {
     let (first, second) = halves();
     // A window of 1 KiB.
@@ -341,24 +342,24 @@ fn block(bytes: [u8; 3], rest: &[u8]) -> Construct {
     of([first, frame, second].concat()).refused(None, "the compressed data is damaged at byte")
 }
 
-/// The fourth of four types of blocks, of which there are three.
+/// The reserved fourth block type.
 fn reserved_block_type() -> Construct {
     block([0b111, 0, 0], b"")
 }
 
-/// The longest that a block can say to be; 128 KiB are allowed.
+/// The longest declarable block. The limit is 128 KiB.
 fn block_of_2_mib() -> Construct {
     block([0xf9, 0xff, 0xff], &[0; 100])
 }
 
-/// A block longer than its frame's window, which is too long as well.
+/// A block that exceeds its frame's window, which is too long as well.
 fn block_larger_than_the_window() -> Construct {
     let bytes = u32::to_le_bytes(2000 << 3 | 0b001);
     block([bytes[0], bytes[1], bytes[2]], &[0; 2000])
 }
 
-/// A compressed block that repeats what was never there: literals of one byte, and a match 8 bytes
-/// back (sequence codes as in RFC 8878, predefined tables).
+/// A compressed block with a match to bytes that never existed: literals of one byte, and a match 8
+/// bytes back (sequence codes as in RFC 8878, predefined tables).
 fn match_in_front_of_the_beginning() -> Construct {
     let body = [0b0000_1000, b'x', 1, 0, 0xff, 0xff, 0xff, 0x01];
     let length = u32::try_from(body.len()).expect("short") << 3;
@@ -366,7 +367,7 @@ fn match_in_front_of_the_beginning() -> Construct {
     block([bytes[0], bytes[1], bytes[2]], &body)
 }
 
-/// What somebody has saved under the name of a snapshot.
+/// Another file saved under the name of a snapshot.
 fn another_format() -> Construct {
     of(b"PK\x03\x04\x1b]0;owned\x07 and so on".to_vec())
         .refused(None, "this is not a zstd, lz4 or tar archive: it begins with 50 4b 03 04 1b")

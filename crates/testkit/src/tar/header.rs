@@ -6,10 +6,10 @@
 //! 265 uname      32 | 297 gname 32 | 329 device numbers 8 + 8 | 345 prefix (ustar) 155
 //! ```
 
-/// The block of tar: headers are one, contents are padded to a multiple of it.
+/// Length of a tar block: headers have one, contents are padded to a multiple of it.
 pub const BLOCK_BYTES: usize = 512;
 
-/// Where the parts of a header lie, for [`Header::patch`].
+/// Ranges of the fields of a header, for [`Header::patch`].
 pub mod field {
     use std::ops::Range;
 
@@ -33,22 +33,22 @@ pub mod field {
     pub const LINK_NAME: Range<usize> = 157..257;
     /// Magic number and version of the format.
     pub const MAGIC: Range<usize> = 257..265;
-    /// Leading directories of the path (ustar and pax).
+    /// Leading directories of the path (ustar and PAX).
     pub const PREFIX: Range<usize> = 345..500;
 }
 
-/// Dialects of tar, told apart by the magic number.
+/// Dialects of tar, identified by the magic number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `ustar  \0`: GNU tar, and every snapshot archive.
     Gnu,
-    /// `ustar\0` and `00`: POSIX, with or without pax records.
+    /// `ustar\0` and `00`: POSIX, with or without PAX records.
     Ustar,
     /// No magic number: seventh edition Unix.
     V7,
 }
 
-/// One header block, valid unless made otherwise.
+/// One header block, valid unless modified.
 #[derive(Clone, Debug)]
 pub struct Header {
     block: [u8; BLOCK_BYTES],
@@ -63,13 +63,13 @@ enum Checksum {
 }
 
 impl Header {
-    /// The header of an account file as Agave writes it: name, size, a modification time of 0 and
-    /// the checksum; mode, owner, group and type are NUL bytes.
+    /// Creates the header of an account file as Agave writes it: name, size, a modification time of
+    /// 0 and the checksum; mode, owner, group and type are NUL bytes.
     pub fn account(path: &str, size: u64) -> Self {
         Self::empty(Dialect::Gnu).path(path.as_bytes()).size(size).mtime(0)
     }
 
-    /// A header with the fields that archivers fill: mode 0644 (0755 for directories), a
+    /// Creates a header with the fields that archivers fill: mode 0644 (0755 for directories), a
     /// plausible owner and time. `kind` is the type byte, such as `b'0'` or `b'5'`.
     pub fn new(dialect: Dialect, kind: u8, path: &str, size: u64) -> Self {
         Self::empty(dialect)
@@ -81,7 +81,7 @@ impl Header {
             .kind(kind)
     }
 
-    /// A block of zeros with the dialect's magic number.
+    /// Creates a block of zeros with the dialect's magic number.
     pub fn empty(dialect: Dialect) -> Self {
         let magic: &[u8; 8] = match dialect {
             Dialect::Gnu => b"ustar  \0",
@@ -91,7 +91,7 @@ impl Header {
         Self { block: [0; BLOCK_BYTES], checksum: Checksum::Right }.patch(field::MAGIC.start, magic)
     }
 
-    /// Sets the path; what does not fit the 100 bytes of the field is cut off.
+    /// Sets the path, truncated to the 100 bytes of the field.
     #[must_use]
     pub fn path(self, path: &[u8]) -> Self {
         self.text(field::NAME, path)
@@ -155,7 +155,7 @@ impl Header {
         self
     }
 
-    /// Makes the checksum differ by one from the right one.
+    /// Makes the checksum differ by one from the correct one.
     #[must_use]
     pub fn corrupt_checksum(mut self) -> Self {
         self.checksum = Checksum::Wrong;
@@ -169,7 +169,7 @@ impl Header {
         self
     }
 
-    /// The block, with the checksum of what the fields hold now.
+    /// Returns the block, with the checksum of the current fields.
     pub fn finish(mut self) -> [u8; BLOCK_BYTES] {
         self.block[field::CHECKSUM].fill(b' ');
         let sum: u32 = self.block.iter().map(|&byte| u32::from(byte)).sum();
@@ -190,7 +190,7 @@ impl Header {
         self
     }
 
-    /// Octal digits with leading zeros and a final NUL, as both GNU tar and tar-rs write them.
+    /// Writes octal digits with leading zeros and a final NUL, as both GNU tar and tar-rs do.
     fn octal(mut self, field: std::ops::Range<usize>, mut number: u64) -> Self {
         let (nul, digits) = self.block[field].split_last_mut().expect("no field is empty");
         *nul = 0;
@@ -203,7 +203,7 @@ impl Header {
     }
 }
 
-/// Six octal digits, NUL, space: the form of the standard.
+/// Returns six octal digits, NUL, space: the standard form.
 fn checksum_text(sum: u32) -> [u8; 8] {
     let mut text = *b"000000\0 ";
     for (place, digit) in text[..6].iter_mut().rev().enumerate() {

@@ -1,4 +1,4 @@
-//! Which accounts have several versions, and taking away all but the newest.
+//! Removal of all but the newest version of each account.
 
 use std::{
     sync::{
@@ -19,37 +19,37 @@ use super::{
 };
 use crate::lattice::LatticeHasher;
 
-/// Bytes of a candidate and of what is made of it for the second look.
+/// Bytes of a candidate and its data structures in the second look.
 const CANDIDATE_BYTES: usize =
     size_of::<Candidate>() + size_of::<Place>() + size_of::<Wanted>() + size_of::<bool>();
 
-/// What duplicates add up to.
+/// Totals of the duplicates.
 pub(super) struct Resolved {
-    /// Older versions, which are to be subtracted.
+    /// Older versions, to be subtracted.
     pub(super) older: Sums,
     /// Records that were read again.
     pub(super) looked_at: u64,
 }
 
-/// A record that shares its fingerprint with others.
+/// A record whose fingerprint occurs more than once.
 struct Candidate {
     entry: Entry,
     slot: u64,
-    /// Not the newest of its fingerprint, so presumably not the newest of its public key.
+    /// Not the newest record with its fingerprint, so presumably not the newest of its public key.
     older: bool,
     /// Known after the second look.
     pubkey: Option<[u8; 32]>,
 }
 
-/// Sorts all entries and resolves what has equal fingerprints, in as many rounds as the memory
-/// makes necessary.
+/// Sorts all entries and resolves those with equal fingerprints, in as many rounds as the memory
+/// budget requires.
 pub(super) fn resolve<B: Send + Sync>(
     shared: &Shared<B>,
     storages: &[StorageId],
     look: &mut dyn SecondLook,
 ) -> Result<Resolved, AccountsError> {
-    // What is in the partitions that are sorted at a time may be candidates without exception, so a
-    // round can become three times what it should.
+    // Every entry of the partitions being sorted may be a candidate, so a round can grow to three
+    // times its target.
     let fitting = sorting(&shared.entries, shared.memory_bytes_max)?;
     let threads = shared.workers.get().min(fitting);
     let candidates_max = (shared.memory_bytes_max / CANDIDATE_BYTES).max(1);
@@ -85,7 +85,7 @@ pub(super) fn resolve<B: Send + Sync>(
     Ok(resolved)
 }
 
-/// The entries whose fingerprint occurs more than once.
+/// Returns the entries whose fingerprint occurs more than once.
 fn candidates(entries: &mut [Entry], storages: &[StorageId]) -> Vec<Candidate> {
     entries.sort_unstable();
     let mut candidates = Vec::new();
@@ -103,7 +103,7 @@ fn candidates(entries: &mut [Entry], storages: &[StorageId]) -> Vec<Candidate> {
     candidates
 }
 
-/// Reads the candidates again and subtracts what is older.
+/// Reads the candidates again and subtracts the older ones.
 fn round<B>(
     shared: &Shared<B>,
     storages: &[StorageId],
@@ -128,7 +128,7 @@ fn round<B>(
     })?;
     resolved.looked_at += candidates.len() as u64;
 
-    // Equal fingerprints are not equal keys: whoever is the newest of its key stays.
+    // Equal fingerprints do not imply equal keys: the newest record of each key stays.
     candidates.sort_unstable_by_key(|candidate| {
         (candidate.pubkey, std::cmp::Reverse(candidate.slot), candidate.entry.place)
     });
@@ -161,7 +161,7 @@ fn round<B>(
     Ok(())
 }
 
-/// Reads records again, each of them once. `take` says whether a record is the one it was.
+/// Reads records again, each of them once. `take` returns whether a record is unchanged.
 fn look_at(
     look: &mut dyn SecondLook,
     storages: &[StorageId],

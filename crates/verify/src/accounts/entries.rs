@@ -1,8 +1,8 @@
-//! What is remembered of each account, in memory or in a file, to be sorted at the end.
+//! External sort of what the check remembers about each account, in memory or in a file.
 //!
-//! An external sort: what passes is put into [`PARTITIONS`] parts by the uppermost bits of a number
-//! that is its own ([`Remembered::sort_bits`]); parts that outgrow the memory go to the file. At the
-//! end they are taken out one by one, each small enough to be sorted in memory.
+//! Entries go into [`PARTITIONS`] partitions by the uppermost bits of their sort key
+//! ([`Remembered::sort_bits`]). Partitions that outgrow the memory go to the file. At the end they
+//! are taken out one by one, each small enough to be sorted in memory.
 
 use std::{
     fs::File,
@@ -17,36 +17,37 @@ use std::{
 
 use super::{AccountsError, pool::lock};
 
-/// Parts that entries are sorted in, by the uppermost bits of their fingerprints. 1.2 billion
-/// accounts make parts of 19 MB, small enough to be sorted one for each thread.
+/// Number of partitions that entries are sorted into, by the uppermost bits of their fingerprints.
+/// 1.2 billion accounts give partitions of 19 MB, small enough for each thread to sort one.
 pub const PARTITIONS: usize = 1 << PARTITION_BITS;
 const PARTITION_BITS: u32 = 10;
 
-/// Entries that a worker gathers for a partition before it takes the partition's lock: with those of
-/// 16 bytes, 512 KiB for all partitions together, half of a core's second-level cache. A guess.
+/// Entries that a worker gathers for a partition before it takes the partition's lock. With entries
+/// of 16 bytes this is 512 KiB for all partitions together, half of a core's second-level cache. A
+/// guess.
 const GATHERED_MAX: usize = 32;
 
-/// Entries that are encoded at a time: writes and reads of 64 KiB, or of some times that for larger
-/// ones. A guess.
+/// Entries encoded at a time: reads and writes of 64 KiB, or a few times that for larger entries. A
+/// guess.
 const IO_ENTRIES: usize = 4096;
 
-/// What is remembered of something that has passed.
+/// A fixed-size entry of an external sort.
 pub trait Remembered: Copy + Send {
-    /// Bytes of it in the file.
+    /// Encoded length in bytes.
     const BYTES: usize;
 
-    /// By the uppermost bits of this it is put into parts. To be spread evenly, or a part may grow
-    /// larger than what can be sorted at a time.
+    /// Returns the sort key. Its uppermost bits select the partition, so keys should be spread
+    /// evenly: otherwise a partition may grow larger than the memory for sorting.
     fn sort_bits(&self) -> u64;
 
-    /// Appends its [`BYTES`](Self::BYTES) bytes.
+    /// Appends the encoded entry, [`BYTES`](Self::BYTES) bytes.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Makes it of the bytes that [`encode`](Self::encode) has given.
+    /// Decodes an entry from the bytes that [`encode`](Self::encode) wrote.
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// An account that has passed.
+/// An account record that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     /// Keyed hash of the public key.
@@ -71,50 +72,50 @@ impl Remembered for Entry {
     }
 }
 
-/// The 8 bytes at `at` as a number, little-endian.
+/// Returns the 8 bytes at `at` as a little-endian number.
 ///
 /// # Panics
-/// If there are fewer.
+/// If fewer than 8 bytes are left.
 pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut field = [0; 8];
     field.copy_from_slice(&bytes[at..at + 8]);
     u64::from_le_bytes(field)
 }
 
-/// Where a record is: 32 bits number of the storage, 32 bits offset in units of 8 bytes (a storage
-/// has at most 16 GiB). Places are in the order of the stream.
+/// Position of a record: 32 bits storage number, 32 bits offset in units of 8 bytes (a storage has
+/// at most 16 GiB). Places sort in the order of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
 
 impl Place {
-    /// The record at `offset` of a storage, which is a multiple of 8.
+    /// Creates the place of the record at `offset` of a storage. The offset is a multiple of 8.
     pub fn new(storage: u32, offset: u64) -> Self {
         Self(u64::from(storage) << 32 | offset >> 3)
     }
 
-    /// The number of the storage.
+    /// Returns the number of the storage.
     pub fn storage(self) -> usize {
         (self.0 >> 32) as usize
     }
 
-    /// Where the record begins in it.
+    /// Returns the offset of the record in the storage.
     pub fn offset(self) -> u64 {
         (self.0 & 0xffff_ffff) << 3
     }
 
-    /// As a number, for a file.
+    /// Returns the place as a number, for a file.
     pub fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// What [`to_bits`](Self::to_bits) has given.
+    /// Returns the place for a number from [`to_bits`](Self::to_bits).
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 }
 
-/// Makes fingerprints. Its key is drawn anew in each run, so that no archive can be made whose keys
-/// collide.
+/// Computes fingerprints. Each run uses a new random key, so nobody can construct an archive whose
+/// keys collide.
 #[derive(Debug, Clone)]
 pub(super) struct Fingerprints {
     key: RandomState,
@@ -122,7 +123,7 @@ pub(super) struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// Only the uppermost `bits` of 64 are used: tests have collisions this way.
+    /// Creates fingerprints of only the uppermost `bits` of 64, which gives tests their collisions.
     pub(super) fn new(bits: u32) -> Self {
         Self { key: RandomState::new(), mask: u64::MAX << (64 - bits.clamp(1, 64)) }
     }
@@ -136,7 +137,7 @@ impl Fingerprints {
 #[derive(Debug)]
 pub struct Entries<E> {
     partitions: Vec<Mutex<Partition<E>>>,
-    /// Entries of one partition that are kept in memory.
+    /// Number of entries of one partition that are kept in memory.
     partition_entries_max: usize,
     memory_bytes_max: usize,
     spill: Option<File>,
@@ -146,7 +147,7 @@ pub struct Entries<E> {
 #[derive(Debug)]
 struct Partition<E> {
     entries: Vec<E>,
-    /// Offset in the file and number of entries of what was spilt.
+    /// Offset in the file and number of entries of each spilled run.
     runs: Vec<(u64, usize)>,
     spilt: usize,
 }
@@ -158,8 +159,8 @@ impl<E> Default for Partition<E> {
 }
 
 impl<E: Remembered> Entries<E> {
-    /// Keeps at most so many bytes in memory; what is more goes to `spill`, which is to be open for
-    /// reading and writing, and used by nobody else.
+    /// Creates an empty set that keeps at most this many bytes in memory. The rest goes to `spill`,
+    /// which must be open for reading and writing and not used by anything else.
     pub fn new(memory_bytes_max: usize, spill: Option<File>) -> Self {
         let partition_entries_max = (memory_bytes_max / size_of::<E>() / PARTITIONS).max(1);
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
@@ -167,13 +168,13 @@ impl<E: Remembered> Entries<E> {
         Self { partitions, partition_entries_max, memory_bytes_max, spill, spill_end }
     }
 
-    /// Bytes in the file.
+    /// Returns the number of bytes in the file.
     pub fn spilt_bytes(&self) -> u64 {
         self.spill_end.load(Ordering::Relaxed)
     }
 
-    /// If there is anything in the file, puts the rest there too, so that the memory is free for
-    /// sorting. Says how many entries the largest partition has.
+    /// Moves the remaining entries to the file too, if anything is there, so that the memory is
+    /// free for sorting. Returns the number of entries in the largest partition.
     pub fn settle(&self) -> Result<usize, AccountsError> {
         let mut largest = 0;
         for partition in &self.partitions {
@@ -187,7 +188,7 @@ impl<E: Remembered> Entries<E> {
         Ok(largest)
     }
 
-    /// Takes out the entries of a partition, in no order.
+    /// Removes and returns the entries of a partition, unordered.
     pub fn take(&self, index: usize) -> Result<Vec<E>, AccountsError> {
         let partition = std::mem::take(&mut *lock(&self.partitions[index]));
         let mut entries = partition.entries;
@@ -215,7 +216,7 @@ impl<E: Remembered> Entries<E> {
                 self.spill(&mut partition)?;
             }
             if partition.entries.capacity() == 0 {
-                // All at once: memory that is never touched costs nothing.
+                // Reserved at once: memory that is never touched costs nothing.
                 partition.entries.reserve_exact(self.partition_entries_max);
             }
             partition.entries.push(entry);
@@ -248,8 +249,8 @@ impl<E: Remembered> Entries<E> {
     }
 }
 
-/// Ends the gathering. Says how many partitions can be sorted at a time, so that they take at most a
-/// quarter of the memory; fails if that is not even one.
+/// Ends the gathering. Returns how many partitions can be sorted at a time in at most a quarter of
+/// the memory. Fails if that is less than one.
 pub fn sorting<E: Remembered>(
     entries: &Entries<E>,
     memory_bytes_max: usize,
@@ -263,18 +264,18 @@ pub fn sorting<E: Remembered>(
     Ok((sorting_bytes_max / (largest * size_of::<E>())).max(1))
 }
 
-/// What one worker has gathered.
+/// Entries gathered by one worker.
 #[derive(Debug)]
 pub struct Gathered<E>(Vec<Vec<E>>);
 
 impl<E: Remembered> Gathered<E> {
-    /// Nothing yet.
-    #[allow(clippy::new_without_default)] // half a megabyte is no default
+    /// Creates an empty set.
+    #[allow(clippy::new_without_default)] // too large for a default: half a megabyte
     pub fn new() -> Self {
         Self((0..PARTITIONS).map(|_| Vec::with_capacity(GATHERED_MAX)).collect())
     }
 
-    /// Gathers one more, to be handed on to `entries` with others.
+    /// Gathers one entry. Full batches move on to `entries`.
     pub fn push(&mut self, entry: E, entries: &Entries<E>) -> Result<(), AccountsError> {
         let index = (entry.sort_bits() >> (64 - PARTITION_BITS)) as usize;
         let gathered = &mut self.0[index];
@@ -282,7 +283,7 @@ impl<E: Remembered> Gathered<E> {
         if gathered.len() == GATHERED_MAX { entries.extend(index, gathered) } else { Ok(()) }
     }
 
-    /// Hands on what is left.
+    /// Moves all gathered entries to `entries`.
     pub fn flush(&mut self, entries: &Entries<E>) -> Result<(), AccountsError> {
         let mut partitions = self.0.iter_mut().enumerate();
         partitions.try_for_each(|(index, gathered)| entries.extend(index, gathered))

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a check of the accounts.
+//! Errors of a check of the accounts.
 
 use std::{io, sync::Arc};
 
@@ -7,16 +7,16 @@ use thiserror::Error;
 use super::LookError;
 use crate::structure::StorageError;
 
-/// Why the accounts could not be verified, or what is wrong with them.
+/// The reason why the accounts could not be verified, or their defect.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum AccountsError {
-    /// A storage is not made of records.
+    /// A storage that is not a sequence of records.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// An account has two versions of the same slot, so neither is the newest.
+    /// An account with two versions in the same slot, neither of which is newer.
     #[error(
-        "account {pubkey} is in slot {slot} twice: accounts/{slot}.{first_id} at offset \
+        "account {pubkey} occurs twice in slot {slot}: accounts/{slot}.{first_id} at offset \
          {first_offset} and accounts/{slot}.{second_id} at offset {second_offset}"
     )]
     Twice {
@@ -24,17 +24,17 @@ pub enum AccountsError {
         pubkey: String,
         /// The slot.
         slot: u64,
-        /// Number of the storage that has one of them.
+        /// Number of the storage with the first version.
         first_id: u64,
-        /// Where in that storage.
+        /// Offset in that storage.
         first_offset: u64,
-        /// Number of the storage that has the other, often the same.
+        /// Number of the storage with the second version, often the same.
         second_id: u64,
-        /// Where in that storage.
+        /// Offset in that storage.
         second_offset: u64,
     },
-    /// The same, where only that is known.
-    #[error("account {pubkey} is in slot {slot} twice")]
+    /// The same defect, without the positions.
+    #[error("account {pubkey} occurs twice in slot {slot}")]
     TwiceInSlot {
         /// The account's address in base58.
         pubkey: String,
@@ -47,72 +47,73 @@ pub enum AccountsError {
         /// The limit.
         limit: u32,
     },
-    /// Balances add up to more than 64 bits.
-    #[error("the accounts hold {found} lamports, more than there can be")]
+    /// The total of all balances exceeds 64 bits.
+    #[error("the accounts hold {found} lamports, which exceeds 64 bits")]
     TooManyLamports {
-        /// Their sum.
+        /// The total.
         found: u128,
     },
-    /// The accounts are not those that the snapshot is named after.
-    #[error("the accounts' hash is {found}, expected {expected}")]
+    /// The accounts do not have the hash in the snapshot's name.
+    #[error("the accounts hash to {found}, expected {expected}")]
     WrongHash {
         /// Checksum of the expected lattice hash in base58, as in archive names.
         expected: String,
-        /// Checksum of what the accounts add up to.
+        /// Checksum of the accounts' lattice hash.
         found: String,
     },
-    /// The accounts hold another number of lamports than the bank says.
+    /// The accounts' total balance differs from the bank file's.
     #[error("the accounts hold {found} lamports, expected {expected}")]
     WrongCapitalization {
-        /// What the bank says.
+        /// The total in the bank file.
         expected: u64,
-        /// The sum of the accounts' balances.
+        /// The total of the accounts' balances.
         found: u64,
     },
-    /// There are storages that began and did not end.
-    #[error("{storages} storages have not been verified to their ends")]
+    /// Storages that began and did not end.
+    #[error("{storages} storages were not verified to the end")]
     Unfinished {
-        /// How many.
+        /// Number of these storages.
         storages: usize,
     },
-    /// What has to be remembered does not fit in memory, and there is no file for it.
+    /// The entries do not fit in memory, and there is no file for them.
     #[error(
-        "what has to be remembered of the accounts does not fit into {memory_bytes_max} bytes of \
-         memory, and there is no file to put it in"
+        "the index of the accounts does not fit into {memory_bytes_max} bytes of memory, and \
+         there is no temporary file for the rest"
     )]
     NoSpillFile {
         /// [`AccountsConfig::memory_bytes_max`](super::AccountsConfig::memory_bytes_max).
         memory_bytes_max: usize,
     },
-    /// The file for what does not fit in memory failed.
+    /// The temporary file failed.
     #[error("could not {doing} the temporary file of the verification")]
     Spill {
         /// `read` or `write`.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// One account occurs so often that its versions cannot be sorted in memory.
+    /// One account has more versions than can be sorted in memory.
     #[error(
-        "there are {entries} entries to be sorted at a time, but memory for {limit}; \
-         either an account occurs in very many versions, or the memory is too little"
+        "{entries} entries must be sorted at once, but memory holds only {limit}: either one \
+         account has very many versions, or the memory budget is too small"
     )]
     PartitionTooLarge {
         /// Entries of the largest partition.
         entries: usize,
-        /// What a quarter of the memory holds.
+        /// Number of entries that fit into a quarter of the memory.
         limit: usize,
     },
     /// Records could not be read a second time.
     #[error(transparent)]
     Look(Arc<LookError>),
-    /// The check was given up.
-    #[error("the verification was given up")]
+    /// The check was cancelled.
+    #[error("the verification was cancelled")]
     Stopped,
 }
 
 impl AccountsError {
-    /// Whether the accounts themselves are at fault, and not the machine or its configuration.
+    /// Returns whether the accounts themselves are bad, as opposed to the machine or its
+    /// configuration.
     pub fn is_bad_archive(&self) -> bool {
         match self {
             Self::Storage(_)

@@ -1,4 +1,4 @@
-//! The second look: reading again the records that may have newer or older versions.
+//! The second look: reads records again that may have newer or older versions.
 
 use std::{
     collections::HashMap, error::Error, fs::File, io, ops::Range, os::unix::fs::FileExt as _,
@@ -9,14 +9,14 @@ use super::AccountsError;
 use thiserror::Error;
 use unsnap_layout::append_vec::{ACCOUNT_DATA_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader};
 
-/// Bytes of a record that are read in one go from a file: the header and most accounts' data. A
+/// Bytes of a record that are read from a file at once: the header and the data of most accounts. A
 /// guess.
 const FIRST_READ_BYTES: u64 = 1024;
 
 /// A storage of one of the streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StorageId {
-    /// Which stream it came in; the first is 0.
+    /// Number of the stream that it came in. The first is 0.
     pub stream: usize,
     /// Slot in its name.
     pub slot: u64,
@@ -29,26 +29,25 @@ pub struct StorageId {
 /// A record to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// The storage it is in.
+    /// The storage that holds it.
     pub storage: StorageId,
-    /// Where it begins there.
+    /// Offset of the record in the storage.
     pub offset: u64,
 }
 
-/// Takes a record by its number among those wanted.
+/// Callback for a record, identified by its index among the wanted records.
 pub type Take<'a> = dyn FnMut(usize, &RecordHeader, &[u8]) + 'a;
 
 /// Reads records again.
 pub trait SecondLook {
-    /// Reads all of `wanted` and hands each to `take`, in any order.
+    /// Reads all of `wanted` and passes each record to `take`, in any order.
     ///
-    /// The records of one storage stand together and in its order; storages are in the order in
-    /// which they began. Called once, or several times if there is not enough memory for all of
-    /// them.
+    /// The records of one storage are adjacent and in its order. Storages are in the order in which
+    /// they began. Called once, or several times if memory does not suffice for all records.
     fn look(&mut self, wanted: &[Wanted], take: &mut Take<'_>) -> Result<(), LookError>;
 }
 
-/// Why a record could not be read again.
+/// The reason why a record could not be read again.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LookError {
@@ -59,19 +58,19 @@ pub enum LookError {
         slot: u64,
         /// Number of the storage.
         id: u64,
-        /// Where the record begins.
+        /// Offset of the record.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// There is something else now.
+    /// The bytes differ from those that were verified.
     #[error("accounts/{slot}.{id} has changed at offset {offset} since it was verified")]
     Changed {
         /// Slot of the storage.
         slot: u64,
         /// Number of the storage.
         id: u64,
-        /// Where the record began.
+        /// Offset of the record.
         offset: u64,
     },
     /// The second pass over the archives failed.
@@ -96,7 +95,7 @@ impl Wanted {
         LookError::File { slot, id, offset: self.offset, source }
     }
 
-    /// Length of the record's data, if the record is where it was.
+    /// Returns the length of the record's data, if the record is unchanged in its place.
     fn data_len(&self, header: &RecordHeader) -> Result<usize, LookError> {
         let end = self.offset.saturating_add(header.record_bytes());
         if header.data_len > ACCOUNT_DATA_BYTES_MAX || end > self.storage.size {
@@ -106,26 +105,29 @@ impl Wanted {
     }
 }
 
-/// No record can be read again: right only where no account occurs twice.
+/// A second look that reads nothing. Suitable only if no account occurs twice.
 #[derive(Debug)]
 pub struct NoLook;
 
 impl SecondLook for NoLook {
     fn look(&mut self, wanted: &[Wanted], _: &mut Take<'_>) -> Result<(), LookError> {
-        let said = format!("{} records would have to be read again, and cannot be", wanted.len());
+        let said = format!(
+            "{} records have to be read again, but this caller cannot do that",
+            wanted.len()
+        );
         Err(LookError::Pass(said.into()))
     }
 }
 
-/// Reads records from the files that storages have become.
+/// Reads records from the files that storages were unpacked to.
 #[derive(Debug)]
 pub struct FileLook<F> {
     open: F,
 }
 
 impl<F: FnMut(&StorageId) -> io::Result<File>> FileLook<F> {
-    /// `open` opens the file of a storage. It is called once for each storage at a time, and the
-    /// file is closed before the next one is opened.
+    /// Creates a second look at files. `open` opens the file of a storage. It is called once per
+    /// storage, and each file is closed before the next one is opened.
     pub fn new(open: F) -> Self {
         Self { open }
     }
@@ -159,7 +161,7 @@ impl<F: FnMut(&StorageId) -> io::Result<File>> SecondLook for FileLook<F> {
     }
 }
 
-/// Reads records from the archives, by one more pass over them.
+/// Reads records from the archives in a second pass.
 #[derive(Debug)]
 pub struct StreamLook<F> {
     pass: F,
@@ -169,8 +171,8 @@ impl<F> StreamLook<F>
 where
     F: FnMut(&mut Picker<'_, '_>) -> Result<(), Box<dyn Error + Send + Sync>>,
 {
-    /// `pass` goes through all streams again, one after the other, and shows their storages to the
-    /// [`Picker`].
+    /// Creates a second look at streams. `pass` goes through all streams again, one after the
+    /// other, and passes their storages to the [`Picker`].
     pub fn new(pass: F) -> Self {
         Self { pass }
     }
@@ -199,23 +201,24 @@ where
     }
 }
 
-/// Picks the records that are wanted out of storages that pass by. Gathers at most one record.
+/// Picks the wanted records out of storages that pass by. Holds at most one record.
 pub struct Picker<'a, 't> {
     wanted: &'a [Wanted],
-    /// Which of the wanted records are in a storage.
+    /// Index range of the wanted records of each storage.
     storages: HashMap<StorageId, Range<usize>>,
     take: &'a mut Take<'t>,
-    /// Those of the current storage that have not come yet.
+    /// The wanted records of the current storage that have not arrived yet.
     left: Range<usize>,
-    /// Bytes of the current storage that have come.
+    /// Bytes of the current storage that have arrived.
     position: u64,
-    /// The beginning of the first that is left.
+    /// The beginning of the first record in `left`.
     gathered: Vec<u8>,
     failure: Option<LookError>,
 }
 
 impl Picker<'_, '_> {
-    /// A storage begins. Says whether anything is wanted of it; if not, it need not be shown.
+    /// Begins a storage. Returns whether any of its records is wanted; if not, its pieces may be
+    /// skipped.
     pub fn begin(&mut self, storage: &StorageId) -> bool {
         self.left = self.storages.get(storage).cloned().unwrap_or(0..0);
         self.position = 0;
@@ -223,13 +226,13 @@ impl Picker<'_, '_> {
         !self.left.is_empty()
     }
 
-    /// The next bytes of the storage, in pieces of any size.
+    /// Consumes the next bytes of the storage, in pieces of any size.
     pub fn piece(&mut self, piece: &[u8]) {
         let base = self.position;
         self.position += piece.len() as u64;
         while self.failure.is_none() && !self.left.is_empty() {
             let record = &self.wanted[self.left.start];
-            // What has been gathered ends where this piece begins.
+            // The gathered bytes end where this piece begins.
             let at = record.offset.saturating_sub(base);
             let Some(rest) = usize::try_from(at).ok().and_then(|at| piece.get(at..)) else {
                 return;
@@ -242,7 +245,8 @@ impl Picker<'_, '_> {
         }
     }
 
-    /// Goes on with a record by the bytes of a piece that belong to it; says whether it is complete.
+    /// Continues a record with the bytes of a piece that belong to it. Returns whether it is
+    /// complete.
     fn record(&mut self, record: &Wanted, mut rest: &[u8]) -> Result<bool, LookError> {
         if self.gathered.is_empty()
             && let Some(header) = RecordHeader::parse_at(rest, 0)

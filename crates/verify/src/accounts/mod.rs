@@ -1,5 +1,5 @@
-//! The full check: do the accounts of an archive, or of a full and an incremental one, add up to
-//! what the snapshot is named after.
+//! The full check: whether the accounts of an archive, or of a full and an incremental one
+//! together, have the hash in the snapshot's name.
 //!
 //! ```text
 //!  stream ──pieces──▶ queue ──storages──▶ workers: follow the records ──batches──▶ queue
@@ -9,21 +9,25 @@
 //!  sum ◀──subtract older versions── second look ◀──equal── sort by fingerprint (memory, file)
 //! ```
 //!
-//! Of each account only the newest version counts, and which one that is, is known at the end. So
-//! every version is added as it passes, and 16 bytes are remembered of it: a keyed 64-bit fingerprint
-//! of its public key, and where it is. At the end the fingerprints are sorted. What has none like it
-//! is done; the rest is read a second time ([`SecondLook`]), public keys are compared, and
-//! older versions are subtracted. Accounts whose newest version has no lamports have ceased to be.
+//! Only the newest version of each account counts, and which version that is becomes known only at
+//! the end. So every version is added as it passes, and 16 bytes of it are kept: a keyed 64-bit
+//! fingerprint of its public key, and its place. At the end the fingerprints are sorted. Records
+//! with a unique fingerprint are done. The others are read a second time ([`SecondLook`]), their
+//! public keys are compared, and older versions are subtracted. An account whose newest version has
+//! no lamports no longer exists.
 //!
 //! # Memory
 //!
-//! | what | bytes |
+//! | use | bytes |
 //! |---|---|
-//! | pieces that wait or are worked on | [`AccountsConfig::queue_bytes_max`] |
-//! | entries | [`AccountsConfig::memory_bytes_max`], what is more goes to the file |
+//! | pieces that wait or are being processed | [`AccountsConfig::queue_bytes_max`] |
+//! | entries | [`AccountsConfig::memory_bytes_max`]; the rest goes to the file |
 //! | each worker | 400 KiB for accounts that wait for a lane, 512 KiB of gathered entries |
 //! | each storage | 32, for its name |
-//! | candidates for the second look | 64 to 113 each; [`AccountsConfig::memory_bytes_max`] in a round, three times that for archives of nothing but duplicates |
+//! | candidates for the second look | 64 to 113 each, see below |
+//!
+//! The candidates of a round take [`AccountsConfig::memory_bytes_max`], or three times that for
+//! archives of nothing but duplicates.
 
 mod duplicates;
 pub mod entries;
@@ -58,26 +62,27 @@ use entries::{Entries, Entry, Fingerprints};
 use pool::{Piece, Queue, Storage, StorageState, lock};
 use scan::{Scan, Sums, Worker};
 
-/// Most storages of all streams together: twice what one archive may hold.
+/// Limit on the storages of all streams together: twice the number that one archive may hold.
 const STORAGES_MAX: u32 = 10_000_000;
 
-/// How accounts are verified.
+/// Configuration of the accounts check.
 #[derive(Debug)]
 pub struct AccountsConfig {
-    /// Threads that hash. By default one for each core.
+    /// Threads that hash. By default one per core.
     pub workers: NonZeroUsize,
-    /// Bytes that wait for workers or are worked on, at most. What does not fit makes the streams
-    /// wait. At least 64 KiB; a piece that is larger than half of it counts as half of it.
+    /// Bytes that may wait for workers or be processed at a time. Streams wait while no more fit.
+    /// At least 64 KiB; a piece larger than half of this counts as half of it.
     ///
-    /// 256 MiB, eight of the largest segments; a guess.
+    /// 256 MiB, eight of the largest segments. A guess.
     pub queue_bytes_max: u64,
-    /// Bytes for what is remembered of accounts, 16 for each record of the archives. 1 GiB, enough
-    /// for 67 million; beyond that `spill` is needed.
+    /// Bytes for the entries, 16 for each record of the archives. 1 GiB, enough for 67 million;
+    /// larger archives need `spill`.
     pub memory_bytes_max: usize,
-    /// Takes what does not fit. To be opened for reading and writing, and used by nobody else; a
-    /// file without a name is best (`O_TMPFILE`). Grows to 16 bytes for each record.
+    /// File for the entries that do not fit in memory. It must be open for reading and writing and
+    /// not used by anything else; an unnamed file is best (`O_TMPFILE`). Grows to 16 bytes for each
+    /// record.
     pub spill: Option<File>,
-    /// What hashes.
+    /// Vector instructions used for hashing.
     pub vectors: Vectors,
 }
 
@@ -93,31 +98,31 @@ impl Default for AccountsConfig {
     }
 }
 
-/// What accounts add up to.
+/// Result of a check: hash and totals of the accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountsSummary {
     /// The accounts lattice hash.
     pub hash: LatticeHash,
-    /// The sum of all balances, in lamports.
+    /// The total of all balances, in lamports.
     pub capitalization: u64,
     /// Accounts with lamports.
     pub accounts: u64,
     /// Records of all storages.
     pub records: u64,
-    /// Records that a newer one of the same account hides.
+    /// Records superseded by a newer one of the same account.
     pub older_versions: u64,
     /// Records that were read a second time.
     pub looked_at: u64,
-    /// Bytes that were put into the file.
+    /// Bytes that were written to the file.
     pub spilt_bytes: u64,
     /// Storages of all streams.
     pub storages: u64,
-    /// Time from the last account's hash to the sum: sorting and the second look.
+    /// Time from the last account's hash to the result: sorting and the second look.
     pub resolving: Duration,
 }
 
 impl AccountsSummary {
-    /// Compares the hash with the one an archive is named after.
+    /// Compares the hash with the one in the archive's name.
     pub fn expect_checksum(&self, expected: &[u8; 32]) -> Result<(), AccountsError> {
         let found = self.hash.checksum();
         if found == *expected {
@@ -132,7 +137,7 @@ impl AccountsSummary {
         self.expect_checksum(&expected.checksum())
     }
 
-    /// Compares the sum of balances with the one in the bank file.
+    /// Compares the total of balances with the one in the bank file.
     pub fn expect_capitalization(&self, expected: u64) -> Result<(), AccountsError> {
         let found = self.capitalization;
         if found == expected {
@@ -142,16 +147,16 @@ impl AccountsSummary {
     }
 }
 
-/// A check in progress. Dropping it gives it up.
+/// A check in progress. Dropping it cancels the check.
 ///
-/// `B` is what bytes come in: a counted reference to memory.
+/// `B` is the type of the pieces: a counted reference to memory.
 #[derive(Debug)]
 pub struct AccountsCheck<B: AsRef<[u8]> + Send + Sync + 'static> {
     shared: Arc<Shared<B>>,
     threads: Vec<JoinHandle<Option<Sums>>>,
 }
 
-/// What streams and workers share.
+/// State shared by streams and workers.
 #[derive(Debug)]
 struct Shared<B> {
     queue: Queue<B>,
@@ -194,14 +199,14 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
         Ok(check)
     }
 
-    /// One more stream of storages. The first is stream 0 in [`StorageId::stream`].
+    /// Adds a stream of storages. The first is stream 0 in [`StorageId::stream`].
     pub fn stream(&self) -> AccountsStream<B> {
         let number = self.shared.streams.fetch_add(1, Ordering::Relaxed);
         AccountsStream { shared: Arc::clone(&self.shared), number, current: None }
     }
 
-    /// Waits for the workers, finds the newest versions, and says what they add up to. To be called
-    /// when all streams have ended. The second look happens on this thread.
+    /// Waits for the workers, finds the newest versions, and returns the result. Call it when all
+    /// streams have ended. The second look happens on the calling thread.
     pub fn finish(mut self, look: &mut dyn SecondLook) -> Result<AccountsSummary, AccountsError> {
         self.shared.queue.close();
         let mut sums = Sums::new();
@@ -244,12 +249,12 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> Drop for AccountsCheck<B> {
     fn drop(&mut self) {
         self.shared.queue.fail(AccountsError::Stopped);
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panic has been reported by the thread
+            let _ = thread.join(); // the thread itself has reported a panic
         }
     }
 }
 
-/// A worker that panics would be awaited for ever.
+/// Ends the check if a worker panics: otherwise the others would wait for it forever.
 struct Panicking<'a, B>(&'a Queue<B>);
 
 impl<B> Drop for Panicking<'_, B> {
@@ -260,11 +265,11 @@ impl<B> Drop for Panicking<'_, B> {
     }
 }
 
-/// Takes the storages of one stream, one after the other. Each call only hands over; it waits only
-/// while the workers have as much as they may have.
+/// Takes the storages of one stream, one after the other. Each call only queues work. It waits only
+/// while the workers' queue is full.
 ///
-/// After a failure [`begin`](Self::begin) and [`piece`](Self::piece) tell the first error of the
-/// whole check, whichever stream it was in.
+/// After a failure [`begin`](Self::begin) and [`piece`](Self::piece) return the first error of the
+/// whole check, from whichever stream.
 #[derive(Debug)]
 pub struct AccountsStream<B> {
     shared: Arc<Shared<B>>,
@@ -273,10 +278,10 @@ pub struct AccountsStream<B> {
 }
 
 impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsStream<B> {
-    /// The storage `accounts/<slot>.<id>` of `size` bytes begins.
+    /// Begins the storage `accounts/<slot>.<id>` of `size` bytes.
     ///
     /// # Panics
-    /// If the one before has not ended.
+    /// If the previous storage has not ended.
     pub fn begin(&mut self, slot: u64, id: u64, size: u64) -> Result<(), AccountsError> {
         assert!(self.current.is_none(), "a storage begins before the last one has ended");
         let scanner = StorageScanner::new(slot, id, size).map_err(|error| self.fail(error))?;
@@ -301,7 +306,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsStream<B> {
         Ok(())
     }
 
-    /// The next bytes of the storage, in pieces of any size.
+    /// Passes the next bytes of the storage, in pieces of any size.
     ///
     /// # Panics
     /// If no storage has begun.
@@ -314,7 +319,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsStream<B> {
         Ok(())
     }
 
-    /// The storage ends.
+    /// Ends the storage.
     ///
     /// # Panics
     /// If no storage has begun.
@@ -324,7 +329,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsStream<B> {
         Ok(())
     }
 
-    /// Ends the whole check; says what it has failed of.
+    /// Ends the whole check with this error. Returns the first error.
     fn fail(&self, error: impl Into<AccountsError>) -> AccountsError {
         self.shared.queue.fail(error.into());
         self.failure()

@@ -1,9 +1,9 @@
-//! The work between the streams and the worker threads, bounded in bytes.
+//! Work queue between the streams and the worker threads, bounded in bytes.
 //!
-//! There are two kinds of work. A storage with pieces that nobody has scanned is followed, record by
-//! record, by one worker at a time; what it finds, it cuts into batches of whole records, which
-//! any worker hashes. So storages go in parallel, and so do the accounts of a single large one.
-//! Batches come first: they are what frees memory.
+//! There are two kinds of work. A storage with unscanned pieces is followed, record by record, by
+//! one worker at a time. That worker cuts the records into batches, which any worker hashes. So
+//! storages are processed in parallel, and so are the accounts of a single large storage. Batches
+//! come first, because they free memory.
 
 use std::{
     collections::VecDeque,
@@ -13,14 +13,14 @@ use std::{
 
 use super::{AccountsError, scan::Scan};
 
-/// What a piece or a storage is charged beside its bytes, so that many small ones are bounded too.
-/// Above the size of what is kept about it.
+/// Extra charge per piece or storage, so that many small ones are bounded too. Larger than the
+/// bookkeeping for each of them.
 const CHARGE_BYTES: u64 = 512;
 
-/// Least bound: a storage of each stream and one piece must always fit.
+/// Smallest bound: one storage per stream and one piece must always fit.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// What is in memory, against its bound.
+/// Bytes in memory, counted against a bound.
 #[derive(Debug)]
 pub(super) struct Budget {
     bytes_max: u64,
@@ -28,7 +28,7 @@ pub(super) struct Budget {
     room: Condvar,
 }
 
-/// Bytes that count until this is dropped.
+/// Bytes that count against the budget until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Arc<Budget>,
@@ -41,8 +41,8 @@ impl Budget {
         Arc::new(Self { bytes_max: bytes_max.max(BYTES_MIN), state, room })
     }
 
-    /// Waits until `bytes` fit; `None` if the check has ended. What is larger than half the bound
-    /// counts as half of it, or it might wait for ever.
+    /// Waits until `bytes` fit. Returns `None` if the check has ended. A size above half the bound
+    /// counts as half of it; otherwise it might wait forever.
     pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         let bytes = bytes.saturating_add(CHARGE_BYTES).min(self.bytes_max / 2);
         let mut state = lock(&self.state);
@@ -81,9 +81,9 @@ pub(super) struct Piece<B> {
 pub(super) struct Batch<B> {
     pub(super) storage: u32,
     pub(super) piece: Arc<Piece<B>>,
-    /// Where the piece begins in the storage.
+    /// Offset of the piece in the storage.
     pub(super) base: u64,
-    /// Where in the piece the records are.
+    /// Range of the records within the piece.
     pub(super) range: Range<usize>,
 }
 
@@ -97,24 +97,24 @@ pub(super) struct Storage<B> {
 
 #[derive(Debug)]
 pub(super) struct StorageState<B> {
-    /// What has come and was not scanned.
+    /// Pieces that have arrived but were not scanned.
     pub(super) pieces: VecDeque<Arc<Piece<B>>>,
-    /// No more will come.
+    /// No more pieces will arrive.
     pub(super) ended: bool,
-    /// `None` while a worker has it, and when the storage is done.
+    /// `None` while a worker holds it, and once the storage is done.
     pub(super) scan: Option<Box<Scan>>,
-    /// It waits for a worker, or one has it.
+    /// Whether the storage waits for a worker or a worker holds it.
     pub(super) scheduled: bool,
 }
 
-/// Something to do.
+/// One unit of work.
 #[derive(Debug)]
 pub(super) enum Work<B> {
     Hash(Batch<B>),
     Scan(Arc<Storage<B>>),
 }
 
-/// All the work there is.
+/// All outstanding work.
 #[derive(Debug)]
 pub(super) struct Queue<B> {
     pub(super) budget: Arc<Budget>,
@@ -126,11 +126,11 @@ pub(super) struct Queue<B> {
 struct QueueState<B> {
     batches: VecDeque<Batch<B>>,
     storages: VecDeque<Arc<Storage<B>>>,
-    /// Workers that follow a storage and may still find batches.
+    /// Workers that follow a storage and may still produce batches.
     scanning: usize,
     /// Storages that have begun and are not done.
     open: usize,
-    /// No more will come.
+    /// No more work will arrive.
     closed: bool,
     failure: Option<AccountsError>,
 }
@@ -149,12 +149,12 @@ impl<B> Queue<B> {
         Self { budget: Budget::new(bytes_max), state, changed }
     }
 
-    /// A storage begins.
+    /// Begins a storage.
     pub(super) fn open(&self) {
         lock(&self.state).open += 1;
     }
 
-    /// Changes a storage and sees to it that a worker has a look at it.
+    /// Changes a storage and schedules it for a worker.
     pub(super) fn schedule(
         &self,
         storage: &Arc<Storage<B>>,
@@ -174,7 +174,8 @@ impl<B> Queue<B> {
         self.changed.notify_one();
     }
 
-    /// Waits for work; `None` if there is none and will be none, or the check has failed.
+    /// Waits for work. Returns `None` if none is left and none will arrive, or if the check has
+    /// failed.
     pub(super) fn next(&self) -> Option<Work<B>> {
         let mut state = lock(&self.state);
         loop {
@@ -195,7 +196,7 @@ impl<B> Queue<B> {
         }
     }
 
-    /// A worker has let go of a storage, which is `done` or has no more pieces for now.
+    /// Records that a worker released a storage, which is `done` or has no more pieces for now.
     pub(super) fn scanned(&self, done: bool) {
         let mut state = lock(&self.state);
         state.scanning -= 1;
@@ -205,13 +206,13 @@ impl<B> Queue<B> {
         }
     }
 
-    /// No more work will come: workers end when they have done what there is.
+    /// Closes the queue: workers finish the remaining work and end.
     pub(super) fn close(&self) {
         lock(&self.state).closed = true;
         self.changed.notify_all();
     }
 
-    /// Ends everything; the first failure is the one that is told. All that waits is let go.
+    /// Ends the check and releases all waiting work. Only the first failure is kept.
     pub(super) fn fail(&self, failure: AccountsError) {
         let mut state = lock(&self.state);
         state.failure.get_or_insert(failure);
@@ -222,18 +223,18 @@ impl<B> Queue<B> {
         self.changed.notify_all();
     }
 
-    /// What has gone wrong.
+    /// Returns the first failure.
     pub(super) fn failure(&self) -> Option<AccountsError> {
         lock(&self.state).failure.clone()
     }
 
-    /// Storages that have begun and are not done.
+    /// Returns the number of storages that have begun and are not done.
     pub(super) fn open_storages(&self) -> usize {
         lock(&self.state).open
     }
 }
 
-/// Nothing here is left half done by a panic.
+/// Locks a mutex even if it is poisoned: no panic leaves this state inconsistent.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

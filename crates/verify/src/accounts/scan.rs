@@ -1,4 +1,4 @@
-//! What a worker does: follow the records of storages, and hash accounts.
+//! The worker's tasks: following the records of storages, and hashing accounts.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::{
     structure::{Record, RecordSink, StorageScanner},
 };
 
-/// Records are handed on when they are this many bytes: some hundred accounts and a fraction of a
-/// millisecond of work, against a lock that is taken twice. A guess.
+/// Records are batched up to this many bytes: some hundred accounts and a fraction of a millisecond
+/// of work, against a lock that is taken twice. A guess.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// How far a storage has been followed.
+/// Progress of a storage's scan.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) scanner: StorageScanner,
     /// Bytes that have been scanned.
     pub(super) base: u64,
-    /// The account that goes on in the next piece.
+    /// The account that continues in the next piece.
     pub(super) straddling: Option<Straddling>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Straddling {
     hash: AccountInParts,
 }
 
-/// What accounts add up to.
+/// Totals of a set of accounts.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
     pub(super) hash: LatticeHash,
@@ -65,7 +65,7 @@ impl Sums {
     }
 }
 
-/// A worker thread's own part of the sum.
+/// A worker thread with its own part of the totals.
 pub(super) struct Worker<'a, B> {
     shared: &'a Shared<B>,
     hasher: LatticeHasher,
@@ -79,14 +79,14 @@ impl<'a, B: AsRef<[u8]>> Worker<'a, B> {
         Self { shared, hasher, gathered: Gathered::new(), sums: Sums::new() }
     }
 
-    /// Works until there is no more work.
+    /// Processes work until none is left.
     pub(super) fn run(mut self) -> Result<Sums, AccountsError> {
         while let Some(work) = self.shared.queue.next() {
             match work {
                 Work::Hash(batch) => self.hash(&batch)?,
                 Work::Scan(storage) => {
                     let done = self.scan(&storage);
-                    // Also after an error, or the others would wait for it.
+                    // After an error too, or the others would wait for it.
                     self.shared.queue.scanned(matches!(done, Ok(true)));
                     done?;
                 }
@@ -97,7 +97,7 @@ impl<'a, B: AsRef<[u8]>> Worker<'a, B> {
         Ok(self.sums)
     }
 
-    /// Hashes whole records, whose headers have been checked.
+    /// Hashes whole records with checked headers.
     fn hash(&mut self, batch: &Batch<B>) -> Result<(), AccountsError> {
         let bytes = &batch.piece.bytes.as_ref()[..batch.range.end];
         let mut at = batch.range.start;
@@ -108,7 +108,7 @@ impl<'a, B: AsRef<[u8]>> Worker<'a, B> {
             let Some(data) = data else { break };
             self.hasher.add(&header, data);
             self.account(batch.storage, position, &header)?;
-            // Records are aligned in the storage, and the piece may begin anywhere.
+            // Records are aligned within the storage, but the piece may begin anywhere.
             let end = position + header.record_bytes();
             let padding = end.next_multiple_of(RECORD_ALIGNMENT) - end; // at most 7
             at += RECORD_HEADER_BYTES + data.len() + usize::try_from(padding).unwrap_or(0);
@@ -116,9 +116,9 @@ impl<'a, B: AsRef<[u8]>> Worker<'a, B> {
         Ok(())
     }
 
-    /// Follows a storage through all that has come of it; says whether it is done.
+    /// Follows a storage through all pieces that have arrived. Returns whether it is done.
     fn scan(&mut self, storage: &Storage<B>) -> Result<bool, AccountsError> {
-        // Nobody else takes it: a storage is scheduled once at a time.
+        // No other worker takes it: a storage is scheduled once at a time.
         let Some(mut scan) = lock(&storage.state).scan.take() else { return Ok(false) };
         loop {
             let mut state = lock(&storage.state);
@@ -150,7 +150,7 @@ impl<'a, B: AsRef<[u8]>> Worker<'a, B> {
         }
     }
 
-    /// Counts an account and remembers where it is.
+    /// Counts an account and stores its entry.
     fn account(
         &mut self,
         storage: u32,
@@ -170,7 +170,7 @@ struct Cutter<'w, 'a, B> {
     storage: u32,
     piece: &'w Arc<Piece<B>>,
     base: u64,
-    /// Where the records begin and end that have not been handed on.
+    /// Begin and end of the records not yet pushed as a batch.
     batch: Option<(usize, usize)>,
     straddling: &'w mut Option<Straddling>,
     result: Result<(), AccountsError>,

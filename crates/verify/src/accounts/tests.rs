@@ -11,7 +11,7 @@ use unsnap_layout::append_vec::RecordHeader;
 use super::*;
 use crate::structure::StorageProblem;
 
-/// Numbers that depend on nothing but a seed.
+/// Numbers that depend only on a seed.
 struct Random(blake3::OutputReader);
 
 impl Random {
@@ -61,7 +61,7 @@ fn storage(accounts: &[Account]) -> Vec<u8> {
     bytes
 }
 
-/// Storages of two streams by slot; all slots of the second are above those of the first.
+/// Storages of two streams, by slot. All slots of the second stream are above those of the first.
 struct World {
     streams: [BTreeMap<u64, Vec<Account>>; 2],
     fingerprint_bits: u32,
@@ -72,7 +72,7 @@ impl World {
         Self { streams, fingerprint_bits: 64 }
     }
 
-    /// Every slot has some of `keys` accounts, each at most once.
+    /// Creates a world in which every slot has some of `keys` accounts, each at most once.
     fn random(seed: u64, slots: u64, keys: u64) -> Self {
         let mut random = Random::new(seed);
         let mut streams = [BTreeMap::new(), BTreeMap::new()];
@@ -91,7 +91,7 @@ impl World {
         Self::new(streams)
     }
 
-    /// Lattice hash, capitalization and number of accounts, as anyone would compute them.
+    /// Returns lattice hash, capitalization and number of accounts, computed naively.
     fn expected(&self) -> (LtHash, u64, u64) {
         let mut newest: HashMap<[u8; 32], &Account> = HashMap::new();
         for accounts in self.streams.iter().flat_map(BTreeMap::values) {
@@ -109,7 +109,7 @@ impl World {
         (sum, capitalization, count)
     }
 
-    /// Storages of a stream as (slot, number, bytes), in an order of no meaning.
+    /// Returns the storages of a stream as (slot, number, bytes), in arbitrary order.
     fn storages(&self, stream: usize) -> Vec<(u64, u64, Vec<u8>)> {
         let storages = self.streams[stream].iter();
         let mut storages: Vec<_> =
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// A second look by one more pass over the world.
+/// Returns a second look by another pass over the world.
 fn stream_look(world: &World, piece_bytes: usize) -> impl SecondLook {
     StreamLook::new(move |picker: &mut Picker<'_, '_>| {
         for stream in 0..2 {
@@ -169,7 +169,7 @@ fn stream_look(world: &World, piece_bytes: usize) -> impl SecondLook {
     })
 }
 
-/// A second look at files.
+/// Returns a second look at files.
 fn file_look(world: &World) -> impl SecondLook {
     FileLook::new(|storage: &StorageId| {
         let storages = world.storages(storage.stream);
@@ -186,7 +186,7 @@ fn config(workers: usize) -> AccountsConfig {
 }
 
 #[test]
-fn the_newest_versions_are_what_counts() {
+fn only_the_newest_versions_count() {
     for seed in 0..10 {
         let world = World::random(seed, 20, 200);
         let summary = world.check(config(2), 10_000, &mut file_look(&world)).unwrap();
@@ -208,7 +208,7 @@ fn a_large_set_with_little_memory_spills_and_takes_several_rounds() {
     let summary = world.check(config, 3000, &mut look).unwrap();
     world.assert_agrees(&summary);
     assert!(rounds > 3, "{rounds} rounds");
-    // All entries are in the file by the end, 16 bytes each.
+    // By the end all entries are in the file, 16 bytes each.
     assert_eq!(summary.spilt_bytes, summary.records * 16);
     assert_eq!(kept.metadata().unwrap().len(), summary.spilt_bytes);
 }
@@ -221,7 +221,7 @@ impl SecondLook for Counting<'_> {
         let storages: Vec<_> = wanted.chunk_by(|one, other| one.storage == other.storage).collect();
         assert!(storages.iter().all(|records| records.is_sorted_by_key(|record| record.offset)));
         let once: HashMap<_, _> = storages.iter().map(|records| (records[0].storage, ())).collect();
-        assert_eq!(once.len(), storages.len(), "records of a storage stand together");
+        assert_eq!(once.len(), storages.len(), "records of a storage are adjacent");
         self.1.look(wanted, take)
     }
 }
@@ -285,7 +285,7 @@ fn an_account_twice_in_one_storage_is_an_error() {
 }
 
 #[test]
-fn what_does_not_fit_without_a_file_is_told() {
+fn overflow_without_a_file_is_reported() {
     let world = World::random(1, 30, 3000);
     let config = AccountsConfig { memory_bytes_max: 16 << 10, ..config(2) };
     let error = world.check(config, 10_000, &mut NoLook).unwrap_err();
@@ -294,7 +294,7 @@ fn what_does_not_fit_without_a_file_is_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told() {
+fn a_file_that_cannot_be_written_is_reported() {
     let path = tempfile::NamedTempFile::new().unwrap();
     let read_only = File::open(path.path()).unwrap();
     let world = World::random(1, 30, 3000);
@@ -304,7 +304,7 @@ fn a_file_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn one_account_in_more_versions_than_can_be_sorted_is_told() {
+fn one_account_in_more_versions_than_can_be_sorted_is_reported() {
     let mut random = Random::new(0);
     let many = (0..2000).map(|slot| (slot, vec![account(&mut random, 1)])).collect();
     let world = World::new([many, BTreeMap::new()]);
@@ -314,13 +314,13 @@ fn one_account_in_more_versions_than_can_be_sorted_is_told() {
         ..config(2)
     };
     let error = world.check(config, 10_000, &mut NoLook).unwrap_err();
-    let expected = "there are 2000 entries to be sorted at a time, but memory for 1024";
+    let expected = "2000 entries must be sorted at once, but memory holds only 1024";
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 #[test]
 fn no_more_bytes_wait_than_may() {
-    /// Bytes that are alive, and the most there ever were.
+    /// Bytes that are alive, and their maximum so far.
     #[derive(Debug, Default)]
     struct Alive(AtomicUsize, AtomicUsize);
     #[derive(Debug)]
@@ -369,15 +369,15 @@ fn no_more_bytes_wait_than_may() {
 
 #[test]
 fn a_bad_storage_ends_the_check_of_all_streams() {
-    // A file takes what the good stream leaves behind until a worker gets to the bad one, however
-    // long the machine makes it wait.
+    // A file holds the good stream's entries until a worker reaches the bad storage, however long
+    // the machine delays it.
     let config = AccountsConfig { spill: Some(tempfile::tempfile().unwrap()), ..config(2) };
     let check = AccountsCheck::new(config).unwrap();
     let (mut bad, mut good) = (check.stream(), check.stream());
     bad.begin(3, 4, 200).unwrap();
     bad.piece(vec![1; 200]).unwrap();
     bad.end().unwrap();
-    // The other one goes on until it is told.
+    // The other stream continues until it receives the error.
     let error = loop {
         let storage = storage(&[account(&mut Random::new(1), 1)]);
         let result = good
@@ -395,7 +395,7 @@ fn a_bad_storage_ends_the_check_of_all_streams() {
 }
 
 #[test]
-fn a_storage_that_does_not_end_is_told() {
+fn a_storage_that_does_not_end_is_reported() {
     let check = AccountsCheck::new(config(1)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
@@ -405,18 +405,18 @@ fn a_storage_that_does_not_end_is_told() {
 }
 
 #[test]
-fn a_storage_that_ends_early_is_told() {
+fn a_storage_that_ends_early_is_reported() {
     let check = AccountsCheck::new(config(1)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
     stream.piece(vec![0; 100]).unwrap();
     stream.end().unwrap();
     let error = check.finish(&mut NoLook).unwrap_err();
-    assert_eq!(error.to_string(), "accounts/3.4: 200 bytes were announced, but 100 have come");
+    assert_eq!(error.to_string(), "accounts/3.4: 200 bytes were announced, but 100 arrived");
 }
 
 #[test]
-fn streams_of_a_check_that_was_dropped_are_told() {
+fn streams_of_a_dropped_check_return_an_error() {
     let check = AccountsCheck::new(config(2)).unwrap();
     let mut stream = check.stream();
     stream.begin(3, 4, 200).unwrap();
@@ -425,11 +425,11 @@ fn streams_of_a_check_that_was_dropped_are_told() {
 }
 
 #[test]
-fn what_has_changed_before_the_second_look_is_told() {
+fn records_changed_before_the_second_look_are_reported() {
     let mut random = Random::new(0);
     let versions = [1, 2].map(|slot| (slot, vec![account(&mut random, 1)]));
     let world = World::new([BTreeMap::from(versions), BTreeMap::new()]);
-    // Another key, more data than there is, and no file at all.
+    // Another key, data beyond the end, and no file at all.
     for (at, patch) in [(16, [9; 8]), (8, [0xff; 8])] {
         let mut look = FileLook::new(|storage: &StorageId| {
             let file = tempfile::tempfile()?;
@@ -446,7 +446,7 @@ fn what_has_changed_before_the_second_look_is_told() {
     let error = world.check(config(1), 1000, &mut look).unwrap_err();
     assert!(error.to_string().contains("could not be read again at offset 0"), "{error}");
     assert!(!error.is_bad_archive());
-    // A pass that does not show everything.
+    // A pass that omits records.
     let mut look = StreamLook::new(|_: &mut Picker<'_, '_>| Ok(()));
     let error = world.check(config(1), 1000, &mut look).unwrap_err();
     assert!(error.to_string().contains("has changed"), "{error}");
@@ -477,7 +477,7 @@ fn a_comparison_tells_both_sides() {
     let summary = world.check(config(1), 1000, &mut file_look(&world)).unwrap();
     let error = summary.expect_checksum(&[0; 32]).unwrap_err();
     let expected = format!(
-        "the accounts' hash is {}, expected 11111111111111111111111111111111",
+        "the accounts hash to {}, expected 11111111111111111111111111111111",
         bs58::encode(summary.hash.checksum()).into_string()
     );
     assert_eq!(error.to_string(), expected);
@@ -516,7 +516,8 @@ proptest! {
         piece_bytes in 1_usize..2000,
     ) {
         let mut random = Random::new(good);
-        let mut storage = storage(&(0..good).map(|key| account(&mut random, key)).collect::<Vec<_>>());
+        let accounts: Vec<_> = (0..good).map(|key| account(&mut random, key)).collect();
+        let mut storage = storage(&accounts);
         storage.resize(storage.len().next_multiple_of(8), 0);
         storage.extend(bytes);
         let check = AccountsCheck::new(config(2)).unwrap();

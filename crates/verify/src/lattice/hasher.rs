@@ -1,4 +1,4 @@
-//! Accounts in, their sum out.
+//! Hashing of accounts into their lattice sum.
 
 use std::fmt;
 
@@ -11,39 +11,40 @@ use super::{
     lanes::{BLOCK_BYTES, LANES_MAX, LaneSums, Root, add_output, hash_inputs},
 };
 
-/// Bytes of an account's input in front of its data: lamports.
+/// Bytes of an account's input before its data: lamports.
 const FRONT_BYTES: usize = 8;
 
-/// Bytes of an account's input behind its data: executable, owner, public key.
+/// Bytes of an account's input after its data: executable, owner, public key.
 const BACK_BYTES: usize = 1 + 32 + 32;
 
-/// Inputs of up to one BLAKE3 chunk are hashed in lanes; longer ones are a tree.
+/// Inputs of up to one BLAKE3 chunk are hashed in lanes. Longer ones form a tree.
 const CHUNK_BYTES: usize = 1024;
 
-/// Inputs of up to this length are put together first; of longer ones the copy would cost more than
-/// it saves, and the output is no part worth speaking of. A guess: a quarter of a second-level cache.
+/// Inputs of up to this length are first assembled in one buffer. For longer ones the copy would
+/// cost more than it saves, and the output is a negligible part of the work. A guess: a quarter of
+/// a second-level cache.
 const LONG_BYTES_MAX: usize = 128 << 10;
 
 /// Input blocks of the longest input that is hashed in lanes.
 const BLOCKS_MAX: usize = CHUNK_BYTES / BLOCK_BYTES;
 
-/// Which vector instructions hash accounts.
+/// Vector instructions used to hash accounts.
 #[derive(Clone, Copy)]
 pub struct Vectors(Option<Level>);
 
 impl Vectors {
-    /// The widest that this machine has.
+    /// Returns the widest vectors of this machine.
     pub fn detect() -> Self {
         let level = Level::new();
         Self((!level.is_fallback()).then_some(level))
     }
 
-    /// None at all: everything is left to the `blake3` crate.
+    /// Returns no vectors: the `blake3` crate does all the work.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// All that this machine has, the widest first and [`Self::none`] last. For tests and
+    /// Returns all vectors of this machine, the widest first and [`Self::none`] last. For tests and
     /// benchmarks.
     pub fn available() -> Vec<Self> {
         let widest = Level::new();
@@ -60,7 +61,7 @@ impl Vectors {
         levels.chain([Self::none()]).collect()
     }
 
-    /// Accounts that are hashed at a time.
+    /// Returns how many accounts are hashed at a time.
     fn lanes(self) -> usize {
         #[inline(always)]
         fn lanes<S: fearless_simd::Simd>(_: S) -> usize {
@@ -72,7 +73,7 @@ impl Vectors {
 }
 
 impl fmt::Debug for Vectors {
-    /// `Avx512`, `Avx2`, `Sse4_2`, `Sse2`, `Neon` or `none`.
+    /// Writes `Avx512`, `Avx2`, `Sse4_2`, `Sse2`, `Neon` or `none`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(level) = self.0 else { return f.write_str("none") };
         let name = format!("{level:?}");
@@ -83,41 +84,41 @@ impl fmt::Debug for Vectors {
 /// Adds up the lattice hashes of accounts.
 ///
 /// Accounts whose input is at most one chunk of BLAKE3 (951 bytes of data) wait until there are as
-/// many of about their length as a vector has lanes, and are then hashed together. Of longer
-/// accounts the `blake3` crate hashes the two halves, and only the output is made here: the crate
-/// makes it block by block unless the machine has AVX-512. Accounts of more than 128 KiB are left to
-/// it, and without vectors all are.
+/// many of similar length as a vector has lanes, and are then hashed together. For longer accounts
+/// the `blake3` crate hashes the two halves, and only the output is computed here: the crate
+/// computes it block by block unless the machine has AVX-512. The crate does all the work for
+/// accounts of more than 128 KiB, and for all accounts if there are no vectors.
 ///
-/// Takes 400 KiB at most, whatever is added.
+/// Takes at most 400 KiB, regardless of what is added.
 pub struct LatticeHasher {
     level: Option<Level>,
     lanes: usize,
-    /// Hashes that were added up in lanes.
+    /// Sum of the hashes that were computed in lanes.
     lane_sums: LaneSums,
-    /// Hashes that were added up one by one.
+    /// Sum of the hashes that were computed one by one.
     sum: LatticeHash,
-    /// The input of a long account.
+    /// Buffer for the input of a long account.
     scratch: Vec<u8>,
-    /// By the number of their input blocks, from 2.
+    /// Waiting inputs by their number of blocks, from 2.
     waiting: Vec<Waiting>,
 }
 
-/// Inputs of one number of blocks.
+/// Inputs with the same number of blocks.
 struct Waiting {
-    /// One behind the other, each padded with zeros to whole blocks.
+    /// The inputs, one after the other, each padded with zeros to whole blocks.
     inputs: Vec<u8>,
-    /// Of each that waits, what its last block holds of it.
+    /// Length of the input within each last block.
     last_bytes: [u8; LANES_MAX],
     count: usize,
 }
 
 impl LatticeHasher {
-    /// A sum of nothing, hashing with the widest vectors there are.
+    /// Creates an empty sum that hashes with the widest available vectors.
     pub fn new() -> Self {
         Self::with(Vectors::detect())
     }
 
-    /// A sum of nothing, hashing with `vectors`.
+    /// Creates an empty sum that hashes with `vectors`.
     pub fn with(vectors: Vectors) -> Self {
         let lanes = vectors.lanes();
         let waiting = (2..=BLOCKS_MAX)
@@ -131,7 +132,7 @@ impl LatticeHasher {
         Self { level: vectors.0, lanes, lane_sums, sum, scratch: Vec::new(), waiting }
     }
 
-    /// Adds an account; one without lamports adds nothing.
+    /// Adds an account. One without lamports adds nothing.
     #[inline]
     pub fn add(&mut self, header: &RecordHeader, data: &[u8]) {
         if header.lamports == 0 {
@@ -152,12 +153,12 @@ impl LatticeHasher {
         }
     }
 
-    /// Adds a hash that was made elsewhere.
+    /// Adds a hash that was computed elsewhere.
     pub fn add_hash(&mut self, hash: &LatticeHash) {
         self.sum.add(hash);
     }
 
-    /// The sum of all that was added; a sum of nothing is left.
+    /// Returns the sum of everything added, and resets it to the empty sum.
     pub fn take(&mut self) -> LatticeHash {
         if let Some(level) = self.level {
             for (index, waiting) in self.waiting.iter_mut().enumerate() {
@@ -171,7 +172,7 @@ impl LatticeHasher {
     }
 
     fn add_short(&mut self, level: Level, header: &RecordHeader, data: &[u8], input_bytes: usize) {
-        let blocks = input_bytes.div_ceil(BLOCK_BYTES); // at least 2: there are 73 bytes without data
+        let blocks = input_bytes.div_ceil(BLOCK_BYTES); // at least 2: 73 bytes without data
         let waiting = &mut self.waiting[blocks - 2];
         let stride = blocks * BLOCK_BYTES;
         let input = &mut waiting.inputs[waiting.count * stride..][..stride];
@@ -217,7 +218,7 @@ impl Waiting {
     }
 }
 
-/// What stands behind the data in an account's input.
+/// Returns the part of an account's input after its data.
 fn back(header: &RecordHeader) -> [u8; BACK_BYTES] {
     let mut back = [0; BACK_BYTES];
     back[0] = header.executable;
@@ -226,35 +227,35 @@ fn back(header: &RecordHeader) -> [u8; BACK_BYTES] {
     back
 }
 
-/// The hash of one account by the `blake3` crate alone.
+/// Hashes one account with the `blake3` crate alone.
 fn hash_one(header: &RecordHeader, data: &[u8]) -> LatticeHash {
     let mut account = AccountInParts::begin(header);
     account.part(data);
     account.end(header)
 }
 
-/// The last compression of an account that is longer than a chunk.
+/// Returns the last compression of an account that is longer than a chunk.
 ///
-/// The input is put together in `scratch`: in one piece its chunks are hashed side by side, while
-/// behind 8 bytes of lamports the crate could only begin with one, then two, then four.
+/// The input is assembled in `scratch`: in one buffer its chunks are hashed side by side, while
+/// after 8 bytes of lamports the crate could start only with one, then two, then four.
 fn root_of_long(header: &RecordHeader, data: &[u8], scratch: &mut Vec<u8>) -> Root {
     scratch.clear();
     scratch.extend_from_slice(&header.lamports.to_le_bytes());
     scratch.extend_from_slice(data);
     scratch.extend_from_slice(&back(header));
     let input_bytes = scratch.len();
-    // Less than the whole.
+    // Less than the whole input.
     let left_bytes = usize::try_from(left_subtree_len(input_bytes as u64)).unwrap_or(input_bytes);
     let (left, right) = scratch.split_at(left_bytes);
     Root::parent(&subtree(left, 0), &subtree(right, left_bytes as u64))
 }
 
-/// The chaining value of a subtree that begins at `offset` of the input.
+/// Returns the chaining value of a subtree that begins at `offset` of the input.
 fn subtree(input: &[u8], offset: u64) -> [u8; 32] {
     blake3::Hasher::new().set_input_offset(offset).update(input).finalize_non_root()
 }
 
-/// An account whose data comes bit by bit.
+/// An account whose data arrives in parts.
 #[derive(Debug)]
 pub(crate) struct AccountInParts(blake3::Hasher);
 

@@ -1,26 +1,27 @@
-//! BLAKE3's compression over vectors: as many blocks at a time as a vector has 32-bit lanes.
+//! BLAKE3's compression function over vectors: as many blocks at a time as a vector has 32-bit
+//! lanes.
 //!
-//! A lattice hash asks two things of BLAKE3, and each has its own arrangement of the lanes:
+//! A lattice hash uses BLAKE3 in two steps, and each has its own arrangement of the lanes:
 //!
 //! | step | lanes are | because |
 //! |---|---|---|
 //! | the input, blocks of 64 bytes | accounts | the blocks of one account depend on each other |
-//! | the output, 32 blocks | block counters of one account | they differ in the counter alone |
+//! | the output, 32 blocks | block counters of one account | only the counter differs |
 //!
-//! In the second the message is the same in all lanes, and what comes out need not be put in order:
-//! sums are kept in the lanes' order ([`LaneSums`]) and are put right once, at the very end.
+//! In the second step the message is the same in all lanes, and the output need not be reordered:
+//! sums stay in the lanes' order ([`LaneSums`]) and are reordered once, at the very end.
 //!
 //! The constants are those of the BLAKE3 specification (version 1, tables 1 to 3).
 
-// The functions must become part of the one that enables the instructions, or they are compiled
-// without them. What is cast are numbers of lanes and halves of words.
+// The functions must be inlined into the one that enables the instructions, or they are compiled
+// without them. The casts apply to numbers of lanes and halves of words.
 #![allow(clippy::inline_always, clippy::cast_possible_truncation)]
 
 use fearless_simd::{Simd, SimdBase as _, prelude::*};
 
 use super::{ELEMENTS, LatticeHash};
 
-/// Bytes that one compression takes in and gives out.
+/// Length of a compression's input and output in bytes.
 pub(super) const BLOCK_BYTES: usize = 64;
 
 /// Words of a block.
@@ -29,7 +30,7 @@ const WORDS: usize = BLOCK_BYTES / 4;
 /// Output blocks of a lattice hash.
 const OUTPUT_BLOCKS: usize = ELEMENTS * 2 / BLOCK_BYTES;
 
-/// Most lanes of any vector there is: AVX-512.
+/// The most lanes of any vector: AVX-512.
 pub(super) const LANES_MAX: usize = 16;
 
 /// Initialisation vector, which is also the key of unkeyed hashing.
@@ -44,7 +45,7 @@ const IV: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// Which word of the message each half round takes, in the order of its four mixings.
+/// Order of the message words in each round, by half rounds of four mixings.
 const SCHEDULE: [[usize; WORDS]; 7] = [
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15],
     [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8],
@@ -60,7 +61,7 @@ const CHUNK_END: u32 = 2;
 const PARENT: u32 = 4;
 const ROOT: u32 = 8;
 
-/// The compression whose output is as long as one likes: the last of an account's input.
+/// A compression with output of arbitrary length: the last one of an account's input.
 pub(super) struct Root {
     chaining_value: [u32; 8],
     message: [u32; WORDS],
@@ -69,7 +70,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Of an input longer than one chunk of 1024 bytes: what joins its two subtrees.
+    /// Creates the root of an input longer than one chunk of 1024 bytes, which joins its two
+    /// subtrees.
     pub(super) fn parent(left: &[u8; 32], right: &[u8; 32]) -> Self {
         let mut block = [0; BLOCK_BYTES];
         block[..32].copy_from_slice(left);
@@ -78,10 +80,10 @@ impl Root {
     }
 }
 
-/// Lattice hashes that have been added up, in the order of the lanes: two elements to a word, and
-/// the words of equal number from all the blocks of a pass side by side.
+/// Sum of lattice hashes in the order of the lanes: two elements per word, and words of equal index
+/// from all blocks of a pass side by side.
 #[derive(Clone)]
-#[repr(align(64))] // one vector of AVX-512, so that none straddles two cache lines
+#[repr(align(64))] // one AVX-512 vector, so that no load straddles two cache lines
 pub(super) struct LaneSums([u32; ELEMENTS / 2]);
 
 impl LaneSums {
@@ -89,7 +91,7 @@ impl LaneSums {
         Self([0; ELEMENTS / 2])
     }
 
-    /// The sum in the order of elements.
+    /// Returns the sum in the order of elements.
     pub(super) fn ordered(&self, lanes: usize) -> LatticeHash {
         let mut hash = LatticeHash::ZERO;
         for (index, pair) in self.0.iter().enumerate() {
@@ -107,8 +109,8 @@ impl LaneSums {
 /// Hashes as many inputs as a vector has lanes, all of `blocks` blocks (at least two, at most a
 /// chunk's 16), and adds the hashes of the first `last_bytes.len()` to `sums`.
 ///
-/// `inputs` are those inputs one behind the other, each padded with zeros to whole blocks;
-/// `last_bytes` says how much of an input's last block is input.
+/// `inputs` holds the inputs one after the other, each padded with zeros to whole blocks.
+/// `last_bytes` gives the length of the input within each last block.
 #[inline(always)]
 pub(super) fn hash_inputs<S: Simd>(
     simd: S,
@@ -153,7 +155,7 @@ pub(super) fn hash_inputs<S: Simd>(
 pub(super) fn add_output<S: Simd>(simd: S, root: &Root, sums: &mut LaneSums) {
     let lanes = S::u32s::LEN;
     let [message_bytes, flags] = [root.message_bytes, root.flags];
-    // In the first half round, only the column that holds the counter differs between lanes.
+    // In the first half round, only the column with the counter differs between lanes.
     let mut shared = [0; WORDS];
     shared[..8].copy_from_slice(&root.chaining_value);
     shared[8..].copy_from_slice(&[IV[0], IV[1], IV[2], IV[3], 0, 0, message_bytes, flags]);
@@ -183,7 +185,7 @@ pub(super) fn add_output<S: Simd>(simd: S, root: &Root, sums: &mut LaneSums) {
     }
 }
 
-/// Block `block` of every lane's input as message words with an account to a lane.
+/// Returns block `block` of every lane's input as message words, one account per lane.
 #[inline(always)]
 fn transposed<S: Simd>(simd: S, inputs: &[u8], blocks: usize, block: usize) -> [S::u32s; WORDS] {
     let lanes = S::u32s::LEN;
@@ -196,7 +198,7 @@ fn transposed<S: Simd>(simd: S, inputs: &[u8], blocks: usize, block: usize) -> [
             *row = S::u8s::from_slice(simd, &inputs[at..at + vector_bytes]).bitcast();
         }
         // Interleaving each row of the first half with its counterpart of the second, log2(lanes)
-        // times, exchanges rows and columns.
+        // times, transposes rows and columns.
         let mut stages = lanes;
         while stages > 1 {
             let before = rows;
@@ -212,14 +214,14 @@ fn transposed<S: Simd>(simd: S, inputs: &[u8], blocks: usize, block: usize) -> [
     message
 }
 
-/// Everything of a compression behind the first half of its first round.
+/// Does the rest of a compression after the first half of its first round.
 #[inline(always)]
 fn rounds_after_first_columns<S: Simd, V: SimdInt<S, Element = u32>>(
     state: &mut [V; WORDS],
     message: &[V; WORDS],
 ) {
     mix_diagonals(state, message, &SCHEDULE[0]);
-    // Written out, so that every index is known to the compiler and the state stays in registers.
+    // Unrolled, so that the compiler knows every index and the state stays in registers.
     mix_columns(state, message, &SCHEDULE[1]);
     mix_diagonals(state, message, &SCHEDULE[1]);
     mix_columns(state, message, &SCHEDULE[2]);
@@ -281,7 +283,7 @@ fn rotated_right<S: Simd, V: SimdInt<S, Element = u32>>(words: V, bits: u32) -> 
     (words >> bits) | (words << (32 - bits))
 }
 
-/// The same for a column of the first round that is equal in all lanes.
+/// Does the same for a column of the first round that is equal in all lanes.
 #[inline(always)]
 fn mix_shared(state: &mut [u32; WORDS], message: &[u32; WORDS], column: usize) {
     let [a, b, c, d] = [column, column + 4, column + 8, column + 12];
@@ -293,7 +295,7 @@ fn mix_shared(state: &mut [u32; WORDS], message: &[u32; WORDS], column: usize) {
     }
 }
 
-/// A block's little-endian words.
+/// Returns a block's little-endian words.
 #[inline(always)]
 fn words(block: &[u8; BLOCK_BYTES]) -> [u32; WORDS] {
     let (words, _) = block.as_chunks::<4>();

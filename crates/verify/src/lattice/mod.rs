@@ -1,10 +1,10 @@
-//! The accounts lattice hash: what the name of a snapshot says about its accounts.
+//! The accounts lattice hash, whose checksum is part of a snapshot's name.
 //!
-//! Each account has a hash of 1024 elements of 16 bits: 2048 bytes of BLAKE3 output over
-//! `lamports ‖ data ‖ executable ‖ owner ‖ public key`, read as little-endian numbers. The hash of a
-//! set of accounts is the sum of theirs, element by element and modulo 2¹⁶, so it does not depend on
-//! any order, and what was added can be subtracted again. An account without lamports has the hash
-//! zero. The name of an archive holds the BLAKE3 hash of the sum, in base58.
+//! Each account has a hash of 1024 elements of 16 bits: 2048 bytes of BLAKE3 output over `lamports
+//! ‖ data ‖ executable ‖ owner ‖ public key`, read as little-endian numbers. The hash of a set of
+//! accounts is the sum of their hashes, element by element and modulo 2¹⁶. So it does not depend on
+//! any order, and an account that was added can be subtracted again. An account without lamports
+//! has the hash zero. The name of an archive holds the BLAKE3 hash of the sum, in base58.
 //!
 //! Source: `lt_hash.rs` of `solana-lattice-hash` 4.2.2 and `lt_hash_account` of
 //! `solana-accounts-db`.
@@ -17,7 +17,7 @@ pub use hasher::{LatticeHasher, Vectors};
 
 use std::fmt;
 
-/// Elements of a lattice hash.
+/// Number of elements in a lattice hash.
 const ELEMENTS: usize = 1024;
 
 /// The lattice hash of an account or of a set of accounts.
@@ -25,19 +25,19 @@ const ELEMENTS: usize = 1024;
 pub struct LatticeHash(pub [u16; ELEMENTS]);
 
 impl LatticeHash {
-    /// Bytes of a lattice hash.
+    /// Length of a lattice hash in bytes.
     pub const BYTES: usize = ELEMENTS * 2;
 
-    /// The hash of no accounts.
+    /// The hash of the empty set.
     pub const ZERO: Self = Self([0; ELEMENTS]);
 
-    /// Reads a hash as a bank file holds it: elements in order, little-endian.
+    /// Parses a hash in the bank file's format: elements in order, little-endian.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
         let (elements, _) = bytes.as_chunks::<2>();
         Self(std::array::from_fn(|index| u16::from_le_bytes(elements[index])))
     }
 
-    /// The hash as a bank file holds it.
+    /// Returns the hash in the bank file's format.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         let (elements, _) = bytes.as_chunks_mut::<2>();
@@ -47,28 +47,28 @@ impl LatticeHash {
         bytes
     }
 
-    /// Adds what `other` is the hash of.
+    /// Adds the accounts that `other` is the hash of.
     pub fn add(&mut self, other: &Self) {
         for (sum, element) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_add(element);
         }
     }
 
-    /// Takes away what `other` is the hash of.
+    /// Subtracts the accounts that `other` is the hash of.
     pub fn subtract(&mut self, other: &Self) {
         for (sum, element) in self.0.iter_mut().zip(other.0) {
             *sum = sum.wrapping_sub(element);
         }
     }
 
-    /// The 32 bytes whose base58 form is in the name of an archive.
+    /// Returns the 32 bytes whose base58 form is in the name of an archive.
     pub fn checksum(&self) -> [u8; 32] {
         blake3::hash(&self.to_bytes()).into()
     }
 }
 
 impl fmt::Debug for LatticeHash {
-    /// The checksum: 1024 numbers tell nobody anything.
+    /// Writes the checksum: 1024 numbers would help nobody.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LatticeHash({})", bs58::encode(self.checksum()).into_string())
     }

@@ -20,7 +20,7 @@ fn account(seed: u64, data_len: usize) -> (RecordHeader, Vec<u8>) {
     (header, data)
 }
 
-/// As `lt_hash_account` of `solana-accounts-db` does it.
+/// Computes the hash as `lt_hash_account` of `solana-accounts-db` does.
 fn reference(header: &RecordHeader, data: &[u8]) -> LtHash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&header.lamports.to_le_bytes());
@@ -76,7 +76,7 @@ fn an_account_without_lamports_adds_nothing() {
 }
 
 #[test]
-fn what_was_added_can_be_subtracted_and_hashes_survive_their_bytes() {
+fn added_accounts_can_be_subtracted_and_hashes_survive_a_round_trip() {
     let hash_of = |seed| {
         let mut hasher = LatticeHasher::new();
         let (header, data) = account(seed, 300);

@@ -39,16 +39,16 @@ fn header(key: u8, data_len: usize) -> RecordHeader {
     }
 }
 
-/// A storage of records with data of these lengths, ending with the last one's data.
+/// Returns a storage of records with data of these lengths, ending with the last one's data.
 fn storage(lengths: &[usize]) -> (Vec<u8>, Vec<Found>) {
     let (mut bytes, mut expected) = (Vec::new(), Vec::new());
     for (key, &length) in (1..).zip(lengths) {
-        bytes.resize(bytes.len().next_multiple_of(8), 0xee); // padding may hold anything
+        bytes.resize(bytes.len().next_multiple_of(8), 0xee); // padding may have any value
         let data: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).unwrap() ^ key).collect();
         expected.push((bytes.len() as u64, key, data.clone()));
         let mut head = header(key, length).to_bytes();
         head[..8].fill(0xaa);
-        head[97..].fill(0xbb); // obsolete fields and padding may hold anything
+        head[97..].fill(0xbb); // obsolete fields and padding may have any value
         bytes.extend(head);
         bytes.extend(data);
     }
@@ -107,7 +107,7 @@ fn zeros_may_follow_the_last_record_and_nothing_else() {
             spoilt[at] = 9;
             for piece in [1, 100, 136, longer.len()] {
                 let problem = scan(&spoilt, piece).err().unwrap();
-                // Where a header fits, a byte may as well make it a record.
+                // If a header fits, the byte may turn it into a record.
                 if zeros < 136 {
                     let expected = StorageProblem::NotZero { offset: at as u64, found: 9 };
                     assert_eq!(problem, expected, "{zeros} zeros, pieces of {piece}");
@@ -144,7 +144,7 @@ fn a_storage_without_records_is_one_of_zeros() {
 }
 
 #[test]
-fn every_lie_of_a_header_is_told_with_its_place() {
+fn every_lie_of_a_header_is_reported_with_its_place() {
     let (bytes, _) = storage(&[8, 16]);
     let second = 144;
     for piece in [1, 90, 1000] {
@@ -173,7 +173,7 @@ fn every_lie_of_a_header_is_told_with_its_place() {
 }
 
 #[test]
-fn sizes_are_held_to_their_limits() {
+fn sizes_are_checked_against_their_limits() {
     assert_eq!(scan(&[], 1).err(), Some(StorageProblem::Empty));
     let (found, limit) = (STORAGE_BYTES_MAX + 1, STORAGE_BYTES_MAX);
     let expected = StorageProblem::TooLarge { found, limit };
@@ -200,7 +200,7 @@ fn an_account_of_ten_mebibytes_goes_through_without_being_put_together() {
     struct Lengths(u64, usize);
     impl RecordSink for Lengths {
         fn whole(&mut self, _: &Record<'_>) {
-            panic!("it does not lie in one piece");
+            panic!("it straddles pieces");
         }
         fn begins(&mut self, _: u64, _: &RecordHeader) {}
         fn part(&mut self, data: &[u8]) {
@@ -235,7 +235,8 @@ proptest! {
                 bytes[at] = value;
             }
         }
-        let at_once = scan(&bytes, usize::MAX).map(|(collected, summary)| (collected.found, summary));
+        let at_once =
+            scan(&bytes, usize::MAX).map(|(collected, summary)| (collected.found, summary));
         let in_pieces = scan(&bytes, piece).map(|(collected, summary)| (collected.found, summary));
         prop_assert_eq!(at_once, in_pieces);
     }

@@ -1,6 +1,8 @@
-//! Writes the seeds of all targets: `cargo run --manifest-path fuzz/Cargo.toml -p unsnap-fuzz-targets`.
+//! The program `make-seeds`: writes the seeds of all targets.
 //!
-//! Files that are there and are not among them, such as former findings, are left alone.
+//! `cargo run --manifest-path fuzz/Cargo.toml -p unsnap-fuzz-targets`
+//!
+//! Other existing files, such as former findings, are left alone.
 
 use std::{fs, io};
 

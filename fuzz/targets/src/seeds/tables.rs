@@ -1,4 +1,4 @@
-//! Side-cars and seek tables, of small archives of every shape.
+//! Side-cars and seek tables of small archives of every shape.
 
 use unsnap_index::{
     Encoding, Entry, EntryTable, FrameTable, Identity, Index, SeekEntry, SeekTable,
@@ -11,7 +11,7 @@ use unsnap_testkit::{
 
 use super::{Seeds, named};
 
-/// Indexes of archives with links, long names and storages, and in every encoding.
+/// Returns indexes of archives with links, long names and storages, in every encoding.
 pub fn side_cars() -> Seeds {
     let storages = [(17, 4, vec![1; 700]), (3, 1, vec![2; 20]), (70_000, 3, vec![3; 9000])];
     let snapshot = snapshot_tar(70_001, &storages);
@@ -46,7 +46,7 @@ pub fn side_cars() -> Seeds {
     .collect()
 }
 
-/// The side-car of an archive of these frames, each with what it decodes to.
+/// Returns the side-car of an archive of these frames, each with its decoded bytes.
 fn index<'a>(
     tar: &[u8],
     encoding: Encoding,
@@ -70,7 +70,7 @@ fn index<'a>(
     Index::new(identity, table, entries).expect("its own tables").encode()
 }
 
-/// Whole archives with their table, and flags with entries.
+/// Returns whole archives with their table, and flags with entries.
 pub fn seek_tables() -> Seeds {
     let tar = snapshot_tar(70_001, &[(17, 4, vec![1; 5000])]);
     let archive = |has_checksums, frame_bytes| {
