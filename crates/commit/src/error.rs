@@ -50,6 +50,13 @@ pub enum CommitError {
 }
 
 impl Failure for CommitError {
+    fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Create(error) => Some(error),
+            _ => None,
+        }
+    }
+
     fn family(&self) -> Family {
         match self {
             Self::Staging { .. } => Family::Environment,
@@ -85,8 +92,7 @@ impl Failure for CommitError {
     fn errno(&self) -> Option<Errno> {
         match self {
             Self::Staging { errno, .. } => Some(*errno),
-            Self::Create(error) => Failure::errno(error),
-            _ => None,
+            _ => self.inner().and_then(Failure::errno),
         }
     }
 }

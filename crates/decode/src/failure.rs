@@ -1,6 +1,6 @@
 //! Family, code and remedy of each error.
 
-use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
+use unsnap_failure::{Code, Failure, Family, Remedy};
 
 use crate::DecodeError;
 
@@ -43,9 +43,9 @@ impl Failure for DecodeError {
         }
     }
 
-    fn errno(&self) -> Option<Errno> {
+    fn inner(&self) -> Option<&dyn Failure> {
         match self {
-            Self::Source(error) => error.errno(),
+            Self::Source(error) => Some(error),
             _ => None,
         }
     }

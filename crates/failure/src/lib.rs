@@ -13,6 +13,8 @@
 mod code;
 mod remedy;
 
+use std::path::Path;
+
 pub use code::Code;
 pub use remedy::{Knob, Remedy, Vocabulary};
 pub use rustix::io::Errno;
@@ -34,24 +36,42 @@ pub enum Family {
 
 /// An error that a front end can report.
 pub trait Failure: std::error::Error {
-    /// Returns whose fault it is.
-    fn family(&self) -> Family;
+    /// Returns the error of another crate that this one only passes on. The other methods ask it
+    /// where this error has no answer of its own.
+    fn inner(&self) -> Option<&dyn Failure> {
+        None
+    }
 
-    /// Returns the stable word for it.
-    fn code(&self) -> Code;
+    /// Returns whose fault it is. Without an inner error: the machine's.
+    fn family(&self) -> Family {
+        self.inner().map_or(Family::Environment, Failure::family)
+    }
+
+    /// Returns the stable word for it. Without an inner error: [`Code::System`].
+    fn code(&self) -> Code {
+        self.inner().map_or(Code::System, Failure::code)
+    }
 
     /// Returns the remedy, if one is known.
     fn remedy(&self) -> Option<Remedy> {
-        self.errno().and_then(Remedy::of_errno)
+        match self.inner() {
+            Some(inner) => inner.remedy(),
+            None => self.errno().and_then(Remedy::of_errno),
+        }
     }
 
     /// Returns the kernel's error number, if a system call failed.
     fn errno(&self) -> Option<Errno> {
-        None
+        self.inner().and_then(Failure::errno)
     }
 
-    /// Returns the archive whose content is bad, under the name the caller gave it.
+    /// Returns the archive whose content is bad, under the name that the caller gave it.
     fn archive(&self) -> Option<&str> {
-        None
+        self.inner().and_then(Failure::archive)
+    }
+
+    /// Returns the archive's file, if reading it failed or it changed while it was read.
+    fn unreadable_file(&self) -> Option<&Path> {
+        self.inner().and_then(Failure::unreadable_file)
     }
 }

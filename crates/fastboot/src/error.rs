@@ -91,11 +91,17 @@ impl From<FitError> for FastbootError {
 }
 
 impl Failure for FastbootError {
+    fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Unpack(error) => Some(error),
+            _ => None,
+        }
+    }
+
     fn family(&self) -> Family {
         match self {
-            Self::Unpack(error) => error.family(),
-            Self::NoArchive { .. } | Self::Search { .. } => Family::Environment,
             Self::Running { .. } => Family::NotClean,
+            _ => self.inner().map_or(Family::Environment, Failure::family),
         }
     }
 
@@ -120,16 +126,8 @@ impl Failure for FastbootError {
 
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Unpack(error) => error.errno(),
             Self::Search { errno, .. } => Some(*errno),
-            _ => None,
-        }
-    }
-
-    fn archive(&self) -> Option<&str> {
-        match self {
-            Self::Unpack(error) => error.archive(),
-            _ => None,
+            _ => self.inner().and_then(Failure::errno),
         }
     }
 }

@@ -59,7 +59,9 @@ impl LookupError {
     pub(crate) fn accounts(archive: &str, source: AccountsError) -> Self {
         Self::Accounts { archive: archive.to_owned(), source: Box::new(source) }
     }
+}
 
+impl Failure for LookupError {
     fn inner(&self) -> Option<&dyn Failure> {
         match self {
             Self::Pass(error) => Some(error),
@@ -69,9 +71,7 @@ impl LookupError {
             Self::NotFound { .. } | Self::Output { .. } | Self::Changed { .. } => None,
         }
     }
-}
 
-impl Failure for LookupError {
     fn family(&self) -> Family {
         match self {
             Self::NotFound { .. } => Family::BadArchive,

@@ -83,60 +83,49 @@ impl PackError {
 }
 
 impl Failure for PackError {
+    fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Unpack(error) => Some(error),
+            Self::Pass(error) => Some(error),
+            _ => None,
+        }
+    }
+
     fn family(&self) -> Family {
         match self {
-            Self::Unpack(error) => error.family(),
-            Self::Pass(error) => error.family(),
             Self::BadDirectory { .. } => Family::BadArchive,
             Self::Exists { .. } | Self::Locked { .. } => Family::NotClean,
-            Self::Compress { .. }
-            | Self::NotIdentical { .. }
-            | Self::File { .. }
-            | Self::Changed { .. } => Family::Environment,
+            _ => self.inner().map_or(Family::Environment, Failure::family),
         }
     }
 
     fn code(&self) -> Code {
         match self {
-            Self::Unpack(error) => error.code(),
-            Self::Pass(error) => error.code(),
             Self::BadDirectory { .. } => Code::NoSnapshot,
             Self::Exists { .. } => Code::NotClean,
             Self::Locked { .. } => Code::Locked,
             Self::NotIdentical { .. } => Code::NotIdentical,
             Self::File { errno, .. } => Code::of_errno(*errno),
             Self::Changed { .. } => Code::ArchiveChanging,
-            Self::Compress { .. } => Code::System,
+            _ => self.inner().map_or(Code::System, Failure::code),
         }
     }
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Unpack(error) => error.remedy(),
-            Self::Pass(error) => error.remedy(),
             Self::Exists { .. } => Some(Remedy::FreeName),
             Self::File { errno, .. } => Remedy::of_errno(*errno),
             Self::Changed { .. } => Some(Remedy::advice(
                 "stop the process that writes there, or make the archive of a copy",
             )),
-            _ => None,
+            _ => self.inner().and_then(Failure::remedy),
         }
     }
 
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Unpack(error) => error.errno(),
-            Self::Pass(error) => error.errno(),
             Self::File { errno, .. } => Some(*errno),
-            _ => None,
-        }
-    }
-
-    fn archive(&self) -> Option<&str> {
-        match self {
-            Self::Unpack(error) => error.archive(),
-            Self::Pass(error) => error.archive(),
-            _ => None,
+            _ => self.inner().and_then(Failure::errno),
         }
     }
 }

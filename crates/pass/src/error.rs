@@ -168,8 +168,9 @@ impl PassError {
     pub fn thread(error: std::io::Error) -> Self {
         Self::Thread { error }
     }
+}
 
-    /// The underlying error, if this variant only wraps one of another crate.
+impl Failure for PassError {
     fn inner(&self) -> Option<&dyn Failure> {
         Some(match self {
             Self::Decode { source, .. } => &**source,
@@ -186,9 +187,7 @@ impl PassError {
             | Self::Cancelled => return None,
         })
     }
-}
 
-impl Failure for PassError {
     fn family(&self) -> Family {
         match self {
             Self::Request { .. } => Family::Request,

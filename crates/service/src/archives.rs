@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_unpack::{Candidates, Error, FileIdentity, Pair, SearchDirs};
+use unsnap_fastboot::{Candidates, FastbootError, FileIdentity, Pair, SearchDirs};
 
 /// Most pairs considered, the best first. A guess: hundreds of bad archives would have to come
 /// before a good one.
@@ -72,7 +72,7 @@ impl Archives {
     }
 
     /// Scans the directories. After an error the result of the last scan stays.
-    pub fn scan(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), Error> {
+    pub fn scan(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), FastbootError> {
         let found = Candidates::find(dirs)?;
         let files = FileIdentity::of_all(found.archives().map(|archive| &*archive.path));
         self.note(&files, settle, now);

@@ -1,15 +1,17 @@
 //! Consequences of the end of a job: counters, bad archives, retries.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use unsnap_control::protocol::{Origin, Outcome};
-use unsnap_unpack::{Error, Family, Pair};
+use unsnap_failure::{Failure as _, Family};
+use unsnap_fastboot::{FastbootError, Pair};
 
 use crate::{
     archives::Now,
     persistent::PublishedResult,
     plan::{Job, RetryTimer},
     state::{CancelReason, Running, State},
+    vocabulary::ConfigKeys,
     worker::{Ended, Failure},
 };
 
@@ -30,31 +32,17 @@ pub enum Cause {
 }
 
 /// Classifies an error of a job on this pair.
-pub fn classify(pair: &Pair, error: &Error) -> Cause {
+pub fn classify(pair: &Pair, error: &FastbootError) -> Cause {
     match error.family() {
         Family::BadArchive => Cause::Bad(pair.blamed(error).path.clone()),
         Family::Cancelled => Cause::Cancelled,
-        _ if matches!(error, Error::Running { .. } | Error::Locked { .. }) => Cause::InUse,
-        _ => match file_of(error) {
+        _ if error.is_in_the_way() => Cause::InUse,
+        _ => match error.unreadable_file() {
             Some(path) if pair.archives().any(|archive| archive.path == path) => {
                 Cause::Unreadable(path.to_owned())
             }
             _ => Cause::Failed,
         },
-    }
-}
-
-/// Returns the path of the file that could not be read.
-fn file_of(error: &Error) -> Option<&Path> {
-    use unsnap_unpack::SourceError as Source;
-    match error {
-        Error::Source(
-            Source::Open { path, .. }
-            | Source::Read { path, .. }
-            | Source::Shrank { path, .. }
-            | Source::Grew { path, .. },
-        ) => Some(path),
-        _ => None,
     }
 }
 
@@ -88,9 +76,9 @@ impl State {
                 return self.try_again(index, job, &Cause::Failed, text, ended, now);
             }
             Err(Failure::Error(error)) => {
-                let text = error
-                    .hint()
-                    .map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"));
+                let hint = error.remedy().and_then(|remedy| remedy.words(&ConfigKeys));
+                let text =
+                    hint.map_or_else(|| error.to_string(), |hint| format!("{error} ({hint})"));
                 match (classify(&job.pair, error), cancel_reason) {
                     (Cause::Cancelled, reason) => {
                         let outcome = match reason {

@@ -36,6 +36,7 @@ mod supervisor;
 mod target;
 #[cfg(test)]
 mod testing;
+mod vocabulary;
 mod watch;
 mod worker;
 

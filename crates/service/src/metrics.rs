@@ -4,7 +4,8 @@ use unsnap_control::{
     metrics::{ProcessStats, Stats, TargetStats, render},
     protocol::{JobState, Outcome},
 };
-use unsnap_unpack::{Family, Report};
+use unsnap_failure::Family;
+use unsnap_unpack::Report;
 
 use crate::{
     archives::Now,
@@ -84,7 +85,7 @@ impl State {
             version: status.version.clone(),
             started_unix_ms: self.started_unix_ms,
             paused: self.persistent.paused,
-            newest_archive_slot: self.pairs.first().map(unsnap_unpack::Pair::slot),
+            newest_archive_slot: self.pairs.first().map(unsnap_fastboot::Pair::slot),
             bad_archives: self.persistent.bad.len() as u64,
             targets: targets.collect(),
             process: ProcessStats::now(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use unsnap_unpack::FileIdentity;
+use unsnap_fastboot::FileIdentity;
 
 /// Name of the file in the state directory.
 const FILE_NAME: &str = "unpackd.json";

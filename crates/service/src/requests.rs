@@ -12,7 +12,7 @@ use unsnap_control::{
         Answered, Event, JobState, Origin, Outcome, Refusal, RefusalKind, Request, SubmittedJob,
     },
 };
-use unsnap_unpack::{Candidate, FileIdentity, Pair};
+use unsnap_fastboot::{Candidate, FileIdentity, Pair};
 
 use crate::{
     archives::Now,

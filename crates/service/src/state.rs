@@ -12,7 +12,8 @@ use unsnap_control::{
     metrics::TargetCounts,
     protocol::{Event, Origin, Outcome},
 };
-use unsnap_unpack::{CancelToken, FileIdentity, Pace, Pair, Progress, Snapshot};
+use unsnap_fastboot::{FileIdentity, Pair};
+use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
 
 use crate::{
     archives::Now,

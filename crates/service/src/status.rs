@@ -6,7 +6,8 @@ use unsnap_control::protocol::{
     ArchivesStatus, BadArchive, Event, JobProgress, JobState, JobStatus, PairName, ResultStatus,
     Status, TargetKind, TargetState as Stands, TargetStatus,
 };
-use unsnap_unpack::{Pair, Phase, Snapshot};
+use unsnap_fastboot::Pair;
+use unsnap_pass::{Phase, Snapshot};
 
 use crate::{
     config,

@@ -4,7 +4,8 @@ use std::{num::NonZeroU32, sync::Arc, time::Instant};
 
 use unsnap_control::protocol::Origin;
 use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
-use unsnap_unpack::{CancelToken, Candidate, Pair, Progress};
+use unsnap_fastboot::{Candidate, Pair};
+use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
     archives::Now,
@@ -44,7 +45,7 @@ pub fn work(slot: u64) -> Work {
     Work {
         target: target(),
         pair: full(slot),
-        config: Arc::new(config().unpacking().unwrap()),
+        unpacking: Arc::new(config().unpacking().unwrap()),
         known_bad: Vec::new(),
         removal_files_per_second: NonZeroU32::MIN,
         submitted: false,

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_unpack::Error;
+use unsnap_fastboot::FastbootError;
 
 use crate::target::{Product, Sweep, Work, carry_out};
 
@@ -23,7 +23,7 @@ pub enum WorkerReport {
         /// Id of the worker.
         worker: u64,
         /// Directories to remove.
-        moved: Result<Vec<PathBuf>, Error>,
+        moved: Result<Vec<PathBuf>, FastbootError>,
     },
 }
 
@@ -50,7 +50,7 @@ pub struct Ended {
 #[derive(Debug)]
 pub enum Failure {
     /// An error of the library.
-    Error(Error),
+    Error(FastbootError),
     /// A panic, which is a defect, with its message.
     Panic(String),
 }
@@ -77,7 +77,7 @@ impl Worker {
     fn doing(
         id: u64,
         name: &str,
-        carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), Error> + Send + 'static,
+        carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), FastbootError> + Send + 'static,
         report: impl Fn(WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
         // Holds one order at a time: the supervisor sends none before the last one has ended.
@@ -134,7 +134,7 @@ impl Drop for Worker {
 fn attempt(
     worker: u64,
     work: &Work,
-    carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), Error>,
+    carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), FastbootError>,
 ) -> Ended {
     let (mut products, since) = (Vec::new(), Instant::now());
     let result = catch_unwind(AssertUnwindSafe(|| carry_out(work, &mut products)));

@@ -1,5 +1,7 @@
 //! Family, code and remedy of each error.
 
+use std::path::Path;
+
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 
 use crate::SourceError;
@@ -30,6 +32,16 @@ impl Failure for SourceError {
             Self::DirectRefused { .. } => Some(Remedy::BufferedIo),
             Self::Grew { .. } => Some(Remedy::WaitForDownload),
             _ => self.errno().and_then(Remedy::of_errno),
+        }
+    }
+
+    fn unreadable_file(&self) -> Option<&Path> {
+        match self {
+            Self::Open { path, .. }
+            | Self::Read { path, .. }
+            | Self::Shrank { path, .. }
+            | Self::Grew { path, .. } => Some(path),
+            _ => None,
         }
     }
 

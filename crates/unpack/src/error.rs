@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use unsnap_commit::CommitError;
 use unsnap_create::CreateError;
-use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
+use unsnap_failure::{Code, Failure, Family, Remedy};
 use unsnap_fit::FitError;
 use unsnap_pass::PassError;
 use unsnap_source::Digest;
@@ -70,16 +70,6 @@ impl UnpackError {
     pub(crate) fn is_consequence(&self) -> bool {
         matches!(self, Self::Commit(CommitError::Create(error)) if error.is_consequence())
     }
-
-    fn inner(&self) -> Option<&dyn Failure> {
-        match self {
-            Self::Pass(error) => Some(error),
-            Self::Commit(error) => Some(error),
-            Self::Fit(error) => Some(error),
-            Self::Accounts { source, .. } => Some(&**source),
-            Self::Digest { .. } | Self::NotResumable { .. } => None,
-        }
-    }
 }
 
 impl From<CreateError> for UnpackError {
@@ -99,6 +89,16 @@ impl From<StateError> for UnpackError {
 }
 
 impl Failure for UnpackError {
+    fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Pass(error) => Some(error),
+            Self::Commit(error) => Some(error),
+            Self::Fit(error) => Some(error),
+            Self::Accounts { source, .. } => Some(&**source),
+            Self::Digest { .. } | Self::NotResumable { .. } => None,
+        }
+    }
+
     fn family(&self) -> Family {
         match self {
             Self::Digest { .. } => Family::BadArchive,
@@ -123,15 +123,10 @@ impl Failure for UnpackError {
         }
     }
 
-    fn errno(&self) -> Option<Errno> {
-        self.inner().and_then(Failure::errno)
-    }
-
     fn archive(&self) -> Option<&str> {
         match self {
             Self::Accounts { archive, .. } | Self::Digest { archive, .. } => Some(archive),
-            Self::Pass(error) => error.archive(),
-            _ => None,
+            _ => self.inner().and_then(Failure::archive),
         }
     }
 }

@@ -7,11 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use unsnap_fastboot::Places;
-use unsnap_unpack::{
-    Archive, DigestKind, DirectMode, FastbootFormat, IoEngine, IoPriority, SandboxMode, SearchDirs,
-    Verify,
+use unsnap_fastboot::{Places, SearchDirs};
+use unsnap_pass::{
+    DirectMode, IndexUse, Io, IoEngine, IoPriority, Neighbour, Niceness, Options, Resources,
+    SandboxMode,
 };
+use unsnap_state::Format;
+use unsnap_unpack::Verify;
 
 use super::{
     ConfigError,
@@ -41,6 +43,15 @@ pub struct Config {
     pub targets: Vec<Target>,
 }
 
+/// How archives are checked and unpacked.
+#[derive(Clone, Debug)]
+pub struct Unpacking {
+    /// What is checked of their content.
+    pub verify: Verify,
+    /// How they are read.
+    pub pass: Options,
+}
+
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -65,7 +76,7 @@ pub enum TargetKind {
         /// The validator's directories.
         places: Places,
         /// Format of the list of storages.
-        format: FastbootFormat,
+        format: Format,
         /// Whether to keep a second hard link to each storage.
         shadow: bool,
         /// Whether to prepare the state beside a running validator.
@@ -116,46 +127,55 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns the options for unpacking. The caller fills in archive and output.
-    pub fn unpacking(&self) -> Result<unsnap_unpack::Config, ConfigError> {
+    /// Returns how archives are checked and unpacked.
+    pub fn unpacking(&self) -> Result<Unpacking, ConfigError> {
         let unpack = &self.settings.unpack;
-        let mut config = unsnap_unpack::Config::new(Archive::File(PathBuf::new()), PathBuf::new());
-        config.verify = match &*unpack.verify {
+        let verify = match &*unpack.verify {
             "none" => Verify::None,
             "structure" => Verify::Structure,
-            "accounts" => Verify::Accounts,
+            "accounts" => Verify::Accounts { memory_bytes: None },
             other => return one_of("verify", other, "none, structure or accounts"),
         };
-        config.direct_io = match &*unpack.direct_io {
+        let direct = match &*unpack.direct_io {
             "auto" => DirectMode::Auto,
             "on" => DirectMode::On,
             "off" => DirectMode::Off,
             other => return one_of("direct-io", other, "auto, on or off"),
         };
-        config.io_engine = match &*unpack.io_engine {
+        let engine = match &*unpack.io_engine {
             "auto" => IoEngine::Auto,
             "uring" => IoEngine::Uring,
             "threads" => IoEngine::Threads,
             other => return one_of("io-engine", other, "auto, uring or threads"),
         };
-        config.decode_threads = (unpack.decode_threads > 0).then(|| unpack.decode_threads.into());
-        config.memory_budget = (unpack.memory_budget.0 > 0).then_some(unpack.memory_budget.0);
-        config.sandbox = if unpack.sandbox { SandboxMode::Auto } else { SandboxMode::Off };
-        config.digest = Some(DigestKind::Xxh3);
-        let neighbour = &self.settings.neighbour;
-        config.io_priority = match &*neighbour.io_class {
+        let mut pass = Options {
+            io: Io { direct, engine, index: IndexUse::Auto },
+            resources: Resources {
+                decode_threads: (unpack.decode_threads > 0).then(|| unpack.decode_threads.into()),
+                memory_budget: (unpack.memory_budget.0 > 0).then_some(unpack.memory_budget.0),
+                hugetlb: false,
+            },
+            neighbour: self.neighbour()?,
+            sandbox: if unpack.sandbox { SandboxMode::Auto } else { SandboxMode::Off },
+            ..Options::default()
+        };
+        self.settings.limits.apply(&mut pass.limits);
+        Ok(Unpacking { verify, pass })
+    }
+
+    fn neighbour(&self) -> Result<Neighbour, ConfigError> {
+        let settings = &self.settings.neighbour;
+        let io_priority = match &*settings.io_class {
             "none" => None,
             "idle" => Some(IoPriority::IDLE),
-            "best-effort" => IoPriority::best_effort(neighbour.io_level),
+            "best-effort" => IoPriority::best_effort(settings.io_level),
             other => return one_of("io-class", other, "none, idle or best-effort"),
         };
-        config.nice = (neighbour.nice > 0).then(|| neighbour.nice.into());
-        let cpus = Some(&neighbour.cpus).filter(|cpus| !cpus.is_empty());
-        config.cpus = cpus
-            .map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))))
-            .transpose()?;
-        self.settings.limits.apply(&mut config.limits);
-        Ok(config)
+        let nice = (settings.nice > 0).then(|| Niceness::try_from(i32::from(settings.nice)));
+        let nice = nice.transpose().map_err(|error| ConfigError(format!("nice: {error}")))?;
+        let cpus = Some(&settings.cpus).filter(|cpus| !cpus.is_empty());
+        let cpus = cpus.map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))));
+        Ok(Neighbour { pace: None, io_priority, nice, cpus: cpus.transpose()? })
     }
 
     /// Returns the limit on the bytes written to each device per second.
@@ -265,8 +285,8 @@ fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target
                 require(&format!("[[target]] {name}: every path"), path)?;
             }
             let format = match &*target.format {
-                "auto" | "3" => FastbootFormat::V3,
-                "5" => FastbootFormat::V5,
+                "auto" | "3" => Format::V3,
+                "5" => Format::V5,
                 _ => return refuse("format must be auto, 3 or 5"),
             };
             TargetKind::Fastboot { places, format, shadow: target.shadow, beside: target.beside }

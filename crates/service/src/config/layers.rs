@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toml::{Table, Value};
-use unsnap_unpack::settings::LimitsTable;
+use unsnap_settings::LimitsTable;
 
 use super::{ConfigError, Settings, settings::Target};
 

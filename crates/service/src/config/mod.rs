@@ -7,7 +7,7 @@ mod values;
 
 use std::path::{Path, PathBuf};
 
-pub use check::{Config, Target, TargetKind};
+pub use check::{Config, Target, TargetKind, Unpacking};
 pub use layers::{Override, VARIABLE_PREFIX};
 pub use settings::{
     Archives, Control, Kind, Metrics, Neighbour, Retry, Service, Settings,

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use unsnap_unpack::settings::{LimitsTable, Size};
+use unsnap_settings::{LimitsTable, Size};
 
 use super::values::Span;
 

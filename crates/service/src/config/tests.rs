@@ -111,7 +111,7 @@ fn later_layers_go_over_earlier_ones() {
     assert!(!settings.service.supersede);
     assert_eq!(settings.service.state_directory, Path::new("/s"));
     assert_eq!(settings.control.socket, Path::new("/run/unpackd/control.sock"));
-    assert_eq!(config.unpacking().unwrap().limits.decode.frames_max, 7);
+    assert_eq!(config.unpacking().unwrap().pass.limits.decode.frames_max, 7);
 
     sources.environment = vec![("UNPACKD_NEIGHBOUR_RATELIMIT".to_owned(), "1".to_owned())];
     let ConfigError(reason) = sources.load_text(&text).unwrap_err();

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use unsnap_unpack::settings::{number_or_text, parse_duration};
+use unsnap_settings::{number_or_text, parse_duration};
 
 /// A duration: text such as "60s", or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

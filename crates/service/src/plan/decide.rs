@@ -7,7 +7,7 @@ use std::{
 };
 
 use unsnap_control::protocol::Origin;
-use unsnap_unpack::Pair;
+use unsnap_fastboot::Pair;
 
 use super::{Job, RetryTimer, same_archives};
 

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use unsnap_control::protocol::Origin;
-use unsnap_unpack::{FileIdentity, Pair};
+use unsnap_fastboot::{FileIdentity, Pair};
 
 /// A queued or running job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::{
 
 use unsnap_control::protocol::{Event, Origin, Outcome};
 use unsnap_fastboot::KnownBad;
-use unsnap_unpack::{CancelToken, Progress};
+use unsnap_pass::{CancelToken, Progress};
 
 use super::{GLANCE_EVERY, Supervisor};
 use crate::{
@@ -86,16 +86,16 @@ impl Supervisor {
             reason: bad.reason.clone(),
         });
         let known_bad = known_bad.collect();
-        let Ok(mut config) = state.config.unpacking() else { return };
+        let Ok(mut unpacking) = state.config.unpacking() else { return };
         let pace = state.config.settings.neighbour.removal_files_per_second;
-        config.pace = Some(state.pace.clone());
+        unpacking.pass.neighbour.pace = Some(state.pace.clone());
         let target = &mut state.targets[index];
         let Some(job) = target.take(id) else { return };
         let (progress, cancel) = (Progress::default(), CancelToken::default());
         let work = Work {
             target: target.target.clone(),
             pair: job.pair.clone(),
-            config: Arc::new(config),
+            unpacking: Arc::new(unpacking),
             known_bad,
             removal_files_per_second: NonZeroU32::new(pace).unwrap_or(NonZeroU32::MAX),
             submitted: job.origin == Origin::Submitted,

@@ -1,15 +1,18 @@
 //! Fastboot targets: the local state that a validator starts from.
 
-use unsnap_fastboot::{LedgerLock, Outcome, Places, Prepared, Request, marked_states};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Error, FastbootFormat};
+use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Places, Prepared, Request, marked_states};
+use unsnap_state::Format;
+use unsnap_unpack::PreflightMode;
 
 use super::{Product, Work};
 
-pub fn request(work: &Work, places: &Places, format: FastbootFormat, shadow: bool) -> Request {
+pub fn request(work: &Work, places: &Places, format: Format, shadow: bool) -> Request {
     Request {
         places: places.clone(),
-        config: (*work.config).clone(),
+        verify: work.unpacking.verify,
+        preflight: PreflightMode::default(),
+        pass: work.unpacking.pass.clone(),
         format,
         shadow,
         replace: work.submitted,
@@ -26,11 +29,11 @@ pub fn prepare(
     work: &Work,
     beside: bool,
     products: &mut Vec<Product>,
-) -> Result<(), Error> {
+) -> Result<(), FastbootError> {
     let calls = Syscalls::default();
     let in_place = unsnap_fastboot::prepare(request, &calls, &work.progress, &work.cancel);
     let outcome = match in_place {
-        Err(Error::Running { .. }) if beside => {
+        Err(FastbootError::Running { .. }) if beside => {
             unsnap_fastboot::prepare_beside(request, &calls, &work.progress, &work.cancel)?
         }
         outcome => outcome?,

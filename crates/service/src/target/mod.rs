@@ -12,10 +12,11 @@ pub use tree::destination;
 
 use std::{collections::BTreeSet, num::NonZeroU32, path::PathBuf, sync::Arc};
 
-use unsnap_fastboot::KnownBad;
-use unsnap_unpack::{CancelToken, Error, Pair, Progress, Report};
+use unsnap_fastboot::{FastbootError, KnownBad, Pair};
+use unsnap_pass::{CancelToken, Progress};
+use unsnap_unpack::Report;
 
-use crate::config::{Target, TargetKind};
+use crate::config::{Target, TargetKind, Unpacking};
 
 /// A job as a worker carries it out.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct Work {
     /// Archives to unpack.
     pub pair: Pair,
     /// Options for unpacking.
-    pub config: Arc<unsnap_unpack::Config>,
+    pub unpacking: Arc<Unpacking>,
     /// Archives known to be bad.
     pub known_bad: Vec<KnownBad>,
     /// Most files of older states removed per second meanwhile.
@@ -61,7 +62,7 @@ pub struct Sweep {
 impl Sweep {
     /// Moves outdated results and useless staging directories aside. Returns all paths to remove.
     /// Fastboot targets are cleaned up by the next preparation instead.
-    pub fn carry_out(&self) -> Result<Vec<PathBuf>, Error> {
+    pub fn carry_out(&self) -> Result<Vec<PathBuf>, FastbootError> {
         let TargetKind::Tree { directory } = &self.target.kind else { return Ok(Vec::new()) };
         let spare = self.spare.iter().flat_map(Pair::archives);
         let spare: BTreeSet<String> = spare.map(|archive| destination(&archive.name)).collect();
@@ -75,7 +76,7 @@ impl Sweep {
 }
 
 /// Carries out a job. After an error, `products` holds the results completed before it.
-pub fn carry_out(work: &Work, products: &mut Vec<Product>) -> Result<(), Error> {
+pub fn carry_out(work: &Work, products: &mut Vec<Product>) -> Result<(), FastbootError> {
     match &work.target.kind {
         TargetKind::Tree { directory } => tree::unpack(work, directory, products),
         TargetKind::Fastboot { places, format, shadow, beside } => {

@@ -8,10 +8,14 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use unsnap_fastboot::{REMOVED_PREFIX, move_aside};
 use unsnap_layout::ArchiveName;
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Archive, Error, Unpacker, Verify};
+use unsnap_fastboot::{FastbootError, REMOVED_PREFIX, move_aside};
+use unsnap_pass::{Archive, Handles, LayoutKind};
+use unsnap_source::DigestKind;
+use unsnap_unpack::{
+    Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker, Verify,
+};
 
 use super::{Product, Work, results::Found};
 
@@ -28,7 +32,7 @@ pub fn destination(name: &ArchiveName) -> String {
 }
 
 /// Unpacks the archives of a pair that have no tree yet, the full archive first.
-pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Result<(), Error> {
+pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Result<(), FastbootError> {
     for archive in work.pair.archives() {
         let path = directory.join(destination(&archive.name));
         // A tree is published as a whole or not at all; an empty directory is replaced.
@@ -36,24 +40,25 @@ pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Res
             products.push(Product { path, report: None });
             continue;
         }
-        let mut config = (*work.config).clone();
-        config.archive = Archive::File(archive.path.clone());
-        config.output.clone_from(&path);
-        if archive.name.base_slot().is_some() && config.verify == Verify::Accounts {
+        let verify = match work.unpacking.verify {
             // The accounts of an incremental archive alone do not add up to the snapshot's hash.
-            config.verify = Verify::Structure;
-        }
-        config.resume = config.verify != Verify::Accounts;
-        let run = |config: unsnap_unpack::Config| {
-            let unpacker = Unpacker::new(config);
-            unpacker.with_handles(work.progress.clone(), work.cancel.clone()).run()
+            Verify::Accounts { .. } if archive.name.base_slot().is_some() => Verify::Structure,
+            verify => verify,
         };
-        let report = match run(config.clone()) {
+        let resume = !matches!(verify, Verify::Accounts { .. });
+        let run = |resume| {
+            let archive = Archive::File(archive.path.clone());
+            let source = Source::new(archive, None, LayoutKind::Snapshot, verify)?;
+            let tree = Destination::Tree(Tree { resume, ..Tree::new(&path) });
+            let digest = DigestUse::Report(DigestKind::Xxh3);
+            let options = Options::new(source, tree, digest)?;
+            let unpacker = Unpacker::new(options.with_pass(work.unpacking.pass.clone()));
+            let (progress, cancel) = (work.progress.clone(), work.cancel.clone());
+            unpacker.with_handles(Handles { progress, cancel }).run()
+        };
+        let report = match run(resume) {
             // The staging directory is that of another archive of the same slot.
-            Err(Error::NotResumable { .. }) => {
-                config.resume = false;
-                run(config)?
-            }
+            Err(UnpackError::NotResumable { .. }) => run(false)?,
             result => result?,
         };
         products.push(Product { path, report: Some(Box::new(report)) });
@@ -68,13 +73,13 @@ pub fn sweep(
     directory: &Path,
     spare: &BTreeSet<String>,
     outdated: &[PathBuf],
-) -> Result<Vec<PathBuf>, Error> {
+) -> Result<Vec<PathBuf>, FastbootError> {
     let calls = Syscalls::default();
     let mut moved = Vec::new();
     for path in outdated {
         moved.extend(move_aside(&calls, path, directory)?);
     }
-    let at = |errno| Error::Search { path: directory.to_owned(), errno };
+    let at = |errno| FastbootError::Search { path: directory.to_owned(), errno };
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let opened = calls.open(directory, flags).map_err(at)?;
     for (name, _) in calls.entries(&opened).map_err(at)? {
