@@ -8,7 +8,9 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
-use unsnap_unpack::{Config, CpuSet, FastbootFormat, IoPriority, Pace, PreflightMode, Verify};
+use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace};
+use unsnap_state::Format;
+use unsnap_unpack::{PreflightMode, Verify};
 
 /// How to read, decode and write.
 #[derive(Debug, Args)]
@@ -64,7 +66,7 @@ pub struct NeighbourArgs {
     /// Bytes written to each destination device in a second at most, such as 100MB; 0 for no limit
     ///
     /// How fast the archive is read follows from it, but for what fits into memory.
-    #[arg(long, value_name = "SIZE", value_parser = unsnap_unpack::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub rate_limit: Option<u64>,
 
     /// How urgent reads and writes are: idle (only when nobody else wants the disk), best-effort or
@@ -85,16 +87,15 @@ pub struct NeighbourArgs {
 }
 
 impl NeighbourArgs {
-    /// Sets it in a `Config`, with a handle that nobody else has.
-    pub fn apply(&self, config: &mut Config) {
-        config.pace = self.rate_limit.and_then(NonZeroU64::new).map(|rate| {
+    /// Returns these limits, with a handle of their own for the rate.
+    pub fn limits(&self) -> Neighbour {
+        let pace = self.rate_limit.and_then(NonZeroU64::new).map(|rate| {
             let pace = Pace::new();
             pace.set_rate(Some(rate));
             pace
         });
-        config.io_priority = self.io_class;
-        config.nice = self.nice;
-        config.cpus = self.cpus;
+        let nice = self.nice.and_then(|nice| Niceness::try_from(nice).ok());
+        Neighbour { pace, io_priority: self.io_class, nice, cpus: self.cpus }
     }
 }
 
@@ -116,7 +117,7 @@ pub struct PreflightArgs {
 
     /// With --preflight auto: how long the headers of all frames may be walked, such as 30s
     /// [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]
-    #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 
     /// Unpack even if it does not seem to fit, and go on until a disk is full
@@ -125,7 +126,7 @@ pub struct PreflightArgs {
 }
 
 impl PreflightArgs {
-    /// For a `Config`.
+    /// Returns how the check is made.
     pub fn mode(&self) -> PreflightMode {
         match self.preflight {
             _ if self.no_preflight => PreflightMode::Off,
@@ -158,12 +159,9 @@ pub struct StateArgs {
 }
 
 impl StateArgs {
-    /// Sets it in a `Config`, but for the form of the list.
-    pub fn apply(&self, config: &mut Config) {
-        config.dry_run = false;
-        config.preflight = self.preflight.mode();
-        config.verify = self.verify.verify();
-        config.verify_memory = self.verify_memory;
+    /// Returns what is checked of the archives.
+    pub fn verify(&self) -> Verify {
+        self.verify.verify(self.verify_memory)
     }
 }
 
@@ -268,22 +266,22 @@ pub enum FastbootFormatArg {
 }
 
 impl VerifyArg {
-    /// For a `Config`.
-    pub fn verify(self) -> Verify {
+    /// Returns what is checked. `memory_bytes`: for accounts.
+    pub fn verify(self, memory_bytes: Option<u64>) -> Verify {
         match self {
             Self::None => Verify::None,
             Self::Structure => Verify::Structure,
-            Self::Accounts => Verify::Accounts,
+            Self::Accounts => Verify::Accounts { memory_bytes },
         }
     }
 }
 
 impl FastbootFormatArg {
-    /// For a `Config`.
-    pub fn format(self) -> FastbootFormat {
+    /// Returns the form of the list.
+    pub fn format(self) -> Format {
         match self {
-            Self::Auto | Self::V3 => FastbootFormat::V3,
-            Self::V5 => FastbootFormat::V5,
+            Self::Auto | Self::V3 => Format::V3,
+            Self::V5 => Format::V5,
         }
     }
 }

@@ -2,9 +2,15 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use unsnap_commit::CommitError;
 use unsnap_control::{ClientError, protocol::RefusalKind};
+use unsnap_failure::{Code, Failure, Family};
+use unsnap_fastboot::FastbootError;
+use unsnap_fit::FitError;
+use unsnap_lookup::LookupError;
 use unsnap_pack::PackError;
-use unsnap_unpack::{Code, Family};
+use unsnap_pass::PassError;
+use unsnap_unpack::UnpackError;
 
 use crate::{settings::RequestError, signals};
 
@@ -88,6 +94,22 @@ pub const EXIT_STATUS: [(&str, &str); 7] = [
     ("143", "Terminated (SIGTERM)."),
 ];
 
+/// Returns an error of the libraries as a failure, if it is one.
+pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
+    fn of<'e, E: Failure + Send + Sync + 'static>(
+        error: &'e anyhow::Error,
+    ) -> Option<&'e dyn Failure> {
+        error.downcast_ref::<E>().map(|error| error as &dyn Failure)
+    }
+    of::<UnpackError>(error)
+        .or_else(|| of::<FastbootError>(error))
+        .or_else(|| of::<LookupError>(error))
+        .or_else(|| of::<PackError>(error))
+        .or_else(|| of::<PassError>(error))
+        .or_else(|| of::<CommitError>(error))
+        .or_else(|| of::<FitError>(error))
+}
+
 /// How the process ends when it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -110,16 +132,11 @@ pub enum Exit {
 impl Exit {
     /// What an error means.
     pub fn of(error: &anyhow::Error) -> Self {
-        let family = match error.downcast_ref::<unsnap_unpack::Error>() {
-            Some(error) => Some(error.family()),
-            // What could not be told is a matter of who was to be told, see below.
-            None => error
-                .downcast_ref::<PackError>()
-                .filter(|error| !matches!(error, PackError::Output(_)))
-                .map(PackError::family),
-        };
-        if let Some(family) = family {
-            return match family {
+        // A reader of our output that has had enough is no failure, see below.
+        let is_output =
+            matches!(error.downcast_ref::<LookupError>(), Some(LookupError::Output { .. }));
+        if let Some(failure) = failure(error).filter(|_| !is_output) {
+            return match failure.family() {
                 Family::BadArchive => Self::BadArchive,
                 Family::Request => Self::Usage,
                 Family::Environment => Self::Environment,
@@ -145,17 +162,18 @@ impl Exit {
         let broken_pipe = error
             .chain()
             .find_map(|cause| cause.downcast_ref::<std::io::Error>())
+            .or(match error.downcast_ref::<LookupError>() {
+                Some(LookupError::Output { error }) => Some(error),
+                _ => None,
+            })
             .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
     }
 
     /// What went wrong, in a word that stays the same; `None` if there is none for it.
     pub fn code(error: &anyhow::Error) -> Option<&'static str> {
-        if let Some(error) = error.downcast_ref::<unsnap_unpack::Error>() {
-            return Some(error.code().name());
-        }
-        if let Some(error) = error.downcast_ref::<PackError>() {
-            return Some(error.code().name());
+        if let Some(failure) = failure(error) {
+            return Some(failure.code().name());
         }
         if error.is::<StateDamaged>() {
             return Some(STATE_DAMAGED);

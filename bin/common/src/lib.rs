@@ -14,6 +14,7 @@ pub mod args;
 pub mod completions;
 pub mod examples;
 pub mod exit;
+pub mod flags;
 pub mod generated;
 pub mod manual;
 pub mod printer;

@@ -7,10 +7,12 @@ use anyhow::Context;
 use serde::Serialize;
 use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 use unsnap_control::ClientError;
+use unsnap_failure::Remedy;
 
 use crate::{
     args::{Color, OutputArgs, ReportFormat},
-    exit::Exit,
+    exit::{Exit, failure},
+    flags::Flags,
 };
 
 /// Decides what is told, and in which colours.
@@ -21,6 +23,8 @@ pub struct Printer {
     color: bool,
     /// On standard output.
     data_color: bool,
+    /// Names for options in hints.
+    names: Flags,
 }
 
 impl Printer {
@@ -32,7 +36,15 @@ impl Printer {
             progress: quiet == 0 && !no_progress,
             color: colored(color, &io::stderr()),
             data_color: colored(color, &io::stdout()),
+            names: Flags::default(),
         }
+    }
+
+    /// Names options in hints by the flags that the command has.
+    #[must_use]
+    pub fn with_names(mut self, names: Flags) -> Self {
+        self.names = names;
+        self
     }
 
     /// Whether to show progress, and whether as a line that is redrawn.
@@ -81,18 +93,17 @@ impl Printer {
     pub fn error(&self, error: &anyhow::Error) {
         let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
         log_line(&format!("{}: {}{code}", self.paint("error", "31;1"), message(error)));
-        let unpacking = error.downcast_ref::<unsnap_unpack::Error>();
-        let packing = error.downcast_ref::<unsnap_pack::PackError>();
-        let asking = error.downcast_ref::<ClientError>();
-        let hint = match (unpacking, packing, asking) {
-            (Some(error), _, _) => error.hint(),
-            (_, Some(error), _) => error.hint(),
-            (_, _, Some(error)) => error.hint().map(str::to_owned),
-            (None, None, None) => error
+        let remedy = match failure(error) {
+            Some(failure) => failure.remedy(),
+            None => error
                 .chain()
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
-                .and_then(unsnap_unpack::io_hint)
-                .map(str::to_owned),
+                .and_then(Remedy::of_io_error),
+        };
+        let asking = error.downcast_ref::<ClientError>().and_then(ClientError::hint);
+        let hint = match asking {
+            Some(hint) => Some(hint.to_owned()),
+            None => remedy.and_then(|remedy| remedy.words(&self.names)),
         };
         if let Some(hint) = hint {
             log_line(&format!("{}: {hint}", self.paint("hint", "36;1")));

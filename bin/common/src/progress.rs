@@ -11,7 +11,7 @@ use std::{
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use unsnap_unpack::Progress;
+use unsnap_pass::Progress;
 
 use crate::{
     printer::{Printer, ProgressStyle, log_line},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use indicatif::{BinaryBytes, HumanCount, HumanDuration};
-use unsnap_unpack::{Phase, Snapshot};
+use unsnap_pass::{Phase, Snapshot};
 
 /// Rates are of the last seconds, so that they follow what happens.
 const RATE_OVER: Duration = Duration::from_secs(5);
@@ -142,7 +142,7 @@ fn eta(left: Option<u64>, per_second: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use unsnap_unpack::Progress;
+    use unsnap_pass::Progress;
 
     use super::*;
 

@@ -1,10 +1,11 @@
-//! From what was typed to a validated `Config`: defaults < file < flags.
+//! From the command line to options of the libraries: defaults < file < flags.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
-pub use unsnap_unpack::parse_size;
-use unsnap_unpack::{Archive, Config, DirectMode, IoEngine, SandboxMode, settings::LimitsTable};
+use unsnap_pass::{Archive, DirectMode, Io, IoEngine, Options, Resources, SandboxMode};
+use unsnap_settings::LimitsTable;
+pub use unsnap_settings::parse_size;
 
 use crate::args::{DirectIo, Engine, IoArgs};
 
@@ -20,33 +21,42 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// The configuration of a run that only reads.
-pub fn reading(archive: &Path, io: &IoArgs) -> anyhow::Result<Config> {
-    let archive = match archive.as_os_str().as_encoded_bytes() {
+/// The archive that was named: `-` is standard input.
+pub fn archive(path: &Path) -> Archive {
+    match path.as_os_str().as_encoded_bytes() {
         b"-" => Archive::Stdin,
-        _ => Archive::File(archive.to_owned()),
-    };
-    let mut config = Config::new(archive, PathBuf::new());
-    config.dry_run = true;
-    config.digest = None;
-    config.direct_io = match io.use_direct_io {
-        DirectIo::Auto => DirectMode::Auto,
-        DirectIo::On => DirectMode::On,
-        DirectIo::Off => DirectMode::Off,
-    };
-    config.io_engine = match io.io_engine {
-        Engine::Auto => IoEngine::Auto,
-        Engine::Uring => IoEngine::Uring,
-        Engine::Threads => IoEngine::Threads,
-    };
-    config.decode_threads = io.decode_threads.map(usize::from);
-    config.memory_budget = io.memory_budget;
-    config.hugetlb = io.hugetlb;
-    config.sandbox = if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto };
-    if let Some(path) = &io.config {
-        LimitsFile::read(path)?.limits.apply(&mut config.limits);
+        _ => Archive::File(path.to_owned()),
     }
-    Ok(config)
+}
+
+/// How archives are read.
+pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
+    let mut options = Options {
+        io: Io {
+            direct: match io.use_direct_io {
+                DirectIo::Auto => DirectMode::Auto,
+                DirectIo::On => DirectMode::On,
+                DirectIo::Off => DirectMode::Off,
+            },
+            engine: match io.io_engine {
+                Engine::Auto => IoEngine::Auto,
+                Engine::Uring => IoEngine::Uring,
+                Engine::Threads => IoEngine::Threads,
+            },
+            ..Io::default()
+        },
+        resources: Resources {
+            decode_threads: io.decode_threads.map(usize::from),
+            memory_budget: io.memory_budget,
+            hugetlb: io.hugetlb,
+        },
+        sandbox: if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto },
+        ..Options::default()
+    };
+    if let Some(path) = &io.config {
+        LimitsFile::read(path)?.limits.apply(&mut options.limits);
+    }
+    Ok(options)
 }
 
 /// A configuration file. Every key is explained in `config/ledger-tool.toml`.
@@ -69,7 +79,7 @@ impl LimitsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unsnap_unpack::Limits;
+    use unsnap_pass::Limits;
 
     #[test]
     fn the_shipped_configuration_holds_the_defaults() {

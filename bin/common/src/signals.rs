@@ -17,7 +17,7 @@ use signal_hook::{
     iterator::{self, Handle},
     low_level::emulate_default_handler,
 };
-use unsnap_unpack::CancelToken;
+use unsnap_pass::CancelToken;
 
 /// The signal that stopped the run; 0 for none.
 static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);

@@ -4,8 +4,8 @@ use std::io::{self, BufWriter};
 
 use anyhow::Context;
 use indicatif::HumanCount;
-use unsnap_pack::list_accounts;
-use unsnap_unpack::{CancelToken, Progress};
+use unsnap_lookup::list_accounts;
+use unsnap_pass::Handles;
 
 use crate::{
     cli::AccountsArgs,
@@ -19,13 +19,14 @@ use crate::{
 const OUT_BYTES: usize = 256 << 10;
 
 pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
-    let (config, query) = settings::listing(args)?;
-    let (progress, cancel) = (Progress::default(), CancelToken::default());
-    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let display = Display::start_doing("listing", printer, progress.clone());
+    let (archive, query) = (settings::archive(&args.archive), settings::listing(args));
+    let options = settings::reading(&args.io)?;
+    let handles = Handles::default();
+    Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("listing", printer, handles.progress.clone());
     let mut out =
         BufWriter::with_capacity(OUT_BYTES, Display::beside(display.as_ref(), io::stdout()));
-    let listed = list_accounts(&config, &query, &mut out, &progress, &cancel);
+    let listed = list_accounts(&archive, &query, &mut out, &options, &handles);
     drop(display);
     let listed = listed?;
     if printer.wants_summary() {

@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use unsnap_cli::args::{
     IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg,
 };
-use unsnap_unpack::Digest;
+use unsnap_source::Digest;
 
 use crate::{
     bench::{self, BenchArgs},

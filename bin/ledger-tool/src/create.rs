@@ -3,7 +3,8 @@
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_pack::{CreateReport, CreateRequest, create};
-use unsnap_unpack::{CancelToken, Progress, Syscalls};
+use unsnap_pass::Handles;
+use unsnap_ring::Syscalls;
 
 use crate::{
     cli::CreateArgs, printer::Printer, progress::Display, repack::written, settings,
@@ -18,10 +19,10 @@ pub fn run(args: &CreateArgs, printer: &Printer) -> anyhow::Result<()> {
         output: args.output.clone(),
     };
     let options = settings::packing(&args.frames);
-    let (progress, cancel) = (Progress::default(), CancelToken::default());
-    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let display = Display::start_doing("reading files", printer, progress.clone());
-    let created = create(&request, &options, &Syscalls::default(), &progress, &cancel);
+    let handles = Handles::default();
+    Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("reading files", printer, handles.progress.clone());
+    let created = create(&request, &options, &Syscalls::default(), &handles);
     drop(display);
     let report = created?;
     printer.report(args.format, &report, summary)

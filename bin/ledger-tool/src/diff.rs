@@ -4,8 +4,8 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::Context;
 use indicatif::HumanCount;
-use unsnap_pack::{Counts, DiffReport, Difference, diff};
-use unsnap_unpack::{CancelToken, Progress};
+use unsnap_lookup::{Counts, DiffReport, Difference, diff};
+use unsnap_pass::Handles;
 
 use crate::{
     cli::{DiffArgs, DiffFormat, ReportFormat},
@@ -17,10 +17,11 @@ use crate::{
 };
 
 pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
-    let ([before, after], options) = settings::comparing(args)?;
-    let (progress, cancel) = (Progress::default(), CancelToken::default());
-    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let display = Display::start_doing("comparing", printer, progress.clone());
+    let ([before, after], how) = settings::comparing(args)?;
+    let options = settings::reading(&args.io)?;
+    let handles = Handles::default();
+    Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("comparing", printer, handles.progress.clone());
     let mut out = BufWriter::new(Display::beside(display.as_ref(), io::stdout().lock()));
     let see = |difference: &Difference| {
         if args.format == DiffFormat::JsonLines {
@@ -29,7 +30,7 @@ pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    let compared = diff(&before, &after, options, &progress, &cancel, see);
+    let compared = diff(&before, &after, how, &options, &handles, see);
     drop(display);
     let report = compared?;
     out.flush()?;

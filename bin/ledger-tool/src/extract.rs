@@ -8,9 +8,10 @@ use std::{
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
-use unsnap_unpack::{
-    Account, AccountsFound, ArchiveHash, Config, Error, Extracted, ReadOptions, Selection, Unpacker,
-};
+use unsnap_index::ReadOptions;
+use unsnap_layout::ArchiveHash;
+use unsnap_lookup::{Account, AccountsFound, ExtractTo, Extracted, LookupError, Reader, Selection};
+use unsnap_pass::{Archive, Handles, LayoutKind, Resources};
 
 use crate::{
     cli::{ExtractArgs, ExtractFormat, Layout, Pubkey, ReportFormat},
@@ -24,7 +25,13 @@ use crate::{
 const OUTPUT_BYTES: usize = 1 << 20;
 
 pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
-    let config = settings::extracting(args)?;
+    let mut options = settings::reading(&args.io)?;
+    options.io.index = args.index.index_use();
+    let incremental = args.incremental.clone().map(Archive::File);
+    let archives: Vec<Archive> =
+        std::iter::once(settings::archive(&args.archive)).chain(incremental).collect();
+    let handles = Handles::default();
+    let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let what = Selection::new(&args.entry, args.slot.clone())?;
     let to_output = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
     if args.account.is_empty() && args.entry.is_empty() && args.slot.is_empty() {
@@ -35,37 +42,32 @@ pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
         return Err(RequestError("--format raw is for a single account".to_owned()).into());
     }
     if args.account.is_empty() {
-        entries(args, config, &what, to_output, printer)
+        entries(args, reader, &what, to_output, printer)
     } else {
-        accounts(args, config, &what, printer)
+        accounts(args, reader, &what, printer)
     }
 }
 
-fn options(config: &Config, args: &ExtractArgs) -> ReadOptions {
+fn options(args: &ExtractArgs, resources: Resources) -> ReadOptions {
     let defaults = ReadOptions::default();
     ReadOptions {
         coalesce_gap: args.coalesce_gap,
-        threads: config.decode_threads.unwrap_or_else(cores),
-        memory_bytes: config.memory_budget.unwrap_or(defaults.memory_bytes),
+        threads: resources.threads(),
+        memory_bytes: resources.memory_budget.unwrap_or(defaults.memory_bytes),
     }
-}
-
-/// As many threads decode as there are cores, at most 16.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(16)
 }
 
 fn entries(
     args: &ExtractArgs,
-    config: Config,
+    reader: Reader<'_>,
     what: &Selection,
     to_output: bool,
     printer: &Printer,
 ) -> anyhow::Result<()> {
-    let how = options(&config, args);
-    let unpacker = Unpacker::new(config);
+    let how = options(args, reader.options.resources);
+    let layout = if args.any_layout() { LayoutKind::Any } else { LayoutKind::Snapshot };
     let signals = Signals::catch()?;
-    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let Handles { progress, cancel } = reader.handles.clone();
     let mut display = None;
     // The other threads are started once this one is confined, and so are confined like it.
     let confined = || {
@@ -74,13 +76,15 @@ fn entries(
     };
     if to_output {
         let mut output = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());
-        let extracted = unpacker.extract_one_on_this_thread(what, how, &mut output, confined);
+        let to = ExtractTo::Stream(&mut output);
+        let extracted = reader.extract(what, layout, to, how, confined);
         drop(display);
         extracted.map_err(writing)?;
         output.flush()?;
         return Ok(());
     }
-    let extracted = unpacker.extract_on_this_thread(what, how, confined);
+    let to = ExtractTo::Directory(args.output.clone().unwrap_or_default());
+    let extracted = reader.extract(what, layout, to, how, confined);
     drop(display);
     let extracted = extracted?;
     let format = match args.format {
@@ -91,9 +95,9 @@ fn entries(
 }
 
 /// An error of standard output is one by itself: whoever reads it may have had enough.
-fn writing(error: Error) -> anyhow::Error {
+fn writing(error: LookupError) -> anyhow::Error {
     match error {
-        Error::Output { error } => error.into(),
+        LookupError::Output { error } => error.into(),
         error => error.into(),
     }
 }
@@ -133,18 +137,17 @@ fn summary(extracted: &Extracted) -> String {
 
 fn accounts(
     args: &ExtractArgs,
-    config: Config,
+    reader: Reader<'_>,
     what: &Selection,
     printer: &Printer,
 ) -> anyhow::Result<()> {
-    let how = options(&config, args);
-    let archive = config.archive.display_name();
-    let unpacker = Unpacker::new(config);
+    let how = options(args, reader.options.resources);
+    let archive = reader.archives[0].display_name();
     let signals = Signals::catch()?;
-    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let Handles { progress, cancel } = reader.handles.clone();
     let keys: Vec<[u8; 32]> = args.account.iter().map(|Pubkey(key)| *key).collect();
     let mut display = None;
-    let found = unpacker.accounts_on_this_thread(&keys, what, how, || {
+    let found = reader.accounts(&keys, what, how, || {
         display = Display::start_doing("searching", printer, progress);
         signals.cancel(cancel).map(drop)
     });
@@ -175,7 +178,7 @@ fn accounts(
     }
     // What was found has been shown.
     let what = format!("there is no account {}", missing.join(", "));
-    Err(Error::NotFound { archive, what }.into())
+    Err(LookupError::NotFound { archive, what }.into())
 }
 
 /// An account, as JSON shows it.

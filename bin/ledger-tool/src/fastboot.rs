@@ -8,7 +8,8 @@ use unsnap_fastboot::{
     Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, Unlisted, prepare,
     prepare_beside, repair, withdraw, withdraw_beside,
 };
-use unsnap_unpack::{CancelToken, Progress, Syscalls};
+use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 
 use crate::{
     cli::{FastbootAction, LookAfterArgs, PrepareArgs},

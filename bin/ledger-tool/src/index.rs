@@ -3,8 +3,11 @@
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use serde::Serialize;
+use unsnap_index::Index;
+use unsnap_lookup::Reader;
 use unsnap_pack::SideCarFile;
-use unsnap_unpack::{Archive, Index, Syscalls, Unpacker};
+use unsnap_pass::{Archive, Handles, on_a_thread_of_its_own};
+use unsnap_ring::Syscalls;
 
 use crate::{
     cli::IndexMakeArgs,
@@ -28,18 +31,20 @@ struct Made {
 }
 
 pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
-    let config = settings::reading(&args.archive, &args.io)?;
-    let Archive::File(archive) = &config.archive else {
+    let options = settings::reading(&args.io)?;
+    let archives = [settings::archive(&args.archive)];
+    let [Archive::File(archive)] = &archives else {
         let reason = "only a file can have an index, and this is a stream";
         return Err(RequestError(reason.to_owned()).into());
     };
     let archive = archive.display().to_string();
-    let unpacker = Unpacker::new(config);
-    Signals::catch()?.cancel(unpacker.cancel_token()).context("cannot watch for signals")?;
+    let handles = Handles::default();
+    Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
-    let display = Display::start_doing("indexing", printer, unpacker.progress());
+    let display = Display::start_doing("indexing", printer, handles.progress.clone());
     // By a confined thread: this one is to write beside the archive.
-    let made = unpacker.index();
+    let reader = Reader { archives: &archives, options: &options, handles: &handles };
+    let made = on_a_thread_of_its_own(|| reader.index());
     drop(display);
     let made = write(&made?, archive, side_car)?;
     printer.report(args.format, &made, summary)

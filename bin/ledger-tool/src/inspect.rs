@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{
-    BankInspection, FrameFacts, Inspection, OwnerTotals, StorageFacts, Unpacker, WhatToInspect,
+use unsnap_lookup::{
+    BankInspection, FrameFacts, Inspection, OwnerTotals, Reader, StorageFacts, WhatToInspect,
 };
+use unsnap_pass::Handles;
 
 use crate::{cli::InspectArgs, printer::Printer, progress::Display, settings, signals::Signals};
 
@@ -13,15 +14,16 @@ use crate::{cli::InspectArgs, printer::Printer, progress::Display, settings, sig
 const BAR_COLUMNS: u64 = 40;
 
 pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
-    let mut config = settings::reading(&args.archive, &args.io)?;
-    config.index = args.index.index_use();
-    let unpacker = Unpacker::new(config);
+    let mut options = settings::reading(&args.io)?;
+    options.io.index = args.index.index_use();
+    let (archives, handles) = ([settings::archive(&args.archive)], Handles::default());
+    let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
-    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let Handles { progress, cancel } = handles.clone();
     let owners = args.owners.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let what = WhatToInspect { storages: args.storages, owners, frames: args.frames };
     let mut display = None;
-    let inspected = unpacker.inspect_on_this_thread(what, || {
+    let inspected = reader.inspect(what, || {
         display = Display::start_doing("inspecting", printer, progress);
         signals.cancel(cancel).map(drop)
     });

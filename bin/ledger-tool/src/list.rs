@@ -6,7 +6,9 @@ use std::{
 };
 
 use serde::Serialize;
-use unsnap_unpack::{Member, MemberKind, Unpacker, printable};
+use unsnap_lookup::Reader;
+use unsnap_pass::Handles;
+use unsnap_tarstream::{Member, MemberKind, printable};
 
 use crate::{
     cli::{ListArgs, ListFormat},
@@ -35,11 +37,12 @@ struct Entry<'a> {
 }
 
 pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
-    let mut config = settings::reading(&args.archive, &args.io)?;
-    config.index = args.index.index_use();
-    let unpacker = Unpacker::new(config);
+    let mut options = settings::reading(&args.io)?;
+    options.io.index = args.index.index_use();
+    let (archives, handles) = ([settings::archive(&args.archive)], Handles::default());
+    let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
-    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let Handles { progress, cancel } = handles.clone();
     let display = Display::start_doing("listing", printer, progress);
     let out = Display::beside(display.as_ref(), io::stdout().lock());
     let mut out = BufWriter::with_capacity(OUT_BYTES, out);
@@ -50,7 +53,7 @@ pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
         written = write_member(&mut out, format, member, std::mem::take(&mut first));
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let listed = unpacker.list_on_this_thread(|| signals.cancel(cancel).map(drop), visit);
+    let listed = reader.list(|| signals.cancel(cancel).map(drop), visit);
     drop(display);
     written?;
     if format == ListFormat::Json && listed.is_ok() {

@@ -24,9 +24,10 @@ mod unpack;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use unsnap_cli::{
     exit::{self, Exit},
+    flags::Flags,
     printer::{self, Printer},
     progress, signals,
 };
@@ -34,9 +35,12 @@ use unsnap_cli::{
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let command = Cli::command();
+    let matches = command.clone().get_matches();
+    let names = Flags::of_call(&command, &matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let output_control = cli.command.output_control();
-    let printer = Printer::new(&output_control);
+    let printer = Printer::new(&output_control).with_names(names);
     printer::start_log(&output_control);
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),

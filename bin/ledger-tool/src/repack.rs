@@ -5,18 +5,19 @@ use std::fmt::Write;
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_pack::{PackOptions, PackReport, RepackReport, repack};
-use unsnap_unpack::{CancelToken, Progress, Syscalls};
+use unsnap_pass::Handles;
+use unsnap_ring::Syscalls;
 
 use crate::{cli::RepackArgs, printer::Printer, progress::Display, settings, signals::Signals};
 
 pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
-    let config = settings::repacking(args)?;
-    let options = PackOptions { direct_io: config.direct_io, ..settings::packing(&args.frames) };
-    let (progress, cancel) = (Progress::default(), CancelToken::default());
-    Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let display = Display::start_doing("repacking", printer, progress.clone());
-    let repacked =
-        repack(&config, &args.output, &options, &Syscalls::default(), &progress, &cancel);
+    let read = settings::repacking(args)?;
+    let direct_io = read.pass.io.direct;
+    let options = PackOptions { direct_io, ..settings::packing(&args.frames) };
+    let handles = Handles::default();
+    Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
+    let display = Display::start_doing("repacking", printer, handles.progress.clone());
+    let repacked = repack(&read, &args.output, &options, &Syscalls::default(), &handles);
     drop(display);
     let report = repacked?;
     printer.report(args.format, &report, summary)

@@ -1,37 +1,37 @@
-//! From what was typed to a validated `Config`: defaults < file < flags.
+//! From the command line to options of the libraries: defaults < file < flags.
 
-use std::{num::NonZeroUsize, ops::RangeInclusive, path::Path, thread};
+use std::{num::NonZeroUsize, ops::RangeInclusive, thread};
 
-pub use unsnap_cli::settings::{RequestError, parse_size, reading};
+pub use unsnap_cli::settings::{RequestError, archive, parse_size, reading};
 use unsnap_fastboot::{Places, Request};
-use unsnap_pack::{AccountsQuery, DiffOptions, MEMORY_BYTES, PackOptions};
-use unsnap_unpack::{Archive, Config, DigestKind, LayoutKind};
+use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
+use unsnap_pack::PackOptions;
+use unsnap_pass::{Archive, LayoutKind};
+use unsnap_source::DigestKind;
+use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree};
 
 use crate::cli::{
-    AccountsArgs, AccountsFormat, DiffArgs, DigestArg, ExtractArgs, FrameArgs, Layout, PlacesArgs,
-    PrepareArgs, RepackArgs, UnpackArgs, VerifyArgs,
+    AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
+    RepackArgs, UnpackArgs, VerifyArgs,
 };
 
-/// The configuration of `verify`.
-pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Config> {
-    let mut config = reading(&args.archive, &args.io)?;
-    config.incremental = args.incremental.clone().map(Archive::File);
-    config.digest = Some(DigestKind::Xxh3);
-    config.verify = args.verify.verify();
-    config.verify_memory = args.verify_memory;
-    Ok(config)
+/// The options of `verify`.
+pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Options> {
+    let incremental = args.incremental.clone().map(Archive::File);
+    let verify = args.verify.verify(args.verify_memory);
+    let source = Source::new(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
+    Ok(Options::check(source).with_pass(reading(&args.io)?))
 }
 
 /// What `fastboot prepare` is to do.
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
-    // The archives are chosen later.
-    let mut config = reading(Path::new(""), &args.io)?;
-    args.neighbour.apply(&mut config);
-    args.state.apply(&mut config);
-    config.digest = Some(DigestKind::Xxh3);
+    let mut pass = reading(&args.io)?;
+    pass.neighbour = args.neighbour.limits();
     Ok(Request {
         places: places(&args.places),
-        config,
+        verify: args.state.verify(),
+        preflight: args.state.preflight.mode(),
+        pass,
         format: args.state.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
@@ -61,12 +61,11 @@ pub fn places(args: &PlacesArgs) -> Places {
     places
 }
 
-/// How `repack` reads.
-pub fn repacking(args: &RepackArgs) -> anyhow::Result<Config> {
-    let mut config = reading(&args.archive, &args.io)?;
-    config.digest = Some(DigestKind::Xxh3);
-    config.layout = layout(args.layout);
-    Ok(config)
+/// What `repack` reads, and how.
+pub fn repacking(args: &RepackArgs) -> anyhow::Result<Options> {
+    let verify = unsnap_unpack::Verify::default();
+    let source = Source::new(archive(&args.archive), None, layout(args.layout), verify)?;
+    Ok(Options::check(source).with_pass(reading(&args.io)?))
 }
 
 /// How an archive is written.
@@ -85,32 +84,31 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
     }
 }
 
-/// How `diff` compares.
-pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Config; 2], DiffOptions)> {
-    if [&args.before, &args.after].iter().all(|path| path.as_os_str() == "-") {
+/// How `diff` compares, and what.
+pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Archive; 2], DiffOptions)> {
+    let archives = [archive(&args.before), archive(&args.after)];
+    if archives == [Archive::Stdin, Archive::Stdin] {
         let reason = "standard input can be one of the archives, not both".to_owned();
         return Err(RequestError(reason).into());
     }
-    let configs = [reading(&args.before, &args.io)?, reading(&args.after, &args.io)?];
     let options = DiffOptions { memory_bytes_max: memory(args.memory), threads: cores() };
-    Ok((configs, options))
+    Ok((archives, options))
 }
 
 /// What `accounts` lists.
-pub fn listing(args: &AccountsArgs) -> anyhow::Result<(Config, AccountsQuery)> {
-    let query = AccountsQuery {
+pub fn listing(args: &AccountsArgs) -> AccountsQuery {
+    AccountsQuery {
         owners: args.owner.iter().map(|owner| owner.0).collect(),
         data_len: args.data_size.clone().unwrap_or(0..=u64::MAX),
         newest: args.newest,
         format: match args.format {
-            AccountsFormat::Csv => unsnap_pack::AccountsFormat::Csv,
-            AccountsFormat::JsonLines => unsnap_pack::AccountsFormat::JsonLines,
+            AccountsFormat::Csv => unsnap_lookup::AccountsFormat::Csv,
+            AccountsFormat::JsonLines => unsnap_lookup::AccountsFormat::JsonLines,
         },
         with_data: args.with_data,
         memory_bytes_max: memory(args.memory),
         threads: cores(),
-    };
-    Ok((reading(&args.archive, &args.io)?, query))
+    }
 }
 
 fn memory(bytes: Option<u64>) -> usize {
@@ -139,45 +137,38 @@ fn layout(layout: Layout) -> LayoutKind {
     }
 }
 
-/// The configuration of `extract`.
-pub fn extracting(args: &ExtractArgs) -> anyhow::Result<Config> {
-    let mut config = reading(&args.archive, &args.io)?;
-    config.index = args.index.index_use();
-    config.incremental = args.incremental.clone().map(Archive::File);
-    config.output = args.output.clone().unwrap_or_default();
-    if args.any_layout() {
-        config.layout = LayoutKind::Any;
-    }
-    Ok(config)
-}
-
-/// The configuration of `unpack`.
-pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Config> {
-    let mut config = reading(&args.archive, &args.io)?;
-    args.neighbour.apply(&mut config);
-    config.index = args.index.index_use();
-    config.dry_run = args.dry_run;
-    config.preflight = args.preflight.mode();
-    config.verify = args.verify.verify();
-    config.verify_memory = args.verify_memory;
-    config.output = args.output.clone().unwrap_or_default();
-    config.accounts.clone_from(&args.accounts);
-    config.resume = args.resume;
-    config.checkpoint_bytes = args.checkpoint_every;
-    config.digest = match args.digest {
-        DigestArg::Xxh3 => Some(DigestKind::Xxh3),
-        DigestArg::Blake3 => Some(DigestKind::Blake3),
-        DigestArg::None => None,
-    };
-    config.expect_digest = args.expect_digest;
-    config.manifest.clone_from(&args.manifest);
-    config.layout = layout(args.layout);
-    if config.layout == LayoutKind::Any && !config.accounts.is_empty() {
+/// The options of `unpack`.
+pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Options> {
+    let layout = layout(args.layout);
+    if layout == LayoutKind::Any && !args.accounts.is_empty() {
         let reason =
             "--accounts has no meaning with --layout any: only a snapshot has account files";
         return Err(RequestError(reason.to_owned()).into());
     }
-    Ok(config)
+    let verify = args.verify.verify(args.verify_memory);
+    let source = Source::new(archive(&args.archive), None, layout, verify)?;
+    let destination = match &args.output {
+        Some(output) if !args.dry_run => Destination::Tree(Tree {
+            output: output.clone(),
+            accounts: args.accounts.clone(),
+            resume: args.resume,
+            checkpoint_bytes: args.checkpoint_every,
+            manifest: args.manifest.clone(),
+        }),
+        _ => Destination::Nowhere { manifest: args.manifest.clone() },
+    };
+    let digest = match (args.expect_digest, args.digest) {
+        (Some(expected), _) => DigestUse::Expect(expected),
+        (None, DigestArg::Xxh3) => DigestUse::Report(DigestKind::Xxh3),
+        (None, DigestArg::Blake3) => DigestUse::Report(DigestKind::Blake3),
+        (None, DigestArg::None) => DigestUse::None,
+    };
+    let mut options = Options::new(source, destination, digest)?;
+    options.preflight = args.preflight.mode();
+    options.pass = reading(&args.io)?;
+    options.pass.io.index = args.index.index_use();
+    options.pass.neighbour = args.neighbour.limits();
+    Ok(options)
 }
 
 #[cfg(test)]

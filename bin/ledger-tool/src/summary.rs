@@ -1,7 +1,8 @@
 //! What summaries of different commands have in common.
 
 use indicatif::BinaryBytes;
-use unsnap_unpack::{LimitsReport, Report};
+use unsnap_pass::LimitsReport;
+use unsnap_unpack::Report;
 
 /// What the run was asked to keep to, and what that did to it: a line, or nothing.
 pub fn limits(report: &Report) -> String {

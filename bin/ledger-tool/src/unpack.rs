@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_unpack::{Config, PreflightReport, Report, Resumed, Unpacker};
+use unsnap_fit::PreflightReport;
+use unsnap_pass::Handles;
+use unsnap_unpack::{Options, Report, Resumed, Unpacker};
 
 use crate::{
     cli::{ReportFormat, UnpackArgs, VerifyArgs},
@@ -15,23 +17,23 @@ use crate::{
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_config("unpacking", settings::unpacking(args)?, args.format, printer)
+    run_options("unpacking", settings::unpacking(args)?, args.format, printer)
 }
 
 /// `ledger-tool verify`: the same without writing anything.
 pub fn run_verify(args: &VerifyArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_config("verifying", settings::verifying(args)?, args.format, printer)
+    run_options("verifying", settings::verifying(args)?, args.format, printer)
 }
 
-fn run_config(
+fn run_options(
     doing: &'static str,
-    config: Config,
+    options: Options,
     format: ReportFormat,
     printer: &Printer,
 ) -> anyhow::Result<()> {
-    let unpacker = Unpacker::new(config);
+    let unpacker = Unpacker::new(options);
     let signals = Signals::catch()?;
-    let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+    let Handles { progress, cancel } = unpacker.handles();
     let mut display = None;
     // The other threads are started once this one is confined, and so are confined like it.
     let result = unpacker.run_on_this_thread(|| {

@@ -38,7 +38,7 @@ pub struct Cli {
     pub no_shadow: bool,
 
     /// Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives
-    #[arg(long, value_name = "DURATION", value_parser = unsnap_unpack::settings::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub deadline: Option<Duration>,
 
     /// Prepare, and end: exit code 0 if there is a state for the validator

@@ -16,21 +16,22 @@ use std::{
     env,
     ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
     process::ExitCode,
     time::Instant,
 };
 
 use anyhow::Context;
+use clap::CommandFactory;
 use unsnap_cli::{
     exit::Exit,
+    flags::Flags,
     printer::{Printer, log_line, start_log},
     progress::Display,
     settings,
     signals::{Signals, die_of_received},
 };
 use unsnap_fastboot::{Outcome, Request};
-use unsnap_unpack::{CancelToken, Progress};
+use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
     cli::Cli,
@@ -46,7 +47,9 @@ fn main() -> ExitCode {
         Err(error) => return refused(&error),
     };
     start_log(&cli.output_control);
-    let teller = Teller::new(Printer::new(&cli.output_control));
+    let teller = Teller::new(
+        Printer::new(&cli.output_control).with_names(Flags::of(&Cli::command(), false)),
+    );
     if cli.prepare_only {
         return prepare_only(&cli, &teller);
     }
@@ -164,13 +167,13 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
             "{flag} is not the same for unsnap as for the validator: unsnap's own is used"
         ));
     }
-    // The archives are chosen later.
-    let mut config = settings::reading(Path::new(""), &cli.io)?;
-    cli.neighbour.apply(&mut config);
-    cli.state.apply(&mut config);
+    let mut pass = settings::reading(&cli.io)?;
+    pass.neighbour = cli.neighbour.limits();
     Ok(Request {
         places,
-        config,
+        verify: cli.state.verify(),
+        preflight: cli.state.preflight.mode(),
+        pass,
         format: cli.state.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,

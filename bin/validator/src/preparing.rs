@@ -7,15 +7,17 @@ use std::{
     time::Duration,
 };
 
-use unsnap_fastboot::{Outcome, Repaired, Request, prepare, repair};
-use unsnap_unpack::{CancelToken, Error, Progress, Syscalls};
+use unsnap_failure::{Failure as _, Family};
+use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, prepare, repair};
+use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 
 /// What kept a state from being prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// What the library says.
     #[error(transparent)]
-    Failed(#[from] Error),
+    Failed(#[from] FastbootError),
     /// Not in time.
     #[error("the state is not ready after {0:?}, which is the deadline")]
     Expired(Duration),
@@ -63,7 +65,9 @@ pub fn prepare_guarded(
     });
     let expired = deadline.and_then(Deadline::end);
     prepared.map_err(|failure| match (failure, expired) {
-        (Failure::Failed(Error::Cancelled), Some(after)) => Failure::Expired(after),
+        (Failure::Failed(error), Some(after)) if error.family() == Family::Cancelled => {
+            Failure::Expired(after)
+        }
         (failure, _) => failure,
     })
 }
@@ -74,7 +78,7 @@ fn prepare_any(
     request: &Request,
     progress: &Progress,
     cancel: &CancelToken,
-) -> Result<Outcome, Error> {
+) -> Result<Outcome, FastbootError> {
     let calls = Syscalls::default();
     let state = repair(&calls, &request.places, progress)?;
     match state {
@@ -92,8 +96,8 @@ fn prepare_any(
 /// After a failure: sees to it that a state from before is whole, or not marked as one. What was
 /// begun has been taken back already.
 pub fn look_after(request: &Request, failure: &Failure) {
-    if let Failure::Failed(Error::Running { .. } | Error::Locked { .. } | Error::Cancelled) =
-        failure
+    if let Failure::Failed(error) = failure
+        && (error.is_in_the_way() || error.family() == Family::Cancelled)
     {
         // Others are at work on it; or the operator wants an end.
         return;
@@ -102,14 +106,15 @@ pub fn look_after(request: &Request, failure: &Failure) {
         Ok(Repaired::Withdrawn { slot }) => {
             tracing::warn!(slot, "an older state was damaged, and is withdrawn");
         }
-        Ok(Repaired::NoState) | Err(Failure::Failed(Error::Request { .. })) => {}
+        Ok(Repaired::NoState) => {}
+        Err(Failure::Failed(error)) if error.family() == Family::Request => {}
         Ok(state) => tracing::info!(?state, "an older state is left as it is"),
         Err(error) => tracing::warn!(%error, "older states could not be looked after"),
     }
 }
 
 /// What would unwind beyond here is a failure.
-fn guarded<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Failure> {
+fn guarded<T>(work: impl FnOnce() -> Result<T, FastbootError>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
         Err(_) => Err(Failure::Panicked),

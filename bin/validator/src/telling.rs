@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use indicatif::HumanCount;
 use unsnap_cli::printer::{Printer, log_line};
+use unsnap_fastboot::{Candidate, Candidates};
 use unsnap_fastboot::{Outcome, Places, Prepared, Repaired, SetAside};
-use unsnap_unpack::{Candidate, Candidates};
 
 /// Tells what is done, unless it is to be quiet.
 pub struct Teller {

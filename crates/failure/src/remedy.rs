@@ -290,7 +290,8 @@ mod tests {
 
     #[test]
     fn an_option_is_named_only_where_it_exists() {
-        let flags = Flags(&[(Knob::NoPreflight, "--no-preflight"), (Knob::AnyLayout, "--layout any")]);
+        let flags =
+            Flags(&[(Knob::NoPreflight, "--no-preflight"), (Knob::AnyLayout, "--layout any")]);
         let room = Remedy::MakeRoom { inodes: false, unpacking: false };
         assert!(room.words(&flags).unwrap().ends_with("; --no-preflight unpacks all the same"));
         assert!(!room.words(&Flags(&[])).unwrap().contains("preflight"));
@@ -298,6 +299,9 @@ mod tests {
         assert_eq!(Remedy::AllowAnyLayout.words(&Flags(&[])), None);
         let set = Remedy::Set(Knob::Newest, "go without {}");
         assert_eq!(set.words(&flags), None);
-        assert_eq!(set.words(&Flags(&[(Knob::Newest, "--newest")])).unwrap(), "go without --newest");
+        assert_eq!(
+            set.words(&Flags(&[(Knob::Newest, "--newest")])).unwrap(),
+            "go without --newest"
+        );
     }
 }

@@ -8,8 +8,7 @@ use unsnap_ring::Syscalls;
 use unsnap_state::{RUN_DIRECTORY, SHADOW_DIRECTORY};
 
 use crate::{
-    FastbootError,
-    Places,
+    FastbootError, Places,
     clear::clear,
     files::{failed, open_directory},
     removal::Removal,
@@ -52,7 +51,13 @@ pub(crate) fn adopt(
     Ok(removal)
 }
 
-fn take(calls: &Syscalls, from: &Path, to: &Path, name: &str, is_new: bool) -> Result<(), FastbootError> {
+fn take(
+    calls: &Syscalls,
+    from: &Path,
+    to: &Path,
+    name: &str,
+    is_new: bool,
+) -> Result<(), FastbootError> {
     let (source, target) = (open_directory(calls, from)?, open_directory(calls, to)?);
     let renamed = if is_new {
         calls.rename_to_own(&source, name, &target, name)

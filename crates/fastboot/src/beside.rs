@@ -1,11 +1,11 @@
 //! The newest state is prepared beside a running validator.
 
-use unsnap_ring::Syscalls;
 use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 
 use crate::{
-    FastbootError, Pair,
-    Condition, LedgerLock, Outcome, Places, Repaired, Request, StateSurvey, Survey,
+    Condition, FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, StateSurvey,
+    Survey,
     clear::clear,
     prepare::{Bad, Ground, Work},
     ready::Ready,

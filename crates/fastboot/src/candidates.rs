@@ -205,7 +205,11 @@ impl Candidates {
     }
 
     /// Adds the archives of a directory and of its `remote` whose names are wanted.
-    fn search(&mut self, dir: &Path, wanted: impl Fn(&ArchiveName) -> bool) -> Result<(), FastbootError> {
+    fn search(
+        &mut self,
+        dir: &Path,
+        wanted: impl Fn(&ArchiveName) -> bool,
+    ) -> Result<(), FastbootError> {
         let entries = fs::read_dir(dir).map_err(|error| refused(dir, &error))?;
         self.add(dir, entries, false, &wanted)?;
         let remote = dir.join(REMOTE);

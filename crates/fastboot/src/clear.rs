@@ -9,13 +9,12 @@ use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags},
     io::Errno,
 };
-use unsnap_ring::Syscalls;
 use unsnap_fit::{FitError, Resource, Shortage};
+use unsnap_ring::Syscalls;
 use unsnap_state::{RUN_DIRECTORY, SHADOW_DIRECTORY};
 
 use crate::{
-    FastbootError,
-    Places,
+    FastbootError, Places,
     files::{failed, open_directory},
     removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
     survey::state_directories,

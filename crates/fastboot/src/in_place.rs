@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use unsnap_ring::Syscalls;
 use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 
 use crate::{
-    FastbootError, Pair,
-    Outcome, Places, Repaired, Request, Survey,
+    FastbootError, Outcome, Pair, Places, Repaired, Request, Survey,
     adopt::adopt,
     clear::clear,
     prepare::{Bad, Ground, Work},

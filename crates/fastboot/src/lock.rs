@@ -14,7 +14,7 @@ use rustix::{
 use unsnap_commit::CommitError;
 use unsnap_tarstream::printable;
 
-use crate::{FastbootError};
+use crate::FastbootError;
 
 /// As in `agave-validator` 4.2.2, `lib.rs`: locked by `flock`, kept when the validator has ended.
 const LOCK_NAME: &str = "ledger.lock";

@@ -10,7 +10,7 @@ use rustix::{
 use unsnap_failure::Remedy;
 use unsnap_state::RUN_DIRECTORY;
 
-use crate::{FastbootError, SearchDirs, LedgerLock};
+use crate::{FastbootError, LedgerLock, SearchDirs};
 
 /// Below an accounts path. Unsnap keeps nothing there, but Agave 4.2 removes an accounts path that
 /// lacks it, with all that is in it (`solana-accounts-db` 4.2.2, `utils.rs`,

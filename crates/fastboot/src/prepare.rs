@@ -8,9 +8,7 @@ use std::{
 use serde::Serialize;
 use unsnap_failure::{Failure, Family};
 use unsnap_lookup::Reader;
-use unsnap_pass::{
-    Archive, CancelToken, Handles, LayoutKind, Progress, on_a_thread_of_its_own,
-};
+use unsnap_pass::{Archive, CancelToken, Handles, LayoutKind, Progress, on_a_thread_of_its_own};
 use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
 use unsnap_state::{Format, State};
@@ -19,8 +17,7 @@ use unsnap_unpack::{
 };
 
 use crate::{
-    Candidates, FastbootError, FileIdentity, Pair,
-    Places, Repaired,
+    Candidates, FastbootError, FileIdentity, Pair, Places, Repaired,
     clear::enough_to_clear,
     files::{failed, open_directory},
     removal::{Removal, Remover},
@@ -157,7 +154,11 @@ pub(crate) struct Work<'a> {
 impl Work<'_> {
     /// Goes through the pairs of archives, the best first, until something as new is there, or has
     /// been unpacked. `places`: where the archives are.
-    pub fn newest(&self, places: &Places, ground: &mut impl Ground) -> Result<Outcome, FastbootError> {
+    pub fn newest(
+        &self,
+        places: &Places,
+        ground: &mut impl Ground,
+    ) -> Result<Outcome, FastbootError> {
         let mut candidates = match &self.request.pair {
             Some(pair) => Candidates::only(pair.clone()),
             None => Candidates::find(&places.search_dirs())?,
@@ -198,9 +199,8 @@ impl Work<'_> {
         for candidate in pair.archives() {
             let archives = [Archive::File(candidate.path.clone())];
             let (archives, options) = (&archives[..], &self.request.pass);
-            let facts = on_a_thread_of_its_own(|| {
-                Reader { archives, options, handles: &handles }.prove()
-            })?;
+            let facts =
+                on_a_thread_of_its_own(|| Reader { archives, options, handles: &handles }.prove())?;
             tracing::info!(slot = facts.slot, bank = %facts.hash, "the bank file agrees with the archive's name");
         }
         Ok(())

@@ -11,16 +11,15 @@ use rustix::{
     io::Errno,
     process::geteuid,
 };
-use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
 use unsnap_commit::CommitError;
 use unsnap_failure::{Failure, Remedy};
-use unsnap_ring::Syscalls;
 use unsnap_pass::Progress;
+use unsnap_ring::Syscalls;
+use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
 use unsnap_state::{Format, RUN_DIRECTORY};
 
 use crate::{
-    FastbootError,
-    Condition, Places, StateSurvey, Survey,
+    Condition, FastbootError, Places, StateSurvey, Survey,
     files::{failed, open_directory, read_small},
     places::DIRECTORY_MODE,
     removal::{Removal, move_aside},
@@ -39,7 +38,11 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Makes what is missing. An error if a state could not be adopted from there by renames alone.
-    pub fn make(calls: &Syscalls, adopted_to: &Places, progress: &Progress) -> Result<Self, FastbootError> {
+    pub fn make(
+        calls: &Syscalls,
+        adopted_to: &Places,
+        progress: &Progress,
+    ) -> Result<Self, FastbootError> {
         let ready = Self::lock(calls, adopted_to)?;
         let Err(error) = ready.fill(calls) else { return Ok(ready) };
         // A state that is there may be adopted all the same.
@@ -93,7 +96,9 @@ impl Ready {
             };
             match calls.lock(&lock) {
                 Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Err(CommitError::Locked { path: path.clone() }.into()),
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(CommitError::Locked { path: path.clone() }.into());
+                }
                 Err(errno) => return Err(at("lock", errno)),
             }
             // Between open and lock it may have been moved aside.

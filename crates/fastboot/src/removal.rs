@@ -18,13 +18,12 @@ use rustix::{
     io::Errno,
 };
 use unsnap_failure::Failure;
-use unsnap_ring::Syscalls;
 use unsnap_pass::{CancelToken, Phase, Progress};
+use unsnap_ring::Syscalls;
 use unsnap_state::STAGED;
 
 use crate::{
-    FastbootError,
-    Places, REMOVAL_FILES_PER_SECOND,
+    FastbootError, Places, REMOVAL_FILES_PER_SECOND,
     files::{failed, open_directory},
     prepare::Work,
 };
@@ -89,13 +88,21 @@ impl Removal {
     }
 
     /// Moves aside staging directories that nobody is using.
-    pub(crate) fn staged(&mut self, calls: &Syscalls, places: &Places) -> Result<(), FastbootError> {
+    pub(crate) fn staged(
+        &mut self,
+        calls: &Syscalls,
+        places: &Places,
+    ) -> Result<(), FastbootError> {
         self.staged_to(calls, places, places)
     }
 
     /// Moves what earlier runs have left in `from` to where nobody else is at work: the places `to` on
     /// the same file systems, where it is left over.
-    pub(crate) fn take_over(calls: &Syscalls, from: &Places, to: &Places) -> Result<(), FastbootError> {
+    pub(crate) fn take_over(
+        calls: &Syscalls,
+        from: &Places,
+        to: &Places,
+    ) -> Result<(), FastbootError> {
         Self::default().staged_to(calls, from, to)?;
         for path in Self::left_over(calls, from)?.paths {
             let accounts = from.accounts.iter().position(|holder| path.parent() == Some(holder));
@@ -105,7 +112,12 @@ impl Removal {
         Ok(())
     }
 
-    fn staged_to(&mut self, calls: &Syscalls, from: &Places, to: &Places) -> Result<(), FastbootError> {
+    fn staged_to(
+        &mut self,
+        calls: &Syscalls,
+        from: &Places,
+        to: &Places,
+    ) -> Result<(), FastbootError> {
         for (holder, new_holder) in holders(from).into_iter().zip(holders(to)) {
             for name in STAGED {
                 let path = holder.join(name);
@@ -234,7 +246,11 @@ fn left_to_the_next(error: &FastbootError) {
 
 /// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
 /// durably. Gives its new path; `None` if there is no such directory.
-pub fn move_aside(calls: &Syscalls, path: &Path, holder: &Path) -> Result<Option<PathBuf>, FastbootError> {
+pub fn move_aside(
+    calls: &Syscalls,
+    path: &Path,
+    holder: &Path,
+) -> Result<Option<PathBuf>, FastbootError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
     let (from, to) = (open_directory(calls, parent)?, open_directory(calls, holder)?);
     for number in 0..REMOVED_MAX {

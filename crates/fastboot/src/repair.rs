@@ -4,13 +4,12 @@ use std::{collections::HashMap, os::fd::OwnedFd, path::Path};
 
 use rustix::{fs::AtFlags, io::Errno};
 use serde::Serialize;
-use unsnap_state::format::Storage;
-use unsnap_ring::Syscalls;
 use unsnap_pass::{Phase, Progress};
+use unsnap_ring::Syscalls;
+use unsnap_state::format::Storage;
 
 use crate::{
-    FastbootError,
-    Condition, Places, Survey,
+    Condition, FastbootError, Places, Survey,
     files::{failed, open_directory},
     survey::Shadow,
     withdraw::unmark_one,
@@ -50,7 +49,11 @@ pub enum Repaired {
 
 /// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
 /// state if that is impossible. Refused while a validator is running.
-pub fn repair(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Repaired, FastbootError> {
+pub fn repair(
+    calls: &Syscalls,
+    places: &Places,
+    progress: &Progress,
+) -> Result<Repaired, FastbootError> {
     let (places, _lock) = places.settle_locked()?;
     let survey = Survey::of_states(calls, &places, progress)?;
     repair_locked(calls, &places, &survey, progress)
@@ -112,7 +115,11 @@ fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), 
 }
 
 /// Removes storages that are in another accounts path than their second names.
-fn remove_strays(calls: &Syscalls, places: &Places, shadows: &[Shadow]) -> Result<(), FastbootError> {
+fn remove_strays(
+    calls: &Syscalls,
+    places: &Places,
+    shadows: &[Shadow],
+) -> Result<(), FastbootError> {
     let lists = shadows.iter().map(|shadow| shadow.list.as_ref()).enumerate();
     let homes: HashMap<String, usize> = lists
         .filter_map(|(index, list)| Some((index, list?)))

@@ -12,18 +12,17 @@ use rustix::{
     io::Errno,
 };
 use serde::Serialize;
+use unsnap_failure::Failure;
+use unsnap_pass::{Phase, Progress};
+use unsnap_ring::Syscalls;
 use unsnap_state::format::{
-    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, FormatError, Format, OBSOLETE_ACCOUNTS,
+    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, Format, FormatError, OBSOLETE_ACCOUNTS,
     STATUS_CACHE, STORAGES_LIST, STORAGES_LIST_BYTES_MAX, Storage, VERSION, Version, bank_file,
 };
-use unsnap_failure::Failure;
-use unsnap_ring::Syscalls;
-use unsnap_pass::{Phase, Progress};
 use unsnap_state::{SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 
 use crate::{
-    FastbootError,
-    Places, Unlisted,
+    FastbootError, Places, Unlisted,
     files::{failed, open_directory, read_small},
 };
 
@@ -103,7 +102,11 @@ impl Condition {
 
 impl Survey {
     /// Looks at all there is. Changes nothing.
-    pub fn of(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Self, FastbootError> {
+    pub fn of(
+        calls: &Syscalls,
+        places: &Places,
+        progress: &Progress,
+    ) -> Result<Self, FastbootError> {
         let ready = Self::of_states(calls, &places.beside(), progress)?.states.into_iter().next();
         let unlisted = Unlisted::find(calls, places)?;
         Ok(Self { ready, unlisted, ..Self::of_states(calls, places, progress)? })
@@ -157,7 +160,10 @@ impl Survey {
 
 /// The states that have the mark of one that can be loaded, the newest first. Whether they are whole is
 /// not looked at, and so this is quick: see [`Survey`] for that.
-pub fn marked_states(calls: &Syscalls, places: &Places) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
+pub fn marked_states(
+    calls: &Syscalls,
+    places: &Places,
+) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
     let mut states = state_directories(calls, places)?;
     states.retain(|(_, path)| path.join(FASTBOOT_VERSION).is_file());
     Ok(states)

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 
 use rustix::{fs::FileType, io::Errno};
 use serde::Serialize;
-use unsnap_state::format::Storage;
 use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
+use unsnap_state::format::Storage;
 use unsnap_tarstream::printable;
 
 use crate::{
-    FastbootError,
-    Places,
+    FastbootError, Places,
     files::{failed, open_directory},
     survey::{Condition, listed, state_directories},
 };
@@ -77,7 +76,9 @@ fn all_listed(calls: &Syscalls, places: &Places) -> Result<Option<HashSet<String
         let path = places.state(slot);
         let state = match open_directory(calls, &path) {
             Ok(state) => state,
-            Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {
+            Err(error)
+                if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) =>
+            {
                 continue;
             }
             Err(error) => return Err(error),

@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use rustix::io::Errno;
-use unsnap_state::format::FASTBOOT_VERSION;
 use unsnap_failure::Failure;
-use unsnap_ring::Syscalls;
 use unsnap_pass::Progress;
+use unsnap_ring::Syscalls;
 use unsnap_state::SHADOW_DIRECTORY;
+use unsnap_state::format::FASTBOOT_VERSION;
 
 use crate::{
-    FastbootError,
-    Places,
+    FastbootError, Places,
     files::{failed, open_directory, remove_durably},
     ready::Ready,
     removal::{Removal, move_aside},
@@ -26,7 +25,11 @@ use crate::{
 ///
 /// Refused while a validator is running, or a state is being prepared beside. On an error no state
 /// whose mark could be removed is loadable.
-pub fn withdraw(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<Vec<u64>, FastbootError> {
+pub fn withdraw(
+    calls: &Syscalls,
+    places: &Places,
+    progress: &Progress,
+) -> Result<Vec<u64>, FastbootError> {
     let (places, _lock) = places.settle_locked()?;
     let ready = Ready::find(calls, &places)?;
     let mut slots = unmark(calls, &places)?;

@@ -168,7 +168,8 @@ impl Question<'_> {
             return Ok(Preflight { report, needs: None });
         }
         let since = Instant::now();
-        let free: Vec<Free> = self.systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
+        let free: Vec<Free> =
+            self.systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
         let (surveyed, walked) = self.survey(&free);
         let mut report = match &surveyed {
             Ok(surveyed) => PreflightReport::on(surveyed, walked),
@@ -247,7 +248,9 @@ impl PreflightReport {
         let exact = surveyed.basis == Basis::Decoded;
         Self {
             basis: basis_name(surveyed.basis),
-            sampled_since: surveyed.untold.map(|untold| if walked { untold_reason(untold) } else { AMPLE }),
+            sampled_since: surveyed
+                .untold
+                .map(|untold| if walked { untold_reason(untold) } else { AMPLE }),
             tar_bytes: Some(surveyed.raw_bytes),
             tar_bytes_exact: surveyed.basis != Basis::Sampled,
             bytes_needed: Some(0),

@@ -50,4 +50,3 @@ pub struct FileSystemReport {
     /// Inodes that were free. `None` if it has no limit.
     pub inodes_available: Option<u64>,
 }
-

@@ -73,7 +73,10 @@ pub struct FileSystem {
 impl FileSystem {
     /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
     /// btrfs have numbers of their own and share their space; they count as several.)
-    pub fn of(calls: &Syscalls, directories: Vec<(OwnedFd, PathBuf)>) -> Result<Vec<Self>, FitError> {
+    pub fn of(
+        calls: &Syscalls,
+        directories: Vec<(OwnedFd, PathBuf)>,
+    ) -> Result<Vec<Self>, FitError> {
         let mut systems: Vec<Self> = Vec::new();
         for (index, (directory, path)) in directories.into_iter().enumerate() {
             let stat = calls.fstat(&directory).map_err(|errno| FitError::FileSystem {

@@ -51,11 +51,7 @@ pub(crate) struct Surveyor<'a> {
 impl Surveyor<'_> {
     /// Surveys archives that are unpacked together: a full one, and an incremental one. An error
     /// says in words why their size is unknown.
-    pub fn all(
-        &self,
-        archives: &[Source<'_>],
-        walk: HeaderWalk,
-    ) -> Result<Surveyed, &'static str> {
+    pub fn all(&self, archives: &[Source<'_>], walk: HeaderWalk) -> Result<Surveyed, &'static str> {
         let mut sum: Option<Surveyed> = None;
         for (archive, index) in archives {
             let surveyed = if let Some(index) = index {

@@ -64,8 +64,8 @@ pub use any::{AnyLayout, AnySummary};
 pub use bank::{
     BankError, BankFacts, BankHash, BankProof, BankReader, EpochSchedule, LATTICE_HASH_BYTES,
 };
-pub use error::{LayoutError, PathProblem};
 pub use error::VERSION as SNAPSHOT_VERSION;
+pub use error::{LayoutError, PathProblem};
 pub use limits::Limits;
 pub use name::{ArchiveHash, ArchiveName, Compression, NameError};
 pub use placement::{Placement, Role};

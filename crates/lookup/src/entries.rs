@@ -28,7 +28,9 @@ impl EntryReader<'_> {
         mut see: impl FnMut(Event<'_>, &[u8]) -> Result<(), LookupError>,
     ) -> Result<ReadCounts, LookupError> {
         let ranges: Vec<_> = entries.iter().map(|entry| entry.raw_extent()).collect();
-        self.handles.progress.expect_bytes(ranges.iter().map(|range| range.end - range.start).sum());
+        self.handles
+            .progress
+            .expect_bytes(ranges.iter().map(|range| range.end - range.start).sum());
         let archive = Anywhere(self.file);
         let is_cancelled = || self.handles.cancel.is_cancelled();
         let reader = RangeReader::new(&archive, &self.index.frames, self.options);

@@ -184,7 +184,12 @@ struct Taker<'a> {
 }
 
 impl Taker<'_> {
-    fn event(&mut self, event: Event<'_>, bytes: &[u8], at: Option<Position>) -> Result<(), LookupError> {
+    fn event(
+        &mut self,
+        event: Event<'_>,
+        bytes: &[u8],
+        at: Option<Position>,
+    ) -> Result<(), LookupError> {
         match event {
             Event::Member(member) => {
                 let wanted = member.kind != MemberKind::Directory && self.what.takes(member.path);
@@ -193,7 +198,8 @@ impl Taker<'_> {
                     return Ok(());
                 }
                 let placement = self.rules.admit(&member);
-                let placement = placement.map_err(|source| PassError::layout(self.archive, source, at))?;
+                let placement =
+                    placement.map_err(|source| PassError::layout(self.archive, source, at))?;
                 if let Placement::File { path, .. } = placement {
                     self.take.begin(path)?;
                     self.entries += 1;

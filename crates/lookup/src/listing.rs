@@ -6,8 +6,8 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
-use unsnap_layout::append_vec::RecordHeader;
 use unsnap_failure::{Knob, Remedy};
+use unsnap_layout::append_vec::RecordHeader;
 use unsnap_pass::{
     Archive, Handles, Options, PassError,
     ordered::{self, Submit, Times},

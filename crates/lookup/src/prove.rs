@@ -23,8 +23,8 @@ impl Reader<'_> {
             match event {
                 Event::Member(member) => {
                     let placement = rules.admit(&member);
-                    let placement = placement
-                        .map_err(|source| PassError::layout(&name, source, Some(at)))?;
+                    let placement =
+                        placement.map_err(|source| PassError::layout(&name, source, Some(at)))?;
                     if let Placement::File { role, .. } = placement {
                         bank.begin(role, member.size);
                     }

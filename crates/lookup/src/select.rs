@@ -8,8 +8,6 @@ use unsnap_index::EntryName;
 use unsnap_pass::PassError;
 use unsnap_tarstream::printable;
 
-
-
 /// How patterns are understood: `*` and `?` do not go beyond a slash, `**` does.
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,

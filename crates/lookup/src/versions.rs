@@ -3,8 +3,8 @@
 use std::{num::NonZeroUsize, ops::ControlFlow};
 
 use twox_hash::XxHash3_64;
-use unsnap_layout::append_vec::RecordHeader;
 use unsnap_commit::Target;
+use unsnap_layout::append_vec::RecordHeader;
 use unsnap_pass::{
     Archive, Handles, Options, PassError,
     ordered::{self, Submit, Times},
@@ -206,9 +206,7 @@ impl Remember<'_> {
         )
         .map_err(PassError::thread)?;
         // What the walk says is a consequence of it.
-        remembered.map_err(|error| {
-            LookupError::accounts(&self.archive.display_name(), error)
-        })?;
+        remembered.map_err(|error| LookupError::accounts(&self.archive.display_name(), error))?;
         Ok(walked?)
     }
 

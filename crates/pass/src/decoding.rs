@@ -8,9 +8,7 @@ use unsnap_source::{
     Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader, Source, StreamReader,
 };
 
-use crate::{
-    Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory,
-};
+use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
 
 /// Chooses the engine for reading and creating. If the wanted one is refused, says so in words.
 pub fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), PassError> {

@@ -181,10 +181,9 @@ impl Failure for PassError {
             Self::Index { source, .. } => &**source,
             Self::Source(source) => source,
             Self::Uring(source) => source,
-            Self::Memory { .. }
-            | Self::Thread { .. }
-            | Self::Request { .. }
-            | Self::Cancelled => return None,
+            Self::Memory { .. } | Self::Thread { .. } | Self::Request { .. } | Self::Cancelled => {
+                return None;
+            }
         })
     }
 

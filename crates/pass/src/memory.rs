@@ -45,7 +45,11 @@ impl Input {
     }
 
     /// Reads the beginning; of a stream this waits for it.
-    fn begin(opened: OpenArchive, archive: &Archive, cancel: &CancelToken) -> Result<Self, PassError> {
+    fn begin(
+        opened: OpenArchive,
+        archive: &Archive,
+        cancel: &CancelToken,
+    ) -> Result<Self, PassError> {
         match opened {
             OpenArchive::File(file) => {
                 let head = file.read_head(HEAD_BYTES).map_err(PassError::source)?;
@@ -134,7 +138,8 @@ impl Memory {
             plans.push((plan, threads));
         }
         plans.reverse();
-        let memory = |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
+        let memory =
+            |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
         let is_small =
             |input: &Input| input.file().is_some_and(|file| file.size() <= SMALL_ARCHIVE_BYTES);
         let on_demand = inputs.iter().all(is_small) || !writes;

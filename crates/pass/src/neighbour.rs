@@ -157,7 +157,8 @@ impl Neighbour {
             let settled = match CpuSet::allowed() {
                 Ok(allowed) => {
                     let usable = wanted.intersection(&allowed).ok_or_else(|| {
-                        let reason = format!("this process may use none of the processors {wanted}");
+                        let reason =
+                            format!("this process may use none of the processors {wanted}");
                         let remedy = Remedy::advice(format!("it may use {allowed}"));
                         PassError::request_with(reason, remedy)
                     })?;

@@ -66,11 +66,15 @@ impl<'a> Pass<'a> {
         progress.enter(phase);
         let names: Vec<String> = named.iter().map(Archive::display_name).collect();
         let streams = decoding.streams.iter_mut().zip(&names).enumerate();
-        let walked: Result<(), E> = streams.map(|(index, (decoded, archive))| {
-            let walker = Walker::new(options.limits.tar);
-            let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
-            walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| see(index, event, bytes, at)))
-        }).collect();
+        let walked: Result<(), E> = streams
+            .map(|(index, (decoded, archive))| {
+                let walker = Walker::new(options.limits.tar);
+                let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
+                walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| {
+                    see(index, event, bytes, at)
+                }))
+            })
+            .collect();
         let (ended, _memory) = decoding.finish();
         walked.map(|()| ended.into_iter().map(|ended| ended.summary).collect())
     }

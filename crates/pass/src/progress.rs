@@ -12,7 +12,6 @@ use std::{
 use unsnap_create::CreateProgress;
 use unsnap_ring::Pace;
 
-
 /// What a run is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -72,7 +72,12 @@ impl Archives {
     }
 
     /// Scans the directories. After an error the result of the last scan stays.
-    pub fn scan(&mut self, dirs: &SearchDirs, settle: Duration, now: Now) -> Result<(), FastbootError> {
+    pub fn scan(
+        &mut self,
+        dirs: &SearchDirs,
+        settle: Duration,
+        now: Now,
+    ) -> Result<(), FastbootError> {
         let found = Candidates::find(dirs)?;
         let files = FileIdentity::of_all(found.archives().map(|archive| &*archive.path));
         self.note(&files, settle, now);

@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, sync::Arc, time::Instant};
 
 use unsnap_control::protocol::Origin;
-use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
 use unsnap_fastboot::{Candidate, Pair};
+use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
 use unsnap_pass::{CancelToken, Progress};
 
 use crate::{

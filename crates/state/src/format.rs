@@ -288,11 +288,7 @@ pub fn check_version_file(bytes: &[u8]) -> Result<(), FormatError> {
     if bytes == VERSION_TEXT.as_bytes() {
         return Ok(());
     }
-    Err(FormatError::BadVersion {
-        file: VERSION,
-        found: printable(bytes),
-        expected: VERSION_TEXT,
-    })
+    Err(FormatError::BadVersion { file: VERSION, found: printable(bytes), expected: VERSION_TEXT })
 }
 
 impl Version {

@@ -12,9 +12,7 @@ use unsnap_ring::Syscalls;
 
 use crate::{
     SHADOW_LIST, ShadowList, State, StorageFile,
-    format::{
-        FASTBOOT_VERSION, NO_OBSOLETE_ACCOUNTS, OBSOLETE_ACCOUNTS, STORAGES_LIST, Storage,
-    },
+    format::{FASTBOOT_VERSION, NO_OBSOLETE_ACCOUNTS, OBSOLETE_ACCOUNTS, STORAGES_LIST, Storage},
 };
 
 impl State {
@@ -61,12 +59,7 @@ impl State {
 }
 
 /// Writes a small file that must not exist.
-fn write_new(
-    calls: &Syscalls,
-    directory: &OwnedFd,
-    name: &str,
-    bytes: &[u8],
-) -> Result<(), Errno> {
+fn write_new(calls: &Syscalls, directory: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = calls.openat(directory, name, flags, Mode::from_raw_mode(0o644))?;
     // Whatever the umask made of it.

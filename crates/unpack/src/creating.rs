@@ -6,7 +6,9 @@ use std::{
 };
 
 use unsnap_commit::{CHECKPOINT_BYTES, Checkpoints, Due, Target, Writeback};
-use unsnap_create::{Assembler, CreateError, CreatorPool, Destination as CreatorDestination, PoolConfig};
+use unsnap_create::{
+    Assembler, CreateError, CreatorPool, Destination as CreatorDestination, PoolConfig,
+};
 use unsnap_decode::FrameStarts;
 use unsnap_pass::{IoEngine, Memory, Progress, ReadMark};
 use unsnap_ring::EngineKind;
@@ -153,8 +155,7 @@ pub(crate) fn write_back(
     let targets = std::mem::take(&mut target.sync);
     let pass = &options.pass;
     let due = Due::new(pass.tuning.writeback_bytes, pass.neighbour.pace.clone());
-    let started =
-        Writeback::start(target.calls.clone(), targets, progress.created(), due, journal);
+    let started = Writeback::start(target.calls.clone(), targets, progress.created(), due, journal);
     let every = match options.destination() {
         Destination::Tree(tree) => tree.checkpoint_bytes,
         _ => None,

@@ -226,7 +226,9 @@ impl Options {
             Destination::State(state) => {
                 let named = |archive: &Archive| archive.snapshot_name().is_some();
                 if source.layout != LayoutKind::Snapshot || !source.archives.iter().all(named) {
-                    return refuse("a validator's state needs archives with a snapshot's file name");
+                    return refuse(
+                        "a validator's state needs archives with a snapshot's file name",
+                    );
                 }
                 if state.accounts.is_empty() {
                     let reason = "a validator's state needs an accounts path";
@@ -322,7 +324,9 @@ impl Destination {
         match self {
             Self::Nowhere { .. } => Vec::new(),
             Self::Tree(tree) => std::iter::once(&tree.output).chain(&tree.accounts).collect(),
-            Self::State(state) => std::iter::once(&state.directory).chain(&state.accounts).collect(),
+            Self::State(state) => {
+                std::iter::once(&state.directory).chain(&state.accounts).collect()
+            }
         }
     }
 
@@ -396,9 +400,8 @@ mod tests {
 
     #[test]
     fn combinations_without_a_meaning_are_refused() {
-        let source = |upon, verify| {
-            Source::new(full(7), upon, LayoutKind::Snapshot, verify).unwrap()
-        };
+        let source =
+            |upon, verify| Source::new(full(7), upon, LayoutKind::Snapshot, verify).unwrap();
         let report = DigestUse::Report(DigestKind::Xxh3);
         let new = |source, destination| Options::new(source, destination, report);
         let tree = |resume| Destination::Tree(Tree { resume, ..Tree::new("/x") });

@@ -51,7 +51,8 @@ pub(crate) fn stage(
     let mut target = open_target(options)?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
     let mut manifest = open_manifest(options, &opened)?;
-    let spill = options.source().verifies_accounts().then(|| Target::temporary_file(target.as_ref()));
+    let spill =
+        options.source().verifies_accounts().then(|| Target::temporary_file(target.as_ref()));
     let status = ProcessStatus::open();
 
     // Confine: from here on this thread, and all that it starts, reach what is open and can build
@@ -335,7 +336,8 @@ fn write_lists(
     created: Option<&crate::creating::Created>,
 ) -> Result<(), UnpackError> {
     let Some(state) = options.state() else { return Ok(()) };
-    let files: Vec<_> = walked.iter().flat_map(|walked| walked.places.storages()).copied().collect();
+    let files: Vec<_> =
+        walked.iter().flat_map(|walked| walked.places.storages()).copied().collect();
     let slot = walked.last().and_then(|walked| walked.summary.slot()).unwrap_or(0);
     let linked = created.is_some_and(|created| created.linked);
     Ok(state.write_lists(target, slot, &files, linked)?)

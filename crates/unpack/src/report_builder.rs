@@ -55,7 +55,9 @@ impl ReportBuilder {
         let from_byte = self.resumed.map_or(0, |resumed| resumed.from_byte);
         let all_digested = from_byte == 0 || options.digest().expected().is_some();
         let mut fallbacks = self.fallbacks;
-        if options.pass.io.direct == DirectMode::On && all.iter().any(|one| one.source.engine.is_none()) {
+        if options.pass.io.direct == DirectMode::On
+            && all.iter().any(|one| one.source.engine.is_none())
+        {
             fallbacks.push("buffered reads: a stream cannot be read by direct I/O".to_owned());
         }
         fallbacks.extend(all.iter().flat_map(|one| one.source.fallbacks.iter().cloned()));
@@ -138,10 +140,7 @@ impl ReportBuilder {
             resumed: self.resumed,
             sandbox,
             preflight: self.preflight,
-            limits: LimitsReport {
-                rate_limit: options.pass.neighbour.rate_limit(),
-                ..self.limits
-            },
+            limits: LimitsReport { rate_limit: options.pass.neighbour.rate_limit(), ..self.limits },
             paused_ms: millis(self.paused),
             held_back_ms: millis(times.held_back()),
             limited_by: times.limited_by(),

@@ -25,12 +25,7 @@ use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, Digest, Hasher};
 use unsnap_tarstream::{Member, MemberKind};
 
-use crate::{
-    Destination, Options, UnpackError,
-    places::Spread,
-    report::Resumed,
-    walk::Met,
-};
+use crate::{Destination, Options, UnpackError, places::Spread, report::Resumed, walk::Met};
 
 /// Where a run begins.
 pub(crate) struct Beginning {
@@ -81,8 +76,7 @@ impl Beginning {
             return Ok(beginning);
         };
         let Target { calls, staging, directories, .. } = target;
-        let refuse =
-            |reason| Err(UnpackError::NotResumable { path: tree.output.clone(), reason });
+        let refuse = |reason| Err(UnpackError::NotResumable { path: tree.output.clone(), reason });
         let OpenArchive::File(archive) = archive else {
             if tree.resume && staging.is_left_over() {
                 return refuse("a stream cannot be read from the middle");

@@ -128,8 +128,7 @@ impl Entries<'_> {
     /// Checks that every entry was there that an archive must have.
     pub fn finish(self) -> Result<Walked, UnpackError> {
         let finished = self.rules.finish();
-        let summary =
-            finished.map_err(|source| PassError::layout(self.archive, source, None))?;
+        let summary = finished.map_err(|source| PassError::layout(self.archive, source, None))?;
         let Self { met, places, content, .. } = self;
         Ok(Walked { summary, met, places, bank: content.bank.proven() })
     }
@@ -154,8 +153,7 @@ impl Entries<'_> {
         self.met.entries += 1;
         self.progress.count_entry();
         let placement = self.rules.admit(&member);
-        let placement =
-            placement.map_err(|source| PassError::layout(archive, source, Some(at)))?;
+        let placement = placement.map_err(|source| PassError::layout(archive, source, Some(at)))?;
         if let Some(checkpoints) = &mut self.record.checkpoints {
             checkpoints.member(&member);
         }

@@ -157,7 +157,9 @@ fn side_by_side(
         let started: Vec<_> = walks
             .map(|walk| {
                 let thread = thread::Builder::new().name("unsnap-walk-1".to_owned());
-                thread.spawn_scoped(scope, || one(walk)).map_err(|error| fail(PassError::thread(error).into()))
+                thread
+                    .spawn_scoped(scope, || one(walk))
+                    .map_err(|error| fail(PassError::thread(error).into()))
             })
             .collect();
         let first = first.and_then(one);
@@ -191,13 +193,17 @@ mod tests {
             let path = "here".into();
             UnpackError::Commit(CommitError::NotClean { path, reason: "is the cause" })
         };
-        for errors in [vec![consequence(), cause(), UnpackError::CANCELLED], vec![cause(), consequence()]]
+        for errors in
+            [vec![consequence(), cause(), UnpackError::CANCELLED], vec![cause(), consequence()]]
         {
             let mut kept = None;
             for error in errors {
                 keep_cause(&mut kept, error);
             }
-            assert!(matches!(kept, Some(UnpackError::Commit(CommitError::NotClean { .. }))), "{kept:?}");
+            assert!(
+                matches!(kept, Some(UnpackError::Commit(CommitError::NotClean { .. }))),
+                "{kept:?}"
+            );
         }
         let mut kept = None;
         keep_cause(&mut kept, consequence());

@@ -13,9 +13,9 @@ use std::{
 use anyhow::Context;
 use rustix::fs::{OFlags, syncfs};
 use unsnap_arena::Arena;
+use unsnap_pass::{CancelToken, PassError, Progress};
 use unsnap_ring::{DirectMode, EngineKind, Syscalls, probe_uring};
 use unsnap_source::{ArchiveFile, SequentialFileReader, Source};
-use unsnap_unpack::{CancelToken, Error, Progress};
 
 /// Memory for reading ahead. More made no difference where it was measured.
 const READ_BYTES: usize = 64 << 20;
@@ -149,8 +149,8 @@ fn fill(bytes: &mut [u8], seed: u64) {
 }
 
 /// An error once somebody has asked to stop.
-pub fn check(cancel: &CancelToken) -> Result<(), Error> {
-    if cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+pub fn check(cancel: &CancelToken) -> Result<(), PassError> {
+    if cancel.is_cancelled() { Err(PassError::Cancelled) } else { Ok(()) }
 }
 
 #[cfg(test)]

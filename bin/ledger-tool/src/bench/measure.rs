@@ -11,14 +11,20 @@ use std::{
 use anyhow::Context;
 use rustix::fs::{Advice, fadvise, statvfs, syncfs};
 use unsnap_cli::{printer::Printer, progress::Display};
+use unsnap_lookup::Reader;
+use unsnap_pass::{
+    Archive, CancelToken, Handles, LayoutKind, Options as PassOptions, Phase, Progress,
+    on_a_thread_of_its_own,
+};
 use unsnap_ring::is_cached;
+use unsnap_source::DigestKind;
+use unsnap_tarstream::{Member, MemberKind};
 use unsnap_testkit::{
     archive::write_archive,
     spec::{ArchiveSpec, Frames},
 };
 use unsnap_unpack::{
-    Archive, CancelToken, Config, Member, MemberKind, Phase, PreflightMode, Progress, Report,
-    Unpacker, Verify,
+    Destination, DigestUse, Options, PreflightMode, Report, Source, Tree, Unpacker, Verify,
 };
 
 use super::alone::{self, check};
@@ -46,8 +52,7 @@ pub struct Bench<'a> {
     pub place: &'a Path,
     /// Decoded bytes after which a run ends.
     pub bytes_max: u64,
-    pub progress: Progress,
-    pub cancel: CancelToken,
+    pub handles: Handles,
 }
 
 /// What a run came to.
@@ -60,36 +65,40 @@ pub struct Run {
 
 impl Bench<'_> {
     /// Unpacks into a fresh directory, cold, and removes what was made.
-    pub fn unpack(&self, change: impl FnOnce(&mut Config)) -> anyhow::Result<Run> {
+    pub fn unpack(&self, change: impl FnOnce(&mut PassOptions)) -> anyhow::Result<Run> {
         self.settle()?;
         let output = self.place.join("output");
-        let mut config = Config::new(Archive::File(self.archive.clone()), &output);
-        // Room was made sure of once; looking for it again and again would be measured, too.
-        config.preflight = PreflightMode::Off;
-        change(&mut config);
-        let run = self.run(config)?;
+        let (source, tree) = (self.source(Verify::default())?, Tree::new(&output));
+        let digest = DigestUse::Report(DigestKind::Xxh3);
+        let mut options = Options::new(source, Destination::Tree(tree), digest)?;
+        // There was room at the start; a check in each run would be measured, too.
+        options.preflight = PreflightMode::Off;
+        change(&mut options.pass);
+        let run = self.run(options)?;
         fs::remove_dir_all(&output).with_context(|| cannot_remove(&output))?;
         Ok(run)
     }
 
     /// Decodes from memory, and writes nothing.
     pub fn decode(&self) -> anyhow::Result<Run> {
-        let mut config = self.reading();
-        config.digest = None;
-        config.verify = Verify::None;
-        self.run(config)
+        let nowhere = Destination::Nowhere { manifest: None };
+        self.run(Options::new(self.source(Verify::None)?, nowhere, DigestUse::None)?)
     }
 
-    fn run(&self, mut config: Config) -> anyhow::Result<Run> {
-        check(&self.cancel)?;
-        config.tuning.stop_after_bytes = Some(self.bytes_max);
-        let unpacker =
-            Unpacker::new(config).with_handles(self.progress.clone(), self.cancel.clone());
-        let display = Display::start(self.printer, self.progress.clone());
+    fn source(&self, verify: Verify) -> anyhow::Result<Source> {
+        let archive = Archive::File(self.archive.clone());
+        Ok(Source::new(archive, None, LayoutKind::Snapshot, verify)?)
+    }
+
+    fn run(&self, mut options: Options) -> anyhow::Result<Run> {
+        check(&self.handles.cancel)?;
+        options.pass.tuning.stop_after_bytes = Some(self.bytes_max);
+        let unpacker = Unpacker::new(options).with_handles(self.handles.clone());
+        let display = Display::start(self.printer, self.handles.progress.clone());
         let report = unpacker.run();
         drop(display);
         let report = report?;
-        let done = self.progress.snapshot();
+        let done = self.handles.progress.snapshot();
         let (bytes_read, bytes_decoded) = (done.bytes_read, done.bytes_decoded);
         Ok(Run { report, bytes_read, bytes_decoded })
     }
@@ -98,7 +107,12 @@ impl Bench<'_> {
     pub fn read(&self, bytes: u64) -> anyhow::Result<u64> {
         self.settle()?;
         let _display = self.shown("reading", Phase::Unpacking, bytes);
-        Ok(milliseconds(alone::read(&self.archive, bytes, &self.progress, &self.cancel)?))
+        Ok(milliseconds(alone::read(
+            &self.archive,
+            bytes,
+            &self.handles.progress,
+            &self.handles.cancel,
+        )?))
     }
 
     /// Writes files of these sizes until they are on the disk, and removes them.
@@ -108,7 +122,7 @@ impl Bench<'_> {
         fs::create_dir(&directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
         let display = self.shown("writing", Phase::Writing, sizes.iter().sum());
-        let time = alone::write(&directory, sizes, &self.progress, &self.cancel)?;
+        let time = alone::write(&directory, sizes, &self.handles.progress, &self.handles.cancel)?;
         drop(display);
         fs::remove_dir_all(&directory).with_context(|| cannot_remove(&directory))?;
         Ok(milliseconds(time))
@@ -117,10 +131,11 @@ impl Bench<'_> {
     /// Sizes of the files that a run makes, in their order.
     pub fn sizes(&self) -> anyhow::Result<Vec<u64>> {
         let mut sizes = Vec::new();
-        let _display = Display::start_doing("listing", self.printer, self.progress.clone());
-        let unpacker = Unpacker::new(self.reading());
-        let unpacker = unpacker.with_handles(self.progress.clone(), self.cancel.clone());
-        unpacker.list(|member: &Member<'_>| {
+        let _display = Display::start_doing("listing", self.printer, self.handles.progress.clone());
+        let archives = [Archive::File(self.archive.clone())];
+        let options = PassOptions::default();
+        let reader = Reader { archives: &archives, options: &options, handles: &self.handles };
+        let mut visit = |member: &Member<'_>| {
             if member.header_offset >= self.bytes_max {
                 return ControlFlow::Break(());
             }
@@ -128,21 +143,16 @@ impl Bench<'_> {
                 sizes.push(member.size);
             }
             ControlFlow::Continue(())
-        })?;
-        check(&self.cancel)?;
+        };
+        on_a_thread_of_its_own(|| reader.list(|| Ok(()), &mut visit))?;
+        check(&self.handles.cancel)?;
         Ok(sizes)
-    }
-
-    fn reading(&self) -> Config {
-        let mut config = Config::new(Archive::File(self.archive.clone()), "");
-        config.dry_run = true;
-        config
     }
 
     /// Waits until what was removed and written before is on the disk, and drops the archive from the
     /// page cache.
     fn settle(&self) -> anyhow::Result<()> {
-        check(&self.cancel)?;
+        check(&self.handles.cancel)?;
         let opened = |path: &Path| {
             File::open(path).with_context(|| format!("cannot open {}", path.display()))
         };
@@ -174,16 +184,16 @@ impl Bench<'_> {
             if count == 0 {
                 return Ok(());
             }
-            self.progress.count_read(count as u64);
-            check(&self.cancel)?;
+            self.handles.progress.count_read(count as u64);
+            check(&self.handles.cancel)?;
         }
     }
 
     /// Shows how far it is with so many bytes, which are counted in `progress` as they are read or
     /// written.
     fn shown(&self, doing: &'static str, phase: Phase, bytes: u64) -> Option<Display> {
-        self.progress.begin_bytes(phase, bytes);
-        Display::start_doing(doing, self.printer, self.progress.clone())
+        self.handles.progress.begin_bytes(phase, bytes);
+        Display::start_doing(doing, self.printer, self.handles.progress.clone())
     }
 }
 

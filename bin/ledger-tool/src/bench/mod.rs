@@ -24,7 +24,8 @@ use std::{
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanDuration};
-use unsnap_unpack::{CancelToken, Error, Family, Progress};
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{CancelToken, Handles, Progress};
 
 pub use args::{BenchArgs, EXAMPLES};
 use measure::{Bench, Run, make_archive, make_sure_of_room};
@@ -33,6 +34,7 @@ use result::{Alone, ArchiveFacts, BenchResult, Measured};
 use variants::{Variant, variants};
 
 use crate::{printer::Printer, progress::Display, settings::RequestError, signals::Signals};
+use unsnap_cli::exit::failure;
 
 /// Less tells nothing about a disk.
 const SIZE_MIN: u64 = 1 << 20;
@@ -97,8 +99,7 @@ fn measure(
         place,
         // What is generated is measured as a whole.
         bytes_max: if args.archive.is_none() { u64::MAX } else { args.size },
-        progress: Progress::default(),
-        cancel: cancel.clone(),
+        handles: Handles { progress: Progress::default(), cancel: cancel.clone() },
     };
     // The first look also tells what can be tried.
     let sizes = bench.sizes()?;
@@ -241,7 +242,7 @@ impl<'a> Rounds<'a> {
                 continue;
             }
             tell(variant.name);
-            match bench.unpack(|config| variant.apply(config)) {
+            match bench.unpack(|options| variant.apply(options)) {
                 Ok(run) => measured.add(&run),
                 Err(error) if round == 0 && cannot_be_tried(variant, &error) => {
                     measured.skipped = Some(error.to_string());
@@ -255,7 +256,7 @@ impl<'a> Rounds<'a> {
 
 /// Whether it is what was tried that this machine does not have.
 fn cannot_be_tried(variant: &Variant, error: &anyhow::Error) -> bool {
-    let family = error.downcast_ref().map(Error::family);
+    let family = failure(error).map(Failure::family);
     !variant.is_default() && matches!(family, Some(Family::Environment | Family::Request))
 }
 

@@ -1,6 +1,6 @@
 //! The flags that are tried.
 
-use unsnap_unpack::{Config, DirectMode, IoEngine};
+use unsnap_pass::{DirectMode, IoEngine, Options};
 
 /// A way to unpack.
 #[derive(Clone, Debug)]
@@ -54,13 +54,13 @@ impl Variant {
         self.flags.is_empty()
     }
 
-    pub fn apply(&self, config: &mut Config) {
+    pub fn apply(&self, options: &mut Options) {
         match self.change {
             Change::Nothing => {}
-            Change::Engine(Engine::Uring) => config.io_engine = IoEngine::Uring,
-            Change::Engine(Engine::Threads) => config.io_engine = IoEngine::Threads,
-            Change::Direct(mode) => config.direct_io = mode,
-            Change::DecodeThreads(count) => config.decode_threads = Some(count),
+            Change::Engine(Engine::Uring) => options.io.engine = IoEngine::Uring,
+            Change::Engine(Engine::Threads) => options.io.engine = IoEngine::Threads,
+            Change::Direct(mode) => options.io.direct = mode,
+            Change::DecodeThreads(count) => options.resources.decode_threads = Some(count),
         }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
             };
             let typed = settings::unpacking(&args).unwrap();
             let mut tried = typed.clone();
-            variant.apply(&mut tried);
+            variant.apply(&mut tried.pass);
             assert_eq!(format!("{typed:?}"), format!("{tried:?}"), "{}", variant.name);
         }
         assert_eq!(variants(4, false).len(), 5);

@@ -4,7 +4,8 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
-use unsnap_unpack::{ArchiveHash, IndexUse};
+use unsnap_layout::ArchiveHash;
+use unsnap_pass::IndexUse;
 
 /// [`unsnap_unpack::ReadOptions::COALESCE_GAP`], as it is typed.
 const COALESCE_GAP: &str = "48KiB";
@@ -218,7 +219,7 @@ fn parse_slots(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 #[cfg(test)]
 mod tests {
-    use unsnap_unpack::ReadOptions;
+    use unsnap_index::ReadOptions;
 
     use super::*;
 

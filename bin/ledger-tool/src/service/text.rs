@@ -10,7 +10,7 @@ use unsnap_control::protocol::{
     Event, EventLine, JobProgress, JobState, JobStatus, Outcome, ResultStatus, Status, TargetKind,
     TargetState, TargetStatus,
 };
-use unsnap_unpack::printable;
+use unsnap_tarstream::printable;
 
 /// The answer to `status`.
 pub fn status(status: &Status) -> String {

@@ -2,7 +2,9 @@ use std::{fs, path::Path};
 
 use tempfile::TempDir;
 use unsnap_fastboot::{Condition, Places, REMOVAL_FILES_PER_SECOND, Survey};
-use unsnap_unpack::{Archive, Compromised, Config, FastbootFormat};
+use unsnap_pass::{Compromised, Options};
+use unsnap_state::Format;
+use unsnap_unpack::{PreflightMode, Verify};
 
 use super::*;
 
@@ -18,12 +20,14 @@ fn ledger() -> TempDir {
 }
 
 fn request(ledger: &TempDir) -> Request {
-    let mut config = Config::new(Archive::Stdin, "");
-    config.memory_budget = Some(4 << 20);
+    let mut pass = Options::default();
+    pass.resources.memory_budget = Some(4 << 20);
     Request {
         places: Places::new(ledger.path()),
-        config,
-        format: FastbootFormat::V3,
+        verify: Verify::default(),
+        preflight: PreflightMode::default(),
+        pass,
+        format: Format::V3,
         shadow: true,
         replace: false,
         pair: None,
@@ -45,7 +49,7 @@ fn newest(request: &Request) -> Option<(u64, Condition)> {
 fn a_panic_is_a_failure_and_takes_everything_back() {
     let ledger = ledger();
     let mut request = request(&ledger);
-    request.config.tuning.compromised = Some(Compromised::new(|| panic!("for a test")));
+    request.pass.tuning.compromised = Some(Compromised::new(|| panic!("for a test")));
     let failure = run(&request, Wanted::Newest, None).unwrap_err();
     assert!(matches!(failure, Failure::Panicked), "{failure}");
     look_after(&request, &failure);
@@ -55,7 +59,7 @@ fn a_panic_is_a_failure_and_takes_everything_back() {
         assert_eq!(entries.len(), left, "{directory}: {entries:?}");
     }
     // Nothing is locked, and nothing in the way.
-    request.config.tuning.compromised = None;
+    request.pass.tuning.compromised = None;
     run(&request, Wanted::Newest, None).unwrap();
     assert_eq!(newest(&request), Some((47, Condition::Whole { storages: 48 })));
 }

@@ -88,7 +88,10 @@ impl Place {
             Ok(directory) => Some((check_empty(calls, &directory, &path)?, directory)),
             Err(Errno::NOENT) => None,
             Err(Errno::NOTDIR) => {
-                return Err(CommitError::NotClean { path, reason: "exists and is not a directory" });
+                return Err(CommitError::NotClean {
+                    path,
+                    reason: "exists and is not a directory",
+                });
             }
             Err(errno) => return Err(at("open", errno)),
         };
@@ -148,7 +151,10 @@ impl Place {
             }
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR) => {
-                return Err(CommitError::NotClean { path, reason: "exists and is not a directory" });
+                return Err(CommitError::NotClean {
+                    path,
+                    reason: "exists and is not a directory",
+                });
             }
             Err(errno) => return Err(at("open", errno)),
         }

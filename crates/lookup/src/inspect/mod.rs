@@ -99,7 +99,8 @@ impl Reader<'_> {
         let head = file.read_head(HEAD_BYTES).map_err(PassError::source)?;
         let format = Format::detect(&head);
         let beginning = Beginning::of(&head, format);
-        let (frames, table) = frames(&file, options.io.index, index.as_ref(), what, &handles.cancel);
+        let (frames, table) =
+            frames(&file, options.io.index, index.as_ref(), what, &handles.cancel);
         let name = archives[0].snapshot_name();
         let mut seen = Seen::new(&archive, &archives[0], options, what);
         handles.progress.enter(Phase::Unpacking);

@@ -10,7 +10,9 @@ use unsnap_tarstream::Event;
 use unsnap_verify::StorageScanner;
 
 use super::WhatToInspect;
-use crate::{LookupError, StorageFacts, entries::EntryReader, owners::Owners, storages::StorageTally};
+use crate::{
+    LookupError, StorageFacts, entries::EntryReader, owners::Owners, storages::StorageTally,
+};
 
 /// What a bank file says.
 #[derive(Clone, Debug, Serialize)]
@@ -111,7 +113,8 @@ impl<'a> Seen<'a> {
         match event {
             Event::Member(member) => {
                 let placement = self.rules.admit(&member);
-                let placement = placement.map_err(|source| PassError::layout(self.archive, source, at))?;
+                let placement =
+                    placement.map_err(|source| PassError::layout(self.archive, source, at))?;
                 match placement {
                     Placement::File { role: Role::BankFile { .. }, .. } => {
                         self.reader = Some((BankReader::new(member.size), member.size));

@@ -24,7 +24,6 @@ use unsnap_state::{
 };
 use unsnap_tarstream::{Member, MemberKind};
 
-
 use super::CreateRequest;
 use crate::PackError;
 

@@ -16,7 +16,6 @@ use unsnap_layout::{ArchiveName, Compression};
 use unsnap_pass::{Handles, PassError, Phase};
 use unsnap_ring::Syscalls;
 
-
 use crate::{
     PackError,
     output::Output,

@@ -174,7 +174,8 @@ impl Config {
         let nice = (settings.nice > 0).then(|| Niceness::try_from(i32::from(settings.nice)));
         let nice = nice.transpose().map_err(|error| ConfigError(format!("nice: {error}")))?;
         let cpus = Some(&settings.cpus).filter(|cpus| !cpus.is_empty());
-        let cpus = cpus.map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))));
+        let cpus =
+            cpus.map(|cpus| cpus.parse().map_err(|error| ConfigError(format!("cpus: {error}"))));
         Ok(Neighbour { pace: None, io_priority, nice, cpus: cpus.transpose()? })
     }
 

@@ -1,7 +1,9 @@
 //! Fastboot targets: the local state that a validator starts from.
 
+use unsnap_fastboot::{
+    FastbootError, LedgerLock, Outcome, Places, Prepared, Request, marked_states,
+};
 use unsnap_ring::Syscalls;
-use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Places, Prepared, Request, marked_states};
 use unsnap_state::Format;
 use unsnap_unpack::PreflightMode;
 

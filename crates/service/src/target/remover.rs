@@ -11,9 +11,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use unsnap_ring::Syscalls;
 use unsnap_fastboot::{Leisure, Removal};
 use unsnap_pass::CancelToken;
+use unsnap_ring::Syscalls;
 
 /// The removing thread. Dropping it interrupts the removal; the next start finds and removes the
 /// remaining files.

@@ -8,14 +8,12 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use unsnap_layout::ArchiveName;
-use unsnap_ring::Syscalls;
 use unsnap_fastboot::{FastbootError, REMOVED_PREFIX, move_aside};
+use unsnap_layout::ArchiveName;
 use unsnap_pass::{Archive, Handles, LayoutKind};
+use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
-use unsnap_unpack::{
-    Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker, Verify,
-};
+use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker, Verify};
 
 use super::{Product, Work, results::Found};
 
@@ -32,7 +30,11 @@ pub fn destination(name: &ArchiveName) -> String {
 }
 
 /// Unpacks the archives of a pair that have no tree yet, the full archive first.
-pub fn unpack(work: &Work, directory: &Path, products: &mut Vec<Product>) -> Result<(), FastbootError> {
+pub fn unpack(
+    work: &Work,
+    directory: &Path,
+    products: &mut Vec<Product>,
+) -> Result<(), FastbootError> {
     for archive in work.pair.archives() {
         let path = directory.join(destination(&archive.name));
         // A tree is published as a whole or not at all; an empty directory is replaced.

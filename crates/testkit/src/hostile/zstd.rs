@@ -71,10 +71,7 @@ fn header(bytes: &[u8], reason: &'static str) -> Construct {
 
 /// Window log 31, as `zstd --ultra --long=31` writes it: a request for 2 GiB of memory.
 fn window_of_2_gib() -> Construct {
-    header(
-        &[0, (31 - 10) << 3],
-        "zstd window (window_bytes_max) is 2147483648, limit is 134217728",
-    )
+    header(&[0, (31 - 10) << 3], "zstd window (window_bytes_max) is 2147483648, limit is 134217728")
 }
 
 /// The largest window that a header can declare.

@@ -13,8 +13,8 @@ use std::{
     thread,
 };
 
+use unsnap_pass::{Resources, survey_sandbox};
 use unsnap_ring::survey_uring;
-use unsnap_unpack::{Archive, Config, survey_sandbox};
 
 use super::facts::{Confinement, Facts, Kernel, Memory, Processor, Sysctls, Uring};
 use crate::settings::RequestError;
@@ -114,7 +114,7 @@ fn memory() -> Memory {
     Memory {
         total_bytes: value("MemTotal"),
         available_bytes: value("MemAvailable"),
-        needed_bytes: Config::new(Archive::Stdin, "").memory_bytes(),
+        needed_bytes: Resources::default().memory_bytes(),
         transparent: selected(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
         huge_free: value("HugePages_Free"),
         huge_total: value("HugePages_Total"),
