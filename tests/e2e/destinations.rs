@@ -18,7 +18,8 @@ use unsnap_testkit::{
     spec::ArchiveSpec,
     tree::{Node, Tree, read_tree},
 };
-use unsnap_unpack::{Error, Family};
+use unsnap_failure::Family;
+use unsnap_unpack::UnpackError;
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();

@@ -25,7 +25,10 @@ use unsnap_testkit::{
     tar::{TarBuilder, account_path, snapshot_head},
     tree::read_tree,
 };
-use unsnap_unpack::{Archive, Config, DirectMode, Error, Family, FaultPlan, IoEngine, Unpacker};
+use unsnap_failure::Family;
+use unsnap_pass::{Archive, DirectMode, FaultPlan, IoEngine};
+use unsnap_test_support::Setup;
+use unsnap_unpack::{UnpackError, Unpacker};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();
@@ -131,10 +134,10 @@ fn a_disk_that_fails_only_when_synced() {
         }
         let spec = ArchiveSpec { total_bytes: 60_000_000, ..ArchiveSpec::default() };
         let mut config =
-            Config::new(Archive::File(mount_point.archive(&spec)), place.join("output"));
-        config.direct_io = DirectMode::Off;
-        config.tuning.writeback_bytes = writeback_bytes;
-        let result = Unpacker::new(config.clone()).run();
+            Setup::new(Archive::File(mount_point.archive(&spec)), place.join("output"));
+        config.pass.io.direct = DirectMode::Off;
+        config.pass.tuning.writeback_bytes = writeback_bytes;
+        let result = config.unpacker().and_then(Unpacker::run);
         let left = fs::symlink_metadata(&config.output);
         // Before anything is asserted: this must not stay.
         let unmounted = did(Command::new("umount").arg(&place))
@@ -390,9 +393,9 @@ fn nothing_is_leaked_alone() {
             for archive in [&archive, &bad] {
                 site.reset(false);
                 let mut config = small(archive, &site.output());
-                config.io_engine = engine.clone();
+                config.pass.io.engine = engine.clone();
                 let _ = unpack(&config);
-                let unpacker = Unpacker::new(config);
+                let unpacker = config.unpacker().unwrap();
                 unpacker.cancel_token().cancel();
                 assert!(unpacker.run().is_err());
             }
@@ -433,10 +436,10 @@ fn cancellation_at_any_moment() {
     for round in 0..120 {
         site.reset(round % 2 == 1);
         let before = site.state();
-        let mut config = Config::new(Archive::File(archive.clone()), site.output());
-        config.memory_budget = Some(8 << 20);
-        config.io_engine = engines[round % engines.len()].clone();
-        let unpacker = Unpacker::new(config);
+        let mut config = Setup::new(Archive::File(archive.clone()), site.output());
+        config.pass.resources.memory_budget = Some(8 << 20);
+        config.pass.io.engine = engines[round % engines.len()].clone();
+        let unpacker = config.unpacker().unwrap();
         let token = unpacker.cancel_token();
         let delay = Duration::from_micros(random.log_uniform(17));
         let canceller = thread::spawn(move || {

@@ -20,7 +20,9 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_unpack::{Config, Family, LayoutKind};
+use unsnap_failure::Family;
+use unsnap_pass::LayoutKind;
+use unsnap_test_support::Setup;
 
 /// Memory for reading ahead and for decoded data.
 const BUDGET_MIB: u64 = 32;
@@ -83,7 +85,7 @@ impl Ground {
     }
 
     /// Unpacks in this process.
-    fn config(&self, archive: &Path, layout: LayoutKind) -> Config {
+    fn config(&self, archive: &Path, layout: LayoutKind) -> Setup {
         let mut config = small(archive, &self.site.output());
         config.layout = layout;
         config

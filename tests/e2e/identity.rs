@@ -20,7 +20,8 @@ use unsnap_testkit::{
     tar::{Dialect, Header, TarBuilder, account_path, snapshot_head},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_unpack::{Config, DirectMode, FaultPlan, IoEngine};
+use unsnap_pass::{DirectMode, FaultPlan, IoEngine};
+use unsnap_test_support::Setup;
 
 fn engines() -> Vec<(&'static str, IoEngine)> {
     let faulty = |seed| IoEngine::Faulty(FaultPlan::new(seed).short(300).interrupt(200));
@@ -40,7 +41,7 @@ fn engines() -> Vec<(&'static str, IoEngine)> {
 /// one run.
 fn direct_modes(site: &Site) -> Vec<DirectMode> {
     let mut config = small(&genuine_full(), &site.output());
-    config.direct_io = DirectMode::On;
+    config.pass.io.direct = DirectMode::On;
     let works = unpack(&config);
     site.reset(false);
     match works {
@@ -54,7 +55,7 @@ fn direct_modes(site: &Site) -> Vec<DirectMode> {
 }
 
 #[track_caller]
-fn assert_unpacks(site: &Site, config: &Config, expected: &Tree, what: &str) {
+fn assert_unpacks(site: &Site, config: &Setup, expected: &Tree, what: &str) {
     site.reset(false);
     if let Err(error) = unpack(config) {
         panic!("{what}: {error}");
@@ -72,10 +73,10 @@ fn genuine_archives_by_every_engine_mode_and_number_of_threads() {
             for &direct in &modes {
                 for threads in [1, 2, 8] {
                     let mut config = small(&archive, &site.output());
-                    config.memory_budget = Some(16 << 20);
-                    config.io_engine = engine.clone();
-                    config.direct_io = direct;
-                    config.decode_threads = Some(threads);
+                    config.pass.resources.memory_budget = Some(16 << 20);
+                    config.pass.io.engine = engine.clone();
+                    config.pass.io.direct = direct;
+                    config.pass.resources.decode_threads = Some(threads);
                     let what =
                         format!("{}, {engine_name}, {direct:?}, {threads}", archive.display());
                     assert_unpacks(&site, &config, &expected, &what);
@@ -133,12 +134,12 @@ fn generated_archives_of_every_shape() {
             }
             for &direct in &modes {
                 let mut config =
-                    Config::new(unsnap_unpack::Archive::File(archive.clone()), site.output());
-                config.io_engine = engine.clone();
-                config.direct_io = direct;
+                    Setup::new(unsnap_pass::Archive::File(archive.clone()), site.output());
+                config.pass.io.engine = engine.clone();
+                config.pass.io.direct = direct;
                 // Frames of 32 MiB want the default, to be decoded side by side.
-                config.memory_budget = (spec.frames != Frames::AGAVE).then_some(48 << 20);
-                config.decode_threads = Some([1, 2, 8][(index + number) % 3]);
+                config.pass.resources.memory_budget = (spec.frames != Frames::AGAVE).then_some(48 << 20);
+                config.pass.resources.decode_threads = Some([1, 2, 8][(index + number) % 3]);
                 let what = format!("{spec:?}, {engine_name}, {direct:?}");
                 assert_unpacks(&site, &config, &expected, &what);
             }
@@ -182,14 +183,14 @@ fn tiny_segments(segments: &[usize], storages: &[usize]) {
                     let (engine_name, engine) = &engines[run % engines.len()];
                     run += 1;
                     let mut config = small(&archive, &site.output());
-                    config.io_engine = engine.clone();
-                    config.direct_io = modes[0];
-                    config.decode_threads = Some(threads);
-                    config.tuning.decode.segment_bytes = Some(segment_bytes);
-                    config.tuning.decode.chunk_bytes = Some(4096);
-                    config.tuning.direct_bytes_min = Some(direct_bytes_min);
-                    config.tuning.depth = Some(1);
-                    config.tuning.workers = Some(1);
+                    config.pass.io.engine = engine.clone();
+                    config.pass.io.direct = modes[0];
+                    config.pass.resources.decode_threads = Some(threads);
+                    config.pass.tuning.decode.segment_bytes = Some(segment_bytes);
+                    config.pass.tuning.decode.chunk_bytes = Some(4096);
+                    config.pass.tuning.direct_bytes_min = Some(direct_bytes_min);
+                    config.pass.tuning.depth = Some(1);
+                    config.pass.tuning.workers = Some(1);
                     let what = format!(
                         "{shape}, segments of {segment_bytes}, direct from {direct_bytes_min}, \
                          {threads} threads, {engine_name}"
@@ -232,12 +233,12 @@ fn genuine_archives_in_small_segments() {
         for segment_bytes in [513, 4096, 5000, 65_537] {
             for direct_bytes_min in [0, u64::MAX] {
                 let mut config = small(&archive, &site.output());
-                config.direct_io = modes[0];
-                config.tuning.decode.segment_bytes = Some(segment_bytes);
-                config.tuning.decode.chunk_bytes = Some(4096);
-                config.tuning.direct_bytes_min = Some(direct_bytes_min);
-                config.tuning.depth = Some(1);
-                config.tuning.workers = Some(1);
+                config.pass.io.direct = modes[0];
+                config.pass.tuning.decode.segment_bytes = Some(segment_bytes);
+                config.pass.tuning.decode.chunk_bytes = Some(4096);
+                config.pass.tuning.direct_bytes_min = Some(direct_bytes_min);
+                config.pass.tuning.depth = Some(1);
+                config.pass.tuning.workers = Some(1);
                 let what = format!("{}, {segment_bytes}", archive.display());
                 assert_unpacks(&site, &config, &expected, &what);
             }
@@ -286,7 +287,7 @@ fn any_tar_under_layout_any() {
         let archive = site.write("archive", &bytes);
         for (engine_name, engine) in engines() {
             let mut config = small_any(&archive, &site.output());
-            config.io_engine = engine;
+            config.pass.io.engine = engine;
             assert_unpacks(&site, &config, &expected, &format!("{shape}, {engine_name}"));
         }
     }

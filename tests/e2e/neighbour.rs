@@ -17,19 +17,20 @@ use unsnap_test_support::{
     ledger_tool_path, run, skip_unsupported, small, unpack, until, within,
 };
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
-use unsnap_unpack::{
-    Config, CpuSet, Error, IoEngine, IoPriority, Pace, Phase, Report, Resource, Unpacker,
-};
+use unsnap_fit::Resource;
+use unsnap_pass::{CpuSet, IoEngine, IoPriority, Pace, Phase};
+use unsnap_test_support::Setup;
+use unsnap_unpack::{Report, UnpackError, Unpacker};
 
 /// Bytes in a second that any disk can write.
 const SLOW: u64 = 8_000_000;
 
 /// A configuration whose pace is in the test's hands.
-fn paced(archive: &Path, site: &Site, engine: &IoEngine) -> (Config, Pace) {
+fn paced(archive: &Path, site: &Site, engine: &IoEngine) -> (Setup, Pace) {
     let pace = Pace::new();
     let mut config = small(archive, &site.output());
-    config.io_engine = engine.clone();
-    config.pace = Some(pace.clone());
+    config.pass.io.engine = engine.clone();
+    config.pass.neighbour.pace = Some(pace.clone());
     (config, pace)
 }
 
@@ -75,7 +76,7 @@ fn what_is_changed_holds_at_once_and_changes_no_byte() {
         let archive = site.archive(&spec(12_000_000, FileSizes::Mainnet));
         let (config, pace) = paced(&archive, &site, &engine);
         pace.set_rate(rate(1));
-        let unpacker = Unpacker::new(config);
+        let unpacker = config.unpacker().unwrap();
         let progress = unpacker.progress();
         let unpacking = thread::spawn(move || unpacker.run());
         until("it is held back", || progress.snapshot().held_back_ms > 0);
@@ -108,7 +109,7 @@ fn a_pause_before_the_beginning_holds_up_reading_and_what_writes_nothing() {
     let (mut config, pace) = paced(&archive, &site, &IoEngine::Threads);
     config.dry_run = true;
     pace.pause();
-    let unpacker = Unpacker::new(config);
+    let unpacker = config.unpacker().unwrap();
     let progress = unpacker.progress();
     let unpacking = thread::spawn(move || unpacker.run());
     until("it is paused", || progress.snapshot().phase == Phase::Unpacking);
@@ -131,7 +132,7 @@ fn who_is_paused_or_held_back_can_be_cancelled() {
             let before = site.state();
             let (config, pace) = paced(&archive, &site, &engine);
             pace.set_rate(rate(1));
-            let unpacker = Unpacker::new(config);
+            let unpacker = config.unpacker().unwrap();
             let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
             let unpacking = thread::spawn(move || unpacker.run());
             until("it is held back", || progress.snapshot().held_back_ms > 0);
@@ -153,7 +154,7 @@ fn a_disk_that_others_fill_ends_a_run_that_is_paused() {
     let before = site.state();
     let (mut config, pace) = paced(&archive, &site, &IoEngine::Threads);
     // To the look that is taken while the run goes on, nothing is free.
-    config.tuning.hidden_bytes = Some(u64::MAX);
+    config.pass.tuning.hidden_bytes = Some(u64::MAX);
     pace.pause();
     match unpack(&config) {
         Err(Error::NoSpace(shortage)) => {
@@ -217,10 +218,10 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
     let site = Site::new();
     let archive = site.archive(&spec(1_000_000, FileSizes::Mainnet));
     let mut config = small(&archive, &site.output());
-    config.nice = Some(5);
-    config.io_priority = IoPriority::best_effort(7);
+    config.pass.neighbour.nice = Some(5);
+    config.pass.neighbour.io_priority = IoPriority::best_effort(7);
     let before = (IoPriority::of_this_thread(), rustix::process::getpriority_process(None));
-    let report = Unpacker::new(config.clone()).run().unwrap();
+    let report = config.unpacker().and_then(Unpacker::run).unwrap();
     assert_eq!((IoPriority::of_this_thread(), rustix::process::getpriority_process(None)), before);
     let given = (report.limits.nice, report.limits.io_priority.as_deref());
     if report.fallbacks.iter().any(|fallback| fallback.contains("refused")) {
@@ -230,7 +231,7 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
     assert_eq!(given, (Some(5), Some("best-effort:7")));
     // Of no machine.
     site.reset(false);
-    config.cpus = Some("1023".parse::<CpuSet>().unwrap());
+    config.pass.neighbour.cpus = Some("1023".parse::<CpuSet>().unwrap());
     match unpack(&config) {
         Err(error @ Error::Request { .. }) => {
             assert!(error.to_string().contains("none of the processors 1023"), "{error}");

@@ -21,7 +21,7 @@ use std::{collections::BTreeSet, time::Instant};
 use rustix::{fs::Mode, io::Errno, process::umask};
 use unsnap_ring::{Call, Short};
 use unsnap_testkit::random::Random;
-use unsnap_unpack::FaultPlan;
+use unsnap_pass::FaultPlan;
 
 use self::{
     apart::{Apart, Holdings, Place, apart, begin, has_panicked},

@@ -12,7 +12,9 @@ use unsnap_testkit::{
     tar::{BLOCK_BYTES, TarBuilder, field, snapshot_head},
     tree::{Tree, decompress},
 };
-use unsnap_unpack::{Config, Error, Family};
+use unsnap_failure::Family;
+use unsnap_test_support::Setup;
+use unsnap_unpack::UnpackError;
 
 const SLOT: u64 = 100;
 
@@ -29,7 +31,7 @@ fn snapshot() -> TarBuilder {
 /// Runs, and expects a bad archive and no trace of the attempt. The destination is absent and empty
 /// by turns.
 #[track_caller]
-fn assert_refused(site: &Site, config: &Config, what: &str) -> Error {
+fn assert_refused(site: &Site, config: &Setup, what: &str) -> UnpackError {
     let length = fs::metadata(archive_of(config)).unwrap().len();
     site.reset(length % 2 == 1);
     let before = site.state();
@@ -43,10 +45,10 @@ fn assert_refused(site: &Site, config: &Config, what: &str) -> Error {
     error
 }
 
-fn archive_of(config: &Config) -> PathBuf {
+fn archive_of(config: &Setup) -> PathBuf {
     match &config.archive {
-        unsnap_unpack::Archive::File(path) => path.clone(),
-        unsnap_unpack::Archive::Stdin => unreachable!("refusals read files"),
+        unsnap_pass::Archive::File(path) => path.clone(),
+        unsnap_pass::Archive::Stdin => unreachable!("refusals read files"),
     }
 }
 
@@ -66,8 +68,8 @@ fn cut_at(name: &str, archive: &[u8], lengths: impl Iterator<Item = usize>) {
         let what = format!("{name} cut at byte {length} of {}", archive.len());
         let mut config = small(&site.write("archive", cut), &site.output());
         // Thousands of runs: as few threads each as there can be.
-        config.tuning.depth = Some(1);
-        config.tuning.workers = Some(1);
+        config.pass.tuning.depth = Some(1);
+        config.pass.tuning.workers = Some(1);
         let lz4 = name.contains("lz4"); // whose reference takes a cut frame for a whole one
         if length > 0 && !lz4 && decompress(cut).is_ok_and(|decoded| decoded == tar) {
             complete += 1;
@@ -245,7 +247,7 @@ fn only_one_version_is_known() {
         // In segments of a byte its content comes byte by byte.
         for segment_bytes in [None, Some(1)] {
             let mut config = small(&site.write("archive", &tar), &site.output());
-            config.tuning.decode.segment_bytes = segment_bytes;
+            config.pass.tuning.decode.segment_bytes = segment_bytes;
             let error = assert_refused(&site, &config, version).to_string();
             assert!(error.contains("snapshot version is"), "{error}");
         }
@@ -253,7 +255,7 @@ fn only_one_version_is_known() {
 }
 
 /// Lowers a limit.
-type Lower<'a> = &'a dyn Fn(&mut unsnap_unpack::Limits);
+type Lower<'a> = &'a dyn Fn(&mut unsnap_pass::Limits);
 
 #[test]
 fn limits_are_kept() {
@@ -263,7 +265,7 @@ fn limits_are_kept() {
     let path = site.write("archive", &archive);
     let limited = |lower: Lower<'_>| {
         let mut config = small(&path, &site.output());
-        lower(&mut config.limits);
+        lower(&mut config.pass.limits);
         config
     };
     let cases: [(&str, &str, Lower<'_>); 11] = [

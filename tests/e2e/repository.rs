@@ -89,7 +89,7 @@ fn every_error_code_has_its_paragraph_and_every_paragraph_its_code() {
     let text = read("docs/troubleshooting.md");
     let mut paragraphs: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-    let mut codes: Vec<&str> = unsnap_unpack::Code::ALL.iter().map(|code| code.name()).collect();
+    let mut codes: Vec<&str> = unsnap_failure::Code::ALL.iter().map(|code| code.name()).collect();
     codes.extend(unsnap_cli::exit::CODES);
     codes.sort_unstable();
     paragraphs.sort_unstable();

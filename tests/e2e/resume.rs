@@ -19,9 +19,11 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
     tree::Tree,
 };
-use unsnap_unpack::{
-    Archive, Config, DigestKind, Error, Family, FaultPlan, IoEngine, Report, Resumed,
-};
+use unsnap_failure::Family;
+use unsnap_pass::{Archive, FaultPlan, IoEngine};
+use unsnap_source::DigestKind;
+use unsnap_test_support::Setup;
+use unsnap_unpack::{Report, Resumed, UnpackError};
 
 /// A file of 150: when it fails, most of the archive has been unpacked.
 const FAILING_FILE: u64 = 110;
@@ -40,12 +42,12 @@ fn spec(frames: Frames, compression: Compression) -> ArchiveSpec {
     }
 }
 
-fn config(archive: &Path, site: &Site) -> Config {
+fn config(archive: &Path, site: &Site) -> Setup {
     let mut config = small(archive, &site.output());
     config.resume = true;
     config.checkpoint_bytes = Some(1_000_000);
     // So that decoding is never far ahead of the walk.
-    config.tuning.decode.segment_bytes = Some(64 << 10);
+    config.pass.tuning.decode.segment_bytes = Some(64 << 10);
     config
 }
 
@@ -61,14 +63,14 @@ fn failing_file(number: u64) -> IoEngine {
 
 /// Runs until a file fails, after some checkpoints, and leaves what it has done.
 #[track_caller]
-fn interrupt(config: &Config, site: &Site) {
+fn interrupt(config: &Setup, site: &Site) {
     interrupt_at(config, site, FAILING_FILE);
 }
 
 #[track_caller]
-fn interrupt_at(config: &Config, site: &Site, file: u64) {
+fn interrupt_at(config: &Setup, site: &Site, file: u64) {
     let mut config = config.clone();
-    config.io_engine = failing_file(file);
+    config.pass.io.engine = failing_file(file);
     let error = unpack(&config).unwrap_err();
     assert_eq!(error.family(), Family::Environment, "{error}");
     assert!(staging(site).join(JOURNAL).exists(), "nothing is left of the interrupted run");
@@ -125,7 +127,7 @@ fn a_resumed_run_is_resumed_again() {
     let report = loop {
         // Every run comes a little further than the one before.
         let mut config = config.clone();
-        config.io_engine = failing_file(40);
+        config.pass.io.engine = failing_file(40);
         match unpack(&config) {
             Ok(report) => break report,
             Err(error) => assert_eq!(error.family(), Family::Environment, "{error}"),
@@ -184,12 +186,12 @@ fn without_the_flag_everything_is_taken_back_and_begun_anew() {
     let before = site.state();
     let mut plain = config.clone();
     plain.resume = false;
-    plain.io_engine = failing_file(FAILING_FILE);
+    plain.pass.io.engine = failing_file(FAILING_FILE);
     unpack(&plain).unwrap_err();
     site.assert_untouched(&before, "a failed run without --resume");
 
     interrupt(&config, &site);
-    plain.io_engine = IoEngine::Threads;
+    plain.pass.io.engine = IoEngine::Threads;
     let report = unpack(&plain).unwrap();
     assert_eq!(report.resumed, None);
     assert_complete(&report, &expected_tree_of(&archive), &site);
@@ -316,12 +318,12 @@ fn what_is_for_other_destinations_is_refused_and_stays() {
     for accounts in
         [vec![], vec![accounts[0].clone()], vec![accounts[1].clone(), accounts[0].clone()]]
     {
-        others.push(Config { accounts, ..config.clone() });
+        others.push(Setup { accounts, ..config.clone() });
     }
     let typo = vec![accounts[0].clone(), site.place().join("typo")];
-    others.push(Config { accounts: typo, ..config.clone() });
-    others.push(Config { archive: Archive::File(site.path("typo")), ..config.clone() });
-    others.push(Config { manifest: Some(site.path("no/such/directory")), ..config.clone() });
+    others.push(Setup { accounts: typo, ..config.clone() });
+    others.push(Setup { archive: Archive::File(site.path("typo")), ..config.clone() });
+    others.push(Setup { manifest: Some(site.path("no/such/directory")), ..config.clone() });
     for other in others {
         let error = unpack(&other).unwrap_err();
         let family = error.family();

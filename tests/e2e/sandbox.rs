@@ -36,7 +36,9 @@ use unsnap_test_support::{
     ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack,
 };
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
-use unsnap_unpack::{Compromised, Config, Error, IoEngine, Report, SandboxMode, Unpacker};
+use unsnap_pass::{Compromised, IoEngine, SandboxMode};
+use unsnap_test_support::Setup;
+use unsnap_unpack::{Report, UnpackError, Unpacker};
 
 /// What attacks aim at, and what they are told by.
 struct Scene {
@@ -81,11 +83,11 @@ impl Scene {
     }
 
     /// Unpacks with every attack; gives what became of them.
-    fn unpack_under_attack(&self, config: &mut Config) -> (Report, Vec<Attempt>) {
+    fn unpack_under_attack(&self, config: &mut Setup) -> (Report, Vec<Attempt>) {
         let attempts = Arc::new(Mutex::new(Vec::new()));
         let made = Arc::clone(&attempts);
         let attacks = Mutex::new(Some(self.attacks()));
-        config.tuning.compromised = Some(Compromised::new(move || {
+        config.pass.tuning.compromised = Some(Compromised::new(move || {
             let attacks = attacks.lock().unwrap().take().expect("the hook is called once");
             for Attack { name, abi, act } in attacks {
                 made.lock().unwrap().push(Attempt { name, abi, result: act() });
@@ -215,7 +217,7 @@ fn a_parser_taken_over_gains_nothing() {
         let scene = Scene::new();
         let before = scene.site.state();
         let mut config = small(&genuine_full(), &scene.site.output());
-        config.io_engine = engine;
+        config.pass.io.engine = engine;
         let (report, attempts) = scene.unpack_under_attack(&mut config);
         let Some(abi) = landlock_abi(&report) else { return };
         for Attempt { name, abi: since, result } in attempts {
@@ -242,7 +244,7 @@ fn a_parser_taken_over_gains_nothing() {
 fn without_the_sandbox_every_attack_succeeds() {
     let scene = Scene::new();
     let mut config = small(&genuine_full(), &scene.site.output());
-    config.sandbox = SandboxMode::Off;
+    config.pass.sandbox = SandboxMode::Off;
     let (report, attempts) = scene.unpack_under_attack(&mut config);
     for Attempt { name, result, .. } in attempts {
         assert!(result.is_ok(), "{name}: {result:?}");
@@ -273,11 +275,11 @@ fn listing_is_confined_and_the_caller_is_not() {
 }
 
 /// A run whose thread waits at the first member until the other end does something.
-fn pausing(config: &mut Config) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn pausing(config: &mut Setup) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (pause, paused) = mpsc::channel();
     let (resume, resumed) = mpsc::channel();
     let ends = Mutex::new((pause, resumed));
-    config.tuning.compromised = Some(Compromised::new(move || {
+    config.pass.tuning.compromised = Some(Compromised::new(move || {
         let (pause, resumed) = &*ends.lock().unwrap();
         pause.send(()).unwrap();
         resumed.recv().unwrap();
@@ -312,7 +314,7 @@ fn a_publication_is_taken_back_under_confinement() {
             let mut config = small(&genuine_full(), &site.output());
             config.accounts = vec![accounts.clone()];
             let (paused, resume) = pausing(&mut config);
-            let run = thread::spawn(move || Unpacker::new(config).run());
+            let run = thread::spawn(move || config.unpacker().and_then(Unpacker::run));
             paused.recv().unwrap();
             fs::write(&in_the_way, "mine").unwrap();
             resume.send(()).unwrap();

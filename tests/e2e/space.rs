@@ -21,7 +21,10 @@ use unsnap_testkit::{
     tar::TarBuilder,
     tree::{Node, Tree, decompress, read_tree},
 };
-use unsnap_unpack::{Config, Error, Family, PreflightMode, PreflightReport, Resource};
+use unsnap_failure::Family;
+use unsnap_fit::{PreflightReport, Resource};
+use unsnap_test_support::Setup;
+use unsnap_unpack::{PreflightMode, UnpackError};
 
 fn tool(archive: &Path, output: &Path) -> Command {
     let mut tool = ledger_tool();
@@ -180,14 +183,14 @@ fn each_file_system_is_asked_once_and_for_its_share() {
 }
 
 /// As if archives were large, and however long it takes to walk them.
-fn patient(archive: &Path, output: &Path) -> Config {
+fn patient(archive: &Path, output: &Path) -> Setup {
     let mut config = small(archive, output);
-    config.tuning.survey_whole_bytes = Some(1 << 20);
+    config.pass.tuning.survey_whole_bytes = Some(1 << 20);
     config.preflight = PreflightMode::Exact;
     config
 }
 
-fn preflight(config: &Config) -> PreflightReport {
+fn preflight(config: &Setup) -> PreflightReport {
     unpack(config).unwrap().preflight.unwrap()
 }
 
@@ -329,7 +332,7 @@ fn frames_around_a_hole_are_found() {
     drop(file);
     let mut config = patient(&made, &site.output());
     // Large by the measure that counts otherwise, too.
-    config.tuning.survey_whole_bytes = None;
+    config.pass.tuning.survey_whole_bytes = None;
     let found = preflight(&config);
     assert_eq!((found.basis, found.tar_bytes), ("declared", Some(tar_bytes)), "{found:?}");
 }
@@ -373,7 +376,7 @@ fn a_disk_that_others_fill_ends_the_run() {
     let before = site.state();
     let mut config = small(&archive, &site.output());
     // As if somebody had taken all of it as soon as the run began.
-    config.tuning.hidden_bytes = Some(u64::MAX);
+    config.pass.tuning.hidden_bytes = Some(u64::MAX);
     let error = unpack(&config).unwrap_err();
     assert_eq!(error.family(), Family::Environment, "{error}");
     let Error::NoSpace(shortage) = &error else { panic!("{error}") };

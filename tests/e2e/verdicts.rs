@@ -17,7 +17,7 @@ use std::{
 use readers::{Verdict, gnu_tar, python, tar_core, tar_rs, unsnap};
 use unsnap_test_support::Site;
 use unsnap_testkit::table::{Table, is_blessing};
-use unsnap_unpack::LayoutKind;
+use unsnap_pass::LayoutKind;
 
 const COMMAND: &str = "UNSNAP_BLESS=1 cargo test -p unsnap-tests --test e2e verdicts";
 

@@ -14,7 +14,9 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, FileSizes, LatticeHash},
     tree::{Kind, decompress, reference_entries},
 };
-use unsnap_unpack::{Archive, Error, Family, Report, Verify};
+use unsnap_failure::Family;
+use unsnap_pass::Archive;
+use unsnap_unpack::{Report, UnpackError, Verify};
 
 /// A full archive of `files` storages with the true hash of its accounts.
 fn true_spec(files: u64) -> ArchiveSpec {
@@ -45,7 +47,7 @@ fn verify(archive: &Path, flags: &[&str]) -> Outcome {
 }
 
 /// Verifies in this process, without writing anything.
-fn check(full: &Path, incremental: Option<&Path>, memory: Option<u64>) -> Result<Report, Error> {
+fn check(full: &Path, incremental: Option<&Path>, memory: Option<u64>) -> Result<Report, UnpackError> {
     let mut config = small(full, Path::new(""));
     config.dry_run = true;
     config.incremental = incremental.map(|path| Archive::File(path.to_owned()));

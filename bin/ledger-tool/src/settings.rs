@@ -32,6 +32,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
         pass,
+        files: None,
         format: args.state.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,

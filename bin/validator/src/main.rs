@@ -174,6 +174,7 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
         verify: cli.state.verify(),
         preflight: cli.state.preflight.mode(),
         pass,
+        files: None,
         format: cli.state.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,

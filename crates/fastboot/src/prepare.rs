@@ -13,7 +13,7 @@ use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
 use unsnap_state::{Format, State};
 use unsnap_unpack::{
-    Destination, DigestUse, Options, PreflightMode, Report, Room, Source, Unpacker, Verify,
+    Destination, DigestUse, FileSink, Options, PreflightMode, Report, Room, Source, Unpacker, Verify,
 };
 
 use crate::{
@@ -42,6 +42,8 @@ pub struct Request {
     pub preflight: PreflightMode,
     /// How archives are read.
     pub pass: unsnap_pass::Options,
+    /// Is told of each file as it becomes complete.
+    pub files: Option<FileSink>,
     /// How the list of storages is written.
     pub format: Format,
     /// Keep second names of the storages, for [`repair`](crate::repair).
@@ -226,6 +228,7 @@ impl Work<'_> {
         let digest = DigestUse::Report(DigestKind::Xxh3);
         let mut options = Options::new(source, Destination::State(state), digest)?;
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
+        options.files.clone_from(&request.files);
         let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;
         let staged = unpacker.stage(|room| {

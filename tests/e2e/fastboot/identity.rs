@@ -7,7 +7,8 @@ use unsnap_test_support::{
     ledger::{Expected, Ledger},
 };
 use unsnap_testkit::spec::{ArchiveSpec, Compression, FileSizes, Frames};
-use unsnap_unpack::{DirectMode, FastbootFormat, IoEngine};
+use unsnap_pass::{DirectMode, IoEngine};
+use unsnap_state::Format;
 
 use super::{fastboot, prepare_by, prepared, request};
 
@@ -89,13 +90,13 @@ fn made_pairs_of_thousands_of_storages_become_states() {
             ledger.add(&full);
             ledger.add(&incremental);
             let mut request = request(&ledger);
-            request.config.io_engine = engine;
-            request.config.direct_io = direct[index];
-            request.config.decode_threads = Some(1 + index);
-            request.format = [FastbootFormat::V3, FastbootFormat::V5][index];
+            request.pass.io.engine = engine;
+            request.pass.io.direct = direct[index];
+            request.pass.resources.decode_threads = Some(1 + index);
+            request.format = [Format::V3, Format::V5][index];
             // Direct writes too.
-            request.config.tuning.direct_bytes_min = Some(4096);
-            let report = prepared(prepare_by(&request, &unsnap_unpack::Syscalls::default()));
+            request.pass.tuning.direct_bytes_min = Some(4096);
+            let report = prepared(prepare_by(&request, &unsnap_ring::Syscalls::default()));
             assert_eq!(report.slot, 53_000);
             expected.assert_prepared(&ledger, [3, 5][index], &format!("lz4: {lz4}, {index}"));
             fs::remove_dir_all(site.path(&format!("place-{index}"))).unwrap();

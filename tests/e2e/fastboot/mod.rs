@@ -12,7 +12,10 @@ use std::path::Path;
 
 use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
 use unsnap_test_support::{ledger::Ledger, ledger_tool, run, small, within};
-use unsnap_unpack::{CancelToken, Error, FastbootFormat, IoEngine, Progress, Syscalls};
+use unsnap_fastboot::FastbootError;
+use unsnap_pass::{CancelToken, IoEngine, Progress};
+use unsnap_ring::Syscalls;
+use unsnap_state::Format;
 
 /// What the library is asked for, with little memory.
 pub fn request(ledger: &Ledger) -> Request {
@@ -23,12 +26,12 @@ pub fn request(ledger: &Ledger) -> Request {
         path.clone_from(&ledger.snapshots);
     }
     let mut config = small(Path::new(""), Path::new(""));
-    config.memory_budget = None;
-    config.io_engine = IoEngine::Threads;
+    config.pass.resources.memory_budget = None;
+    config.pass.io.engine = IoEngine::Threads;
     Request {
         places,
         config,
-        format: FastbootFormat::V3,
+        format: Format::V3,
         shadow: true,
         replace: false,
         pair: None,
@@ -39,13 +42,13 @@ pub fn request(ledger: &Ledger) -> Request {
 
 /// Prepares by the library, and panics if that hangs.
 #[track_caller]
-pub fn prepare_by(request: &Request, calls: &Syscalls) -> Result<Outcome, Error> {
+pub fn prepare_by(request: &Request, calls: &Syscalls) -> Result<Outcome, FastbootError> {
     let (request, calls) = (request.clone(), calls.clone());
     within(move || prepare(&request, &calls, &Progress::default(), &CancelToken::default()))
 }
 
 #[track_caller]
-pub fn prepared(outcome: Result<Outcome, Error>) -> Prepared {
+pub fn prepared(outcome: Result<Outcome, FastbootError>) -> Prepared {
     match outcome {
         Ok(Outcome::Prepared(prepared)) => *prepared,
         other => panic!("{other:?}"),

@@ -9,7 +9,9 @@ use unsnap_test_support::{
     ledger::{Expected, Ledger, small_pair},
     within,
 };
-use unsnap_unpack::{CancelToken, Error, FileSink, FinishedFile, Progress, Syscalls};
+use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{FileSink, FinishedFile, UnpackError};
 
 use super::{prepare_by, prepared, request};
 
@@ -37,9 +39,9 @@ fn every_file_is_told_once_and_can_be_read() {
             let expected = Expected::of_files(&full, Some(&incremental));
             let mut request = request(&ledger);
             request.shadow = shadow;
-            request.config.tuning.direct_bytes_min = Some(4096);
+            request.pass.tuning.direct_bytes_min = Some(4096);
             let (sender, finished) = sync_channel(2);
-            request.config.files = Some(FileSink::open_files(sender));
+            request.files = Some(FileSink::open_files(sender));
             let consumer = thread::spawn(move || {
                 let told = finished.into_iter();
                 told.inspect(|_| pause.into_iter().for_each(thread::sleep)).collect::<Vec<_>>()
@@ -73,14 +75,14 @@ fn without_a_receiver_nothing_is_prepared() {
         request.shadow = shadow;
         // The files are too few to fill the channel between creators and linker.
         let (sender, finished) = sync_channel(1);
-        request.config.files = Some(FileSink::names(sender));
+        request.files = Some(FileSink::names(sender));
         let consumer = thread::spawn(move || drop(finished.recv()));
         let error = prepare_by(&request, &Syscalls::default()).unwrap_err();
         consumer.join().unwrap();
         assert!(error.to_string().contains("receiver of finished files"), "{shadow}: {error}");
         assert!(!ledger.state(110).exists(), "{shadow}");
         ledger.assert_tidy("without a receiver");
-        request.config.files = None;
+        request.files = None;
         prepared(prepare_by(&request, &Syscalls::default()));
         Expected::of_files(&full, Some(&incremental)).assert_prepared(&ledger, 3, "again");
     }
@@ -96,7 +98,7 @@ fn a_receiver_that_stands_still_does_not_hold_up_a_cancelled_run() {
         let mut request = request(&ledger);
         request.shadow = shadow;
         let (sender, finished) = sync_channel(1);
-        request.config.files = Some(FileSink::names(sender));
+        request.files = Some(FileSink::names(sender));
         let cancel = CancelToken::default();
         let canceller = cancel.clone();
         let stopper = thread::spawn(move || {

@@ -13,7 +13,10 @@ use unsnap_testkit::{
     tar::{TarBuilder, account_path, snapshot_head},
     tree::{Node, Tree},
 };
-use unsnap_unpack::{Config, Error, Family, FaultPlan, IoEngine, LayoutKind, Unpacker};
+use unsnap_failure::Family;
+use unsnap_pass::{FaultPlan, IoEngine, LayoutKind};
+use unsnap_test_support::Setup;
+use unsnap_unpack::{UnpackError, Unpacker};
 
 use super::apart::{keep_log, take_log};
 
@@ -165,8 +168,8 @@ impl Ground {
     /// Leaves what can be resumed: the third file cannot be closed.
     fn interrupt(&self) {
         let mut config = self.config();
-        config.io_engine = IoEngine::Faulty(FaultPlan::new(0).fail_nth(Call::Close, 2, Errno::IO));
-        let result = Unpacker::new(config).run();
+        config.pass.io.engine = IoEngine::Faulty(FaultPlan::new(0).fail_nth(Call::Close, 2, Errno::IO));
+        let result = config.unpacker().and_then(Unpacker::run);
         let journal = self.site.place().join(".output.unsnap-staging/.unsnap-journal");
         assert!(result.is_err() && journal.exists(), "{result:?}");
     }
@@ -180,7 +183,7 @@ impl Ground {
         self.scenario.accounts.then(|| self.site.place().join("accounts"))
     }
 
-    fn config(&self) -> Config {
+    fn config(&self) -> Setup {
         let mut config = small(&self.archive, &self.site.output());
         config.accounts = self.accounts().into_iter().collect();
         if self.scenario.archive == Kind::Tree {
@@ -188,9 +191,9 @@ impl Ground {
         }
         // Small, so that there are files of several writes, frames of several reads, and segments
         // that return.
-        config.tuning.decode.segment_bytes = Some(6000);
-        config.tuning.decode.chunk_bytes = Some(4096);
-        config.tuning.direct_bytes_min = Some(4096);
+        config.pass.tuning.decode.segment_bytes = Some(6000);
+        config.pass.tuning.decode.chunk_bytes = Some(4096);
+        config.pass.tuning.direct_bytes_min = Some(4096);
         if self.scenario.resume {
             config.resume = true;
             config.checkpoint_bytes = Some(1);
@@ -202,9 +205,9 @@ impl Ground {
     /// may end in an error though no fault was injected.
     pub fn run(&self, plan: &FaultPlan, cut: bool, what: &str) -> Outcome {
         let mut config = self.config();
-        config.io_engine = IoEngine::Faulty(plan.clone());
+        config.pass.io.engine = IoEngine::Faulty(plan.clone());
         take_log();
-        let result = Unpacker::new(config).run();
+        let result = config.unpacker().and_then(Unpacker::run);
         let (injected, log) = (plan.injected(), take_log());
         let what = format!("{what}: {injected:?}, {result:?}, log: {log:?}");
         match result {
@@ -233,7 +236,7 @@ impl Ground {
         }
         // What is laid may be a run that is interrupted, and says so.
         take_log();
-        let result = Unpacker::new(self.config()).run();
+        let result = self.config().unpacker().and_then(Unpacker::run);
         let log = take_log();
         assert!(result.is_ok() && log.is_empty(), "the run after {what}: {result:?}, {log}");
         assert_same_tree(&self.site.state(), &self.after, format_args!("the run after {what}"));
@@ -249,7 +252,7 @@ impl Ground {
     }
 
     /// The error must be the environment's, and name what failed, where, and why.
-    fn assert_told(&self, error: &Error, injected: &[Injected], what: &str) {
+    fn assert_told(&self, error: &UnpackError, injected: &[Injected], what: &str) {
         let family = error.family();
         let raced = |fault: &Injected| families_of_races(fault.errno).contains(&family);
         assert!(family == Family::Environment || injected.iter().any(raced), "{what}");

@@ -12,7 +12,10 @@ use unsnap_test_support::ledger::{
     Expected, Ledger, Loadable, look, names, small_archive, small_pair,
 };
 use unsnap_testkit::random::Random;
-use unsnap_unpack::{CancelToken, Error, Family, FaultPlan, IoEngine, Progress, Syscalls};
+use unsnap_failure::Family;
+use unsnap_fastboot::FastbootError;
+use unsnap_pass::{CancelToken, FaultPlan, IoEngine, Progress};
+use unsnap_ring::Syscalls;
 
 use super::apart::{Apart, Holdings, Place, apart, begin, has_panicked};
 use crate::fastboot::request;
@@ -133,7 +136,7 @@ impl Ground {
     fn run(&self, plan: &FaultPlan, what: &str) -> bool {
         let calls = Syscalls::with_faults(plan.clone());
         let places = places(&self.ledger);
-        let told = |what: &str, error: &Error| {
+        let told = |what: &str, error: &FastbootError| {
             assert!(!plan.injected().is_empty(), "failed for no reason: {what}");
             let family = error.family();
             assert!(
@@ -212,7 +215,7 @@ impl Ground {
     }
 
     /// The same beside a validator, whose own must stay.
-    fn run_beside(&self, plan: &FaultPlan, what: &str, told: impl Fn(&str, &Error)) -> bool {
+    fn run_beside(&self, plan: &FaultPlan, what: &str, told: impl Fn(&str, &FastbootError)) -> bool {
         let result = beside(&self.ledger, plan.clone());
         let what = format!("{what}: {:?}, {result:?}", plan.injected());
         let used = self.look(&what).expect("the validator's own is gone");
@@ -271,7 +274,7 @@ fn places(ledger: &Ledger) -> Places {
     request(ledger).places
 }
 
-fn prepare(ledger: &Ledger, replace: bool, plan: FaultPlan) -> Result<Outcome, Error> {
+fn prepare(ledger: &Ledger, replace: bool, plan: FaultPlan) -> Result<Outcome, FastbootError> {
     let (mut request, calls) = small_request(ledger, plan);
     request.replace = replace;
     unsnap_fastboot::prepare(&request, &calls, &Progress::default(), &CancelToken::default())
@@ -280,16 +283,16 @@ fn prepare(ledger: &Ledger, replace: bool, plan: FaultPlan) -> Result<Outcome, E
 /// What is asked for, and the way to a kernel that fails as planned.
 fn small_request(ledger: &Ledger, plan: FaultPlan) -> (Request, Syscalls) {
     let mut request = request(ledger);
-    request.config.memory_budget = Some(16 << 20);
-    request.config.io_engine = IoEngine::Faulty(plan.clone());
+    request.pass.resources.memory_budget = Some(16 << 20);
+    request.pass.io.engine = IoEngine::Faulty(plan.clone());
     // Files of several writes, direct ones, segments that return.
-    request.config.tuning.decode.segment_bytes = Some(16_384);
-    request.config.tuning.decode.chunk_bytes = Some(4096);
-    request.config.tuning.direct_bytes_min = Some(4096);
+    request.pass.tuning.decode.segment_bytes = Some(16_384);
+    request.pass.tuning.decode.chunk_bytes = Some(4096);
+    request.pass.tuning.direct_bytes_min = Some(4096);
     (request, Syscalls::with_faults(plan))
 }
 
-fn beside(ledger: &Ledger, plan: FaultPlan) -> Result<Outcome, Error> {
+fn beside(ledger: &Ledger, plan: FaultPlan) -> Result<Outcome, FastbootError> {
     let (request, calls) = small_request(ledger, plan);
     unsnap_fastboot::prepare_beside(&request, &calls, &Progress::default(), &CancelToken::default())
 }

@@ -12,7 +12,8 @@ use std::{
 use tar_core::parse::{Limits, ParseEvent, Parser};
 use unsnap_test_support::{small, unpack};
 use unsnap_testkit::table::plain;
-use unsnap_unpack::{Error, LayoutKind};
+use unsnap_pass::LayoutKind;
+use unsnap_unpack::UnpackError;
 
 /// What a reader says of an archive.
 #[derive(Debug, PartialEq, Eq)]

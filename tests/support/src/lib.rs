@@ -26,6 +26,7 @@ pub mod ledger;
 mod library;
 mod programs;
 mod requirements;
+mod setup;
 mod site;
 mod trees;
 
@@ -42,6 +43,7 @@ pub use self::{
         staged_storages, unpackd_path, validator_path, wait,
     },
     requirements::{Bound, has_tool, has_uring, is_ignored, is_root},
+    setup::Setup,
     site::{Site, scratch_directory},
     trees::{assert_holds, assert_same_tree, expected_tree, expected_tree_of},
 };

@@ -9,23 +9,24 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use unsnap_unpack::{Archive, Config, Error, IoEngine, LayoutKind, Report, Unpacker, Verify};
+use unsnap_pass::{Archive, IoEngine, LayoutKind};
+use unsnap_unpack::{Report, UnpackError, Verify};
 
-use crate::HANG;
+use crate::{HANG, Setup};
 
 /// Returns a configuration for small archives: little memory, so that a run costs little.
-pub fn small(archive: &Path, output: &Path) -> Config {
-    let mut config = Config::new(Archive::File(archive.to_owned()), output);
-    config.memory_budget = Some(4 << 20);
-    config.io_engine = IoEngine::Threads;
-    config.decode_threads = Some(2);
+pub fn small(archive: &Path, output: &Path) -> Setup {
+    let mut config = Setup::new(Archive::File(archive.to_owned()), output);
+    config.pass.resources.memory_budget = Some(4 << 20);
+    config.pass.io.engine = IoEngine::Threads;
+    config.pass.resources.decode_threads = Some(2);
     // Most tests are not about the contents of storages, and many archives hold no accounts.
     config.verify = Verify::None;
     config
 }
 
 /// Returns [`small`] for tars that are no snapshots.
-pub fn small_any(archive: &Path, output: &Path) -> Config {
+pub fn small_any(archive: &Path, output: &Path) -> Setup {
     let mut config = small(archive, output);
     config.layout = LayoutKind::Any;
     config
@@ -33,8 +34,8 @@ pub fn small_any(archive: &Path, output: &Path) -> Config {
 
 /// Unpacks by the library, and panics if that hangs.
 #[track_caller]
-pub fn unpack(config: &Config) -> Result<Report, Error> {
-    let unpacker = Unpacker::new(config.clone());
+pub fn unpack(config: &Setup) -> Result<Report, UnpackError> {
+    let unpacker = config.unpacker()?;
     within(move || unpacker.run())
 }
 

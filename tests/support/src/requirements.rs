@@ -9,9 +9,9 @@ use std::{
 
 use rustix::process::Signal;
 use unsnap_testkit::skip::{skip, skip_unsupported};
-use unsnap_unpack::{Archive, Config, IoEngine};
+use unsnap_pass::{Archive, IoEngine};
 
-use crate::{genuine, unpack};
+use crate::{Setup, genuine, unpack};
 
 /// Returns whether this process ignores a signal, as under nohup. The programs that it starts
 /// inherit that and keep to it, so their reaction cannot be tested; reports that.
@@ -48,9 +48,9 @@ pub fn has_tool(name: &str, probe: &str) -> bool {
 pub fn has_uring() -> bool {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
     let refused = REFUSED.get_or_init(|| {
-        let mut config = Config::new(Archive::File(genuine().remove(0)), "");
+        let mut config = Setup::new(Archive::File(genuine().remove(0)), "");
         config.dry_run = true;
-        config.io_engine = IoEngine::Uring;
+        config.pass.io.engine = IoEngine::Uring;
         unpack(&config).err().map(|error| error.to_string())
     });
     if let Some(error) = refused {

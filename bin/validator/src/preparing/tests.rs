@@ -27,6 +27,7 @@ fn request(ledger: &TempDir) -> Request {
         verify: Verify::default(),
         preflight: PreflightMode::default(),
         pass,
+        files: None,
         format: Format::V3,
         shadow: true,
         replace: false,

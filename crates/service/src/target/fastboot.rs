@@ -15,6 +15,7 @@ pub fn request(work: &Work, places: &Places, format: Format, shadow: bool) -> Re
         verify: work.unpacking.verify,
         preflight: PreflightMode::default(),
         pass: work.unpacking.pass.clone(),
+        files: None,
         format,
         shadow,
         replace: work.submitted,
