@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its socket, textfile and procfs are not the data path"
+)]
 //! How the service (`unpackd`) is spoken to, from both sides.
 //!
 //! * [`protocol`]: what is said on its Unix socket: requests, replies, events, a JSON object a line.

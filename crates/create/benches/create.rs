@@ -3,6 +3,7 @@
 //! Every iteration writes into a fresh directory, and nothing is deleted before the end: ext4
 //! searches past inodes deleted a moment ago, which would double the time of small files.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros, and its output
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs::File, path::Path, sync::Arc};
 

@@ -1,6 +1,7 @@
 //! What a pace does to creators.
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::{self, File},

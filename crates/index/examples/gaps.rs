@@ -10,6 +10,8 @@
 //! with what lies between, in reads of 16 MiB at most; the median of 21 times each, every time somewhere else
 //! in the file. It takes some seconds. The largest gap of which it says "together" is the one to use.
 
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
+
 use std::{
     error::Error,
     fs::File,

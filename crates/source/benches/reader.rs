@@ -1,5 +1,6 @@
 //! Reading a file from front to back that is not in the page cache.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{
     fs::File,

@@ -1,6 +1,7 @@
 //! The file reader, one body of tests over every engine.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! An archive becomes a durable tree of files.
 //!
 //! [`Config`] says what to unpack and where to, [`Unpacker`] does it, [`Report`] tells what was

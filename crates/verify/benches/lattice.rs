@@ -1,6 +1,7 @@
 //! Lattice hashes of accounts, against the crate a validator uses. What is measured is the time the
 //! thread was on a core, so that other work on the machine counts as little as it can.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs, hint::black_box, time::Duration};
 

@@ -2,6 +2,7 @@
 //! bank files.
 
 #![allow(clippy::unwrap_used)] // helpers are tests too
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::File,

@@ -9,6 +9,7 @@
 //! | `support` | nothing: it runs the decoder and checks what holds for every run |
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod damage;
 mod golden;

@@ -1,6 +1,7 @@
 //! `make-archive`: writes a deterministic snapshot archive for tests and benchmarks.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "shares no code with the data path")]
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
