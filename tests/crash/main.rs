@@ -33,6 +33,7 @@
 //! repeats one. Everything here needs root and some tools; without them the tests are skipped.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod devices;
 mod fastboot;

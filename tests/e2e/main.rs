@@ -25,6 +25,7 @@
 //! the unpacker. Some tests need root, a tool or a kernel feature. Without it they
 //! are reported as skipped, which `UNSNAP_TEST_STRICT=1` makes a failure.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod destinations;
 mod fastboot;

@@ -8,6 +8,7 @@
 //! That any call may fail is in `e2e::nth::states`.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod beside;
 mod steps;

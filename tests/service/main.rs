@@ -17,6 +17,7 @@
 //! `UNSNAP_TEST_SEED=<N>` repeats one.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod control;
 mod idle;

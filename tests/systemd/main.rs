@@ -16,6 +16,7 @@
 //! tests are skipped.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod container;
 mod drop_ins;

@@ -22,6 +22,7 @@
 //! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod account;
 mod accounts;

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "front ends read configurations by themselves")]
 //! What unsnap's programs share.
 //!
 //! * [`args`]: options that all of them take.

@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "front ends read configurations and look at the machine by themselves"
+)]
 //! `ledger-tool`: unpacks and examines a validator's snapshot archives.
 //!
 //! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! `validator`: prepares what a validator starts from, then becomes the validator.
 //!
 //! What was typed ([`cli`]), and what the validator's own arguments say ([`mod@line`]), becomes a request

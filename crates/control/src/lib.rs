@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its socket, textfile and procfs are not the data path"
+)]
 //! The control interface of the service (`unpackd`): protocol, server, client and metrics.
 //!
 //! * [`protocol`]: requests, replies and events on the Unix socket, one JSON object per line.

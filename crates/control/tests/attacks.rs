@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // helpers of tests are not seen to be tests
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 //! Hostile clients. All attacks run in one test, one after another: they count the descriptors of
 //! the whole process and change its limit.
 

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // helpers of tests are not seen to be tests
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 //! The text of the metrics, the file for node_exporter, and the dashboard and alerts in deploy/.
 
 use std::{

@@ -1,6 +1,7 @@
 //! Tests of the effect of a pace on creators.
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! The state that a validator starts from without unpacking anything.
 //!
 //! Agave calls it fastboot: a directory `<snapshots>/snapshots/<slot>` with six small files, and the

@@ -76,6 +76,7 @@ struct Holder {
 impl Holder {
     /// `None` if nobody does, or if it cannot be told: on btrfs and overlayfs, where the kernel names
     /// other devices than `stat`, and of processes in another pid namespace.
+    #[allow(clippy::disallowed_methods, reason = "procfs")]
     fn of(file: impl AsFd) -> Option<Self> {
         let stat = fstat(file).ok()?;
         let (major, minor) = (major(stat.st_dev), minor(stat.st_dev));

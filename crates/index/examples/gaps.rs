@@ -11,6 +11,8 @@
 //! median of 21 runs of each, every time at another place in the file. It takes a few seconds. The
 //! largest gap marked "together" is the one to use.
 
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
+
 use std::{
     error::Error,
     fs::File,

@@ -13,6 +13,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![allow(clippy::cast_precision_loss)] // for people
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{
     env, fs,

@@ -37,6 +37,8 @@
 //! This is the only crate that uses io_uring. Other crates decide which files to read or create,
 //! and how an error affects the run.
 
+#![allow(clippy::disallowed_methods, reason = "the calls of the data path are made here")]
+
 mod bucket;
 mod depth;
 mod direct;

@@ -1,6 +1,7 @@
 //! Tests that run on every engine.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "its configuration and state files are not the data path"
+)]
 //! The service that keeps the newest snapshot unpacked. Signals, logging and the connection to
 //! systemd belong to the program `unpackd`.
 //!

@@ -1,5 +1,6 @@
 //! Benchmark of sequential reads of a file that is not in the page cache.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{
     fs::File,

@@ -1,6 +1,7 @@
 //! Tests of the file reader, run on every engine.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,6 +1,7 @@
 //! Tests of the stream reader on pipes.
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     io::{PipeWriter, Write, pipe},

@@ -1,6 +1,7 @@
 //! The whole pipeline into nothing: reading, decoding and walking an archive without creating
 //! files. What is missing to `ledger-tool unpack` is what the creators and the disk take.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs::File, io::BufWriter, path::Path};
 

@@ -9,6 +9,7 @@
 //! in which files become complete; that consumer builds the accounts' index meanwhile. Here it counts
 //! the accounts of each storage.
 #![allow(clippy::print_stdout)] // a program for people
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, sync::mpsc::sync_channel, thread};
 

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! Archives become a durable tree of files, or the state that a validator starts from.
 //!
 //! [`Options`] say what to unpack, where to and how; [`Unpacker`] does it; [`Report`] says what was

@@ -3,6 +3,7 @@
 //!
 //! `cargo bench -p unsnap-verify --bench accounts -- [MILLIONS [MEMORY_MIB]]`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{
     env,

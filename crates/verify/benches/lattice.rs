@@ -1,6 +1,7 @@
 //! Benchmark of lattice hashes, against the crate that a validator uses. It measures the thread's
 //! CPU time, so that other work on the machine disturbs it as little as possible.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs, hint::black_box, time::Duration};
 

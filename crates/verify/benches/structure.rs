@@ -1,5 +1,6 @@
 //! Benchmark of the structure scan, against one that reads byte by byte.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
+#![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs, hint::black_box, io::BufRead, time::Duration};
 

@@ -44,6 +44,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 
 pub mod accounts;
 mod failure;

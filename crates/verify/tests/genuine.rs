@@ -1,6 +1,7 @@
 //! Archives written by Agave: the check must agree with their names and their bank files.
 
 #![allow(clippy::unwrap_used)] // helpers are tests too
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
     fs::File,

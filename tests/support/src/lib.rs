@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::return_self_not_must_use, reason = "assertions return what they have checked")]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod archives;
 pub mod daemon;

@@ -9,6 +9,7 @@
 //! | `support` | none: runs the decoder and checks invariants of every run |
 
 #![allow(clippy::unwrap_used)]
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod damage;
 mod golden;

@@ -319,6 +319,7 @@ fn check(
     layout.finish().map_err(|error| bad(directory, error))
 }
 
+#[allow(clippy::disallowed_methods, reason = "lists what is packed, which is only read")]
 fn list(directory: &Path) -> Result<Vec<PathBuf>, PackError> {
     let failed = |error: std::io::Error| {
         missing(directory, Errno::from_io_error(&error).unwrap_or(Errno::IO))

@@ -1,6 +1,7 @@
 //! The program `make-archive`: generates deterministic snapshot archives for tests and benchmarks.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "shares no code with the data path")]
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
