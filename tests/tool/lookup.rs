@@ -167,8 +167,8 @@ fn an_index_that_is_not_of_the_archive_is_passed_over_with_a_warning() {
     let cases: [(&[u8], &[u8], &str); 4] = [
         (&other_archive, &index_bytes, "size differs"),
         (&good, &damaged, "checksum"),
-        (&good, b"no index at all", "no index"),
-        (&good, b"", "no index"),
+        (&good, b"no index at all", "not an index"),
+        (&good, b"", "not an index"),
     ];
     for (archive_bytes, index_bytes, reason) in cases {
         fs::write(&archive, archive_bytes).unwrap();

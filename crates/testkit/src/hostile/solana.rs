@@ -62,7 +62,10 @@ fn claims(tar: TarBuilder, path: &str, size: u64, reason: &'static str) -> Const
     let at = tar.len();
     let tar = tar.entry(Header::account(path, size), b"1.2.0").finish();
     let end = tar.len();
-    Construct::tar(tar).entry(path).refused_as_snapshot(at, reason).refused_as_any(end, "is cut")
+    Construct::tar(tar)
+        .entry(path)
+        .refused_as_snapshot(at, reason)
+        .refused_as_any(end, "is truncated")
 }
 
 /// solana#18841: the whole version file was read into memory, and 100 GB exhausted it.

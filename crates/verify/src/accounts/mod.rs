@@ -190,7 +190,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
         for index in 0..config.workers.get() {
             let shared = Arc::clone(&check.shared);
             let work = move || {
-                let _guard = Panicking(&shared.queue);
+                let _guard = StopOnPanic(&shared.queue);
                 Worker::new(&shared).run().map_err(|error| shared.queue.fail(error)).ok()
             };
             let builder = thread::Builder::new().name(format!("unsnap-hash-{index}"));
@@ -255,9 +255,9 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> Drop for AccountsCheck<B> {
 }
 
 /// Ends the check if a worker panics: otherwise the others would wait for it forever.
-struct Panicking<'a, B>(&'a Queue<B>);
+struct StopOnPanic<'a, B>(&'a Queue<B>);
 
-impl<B> Drop for Panicking<'_, B> {
+impl<B> Drop for StopOnPanic<'_, B> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.fail(AccountsError::Stopped);
