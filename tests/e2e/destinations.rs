@@ -8,6 +8,7 @@ use std::{
 };
 
 use tempfile::TempDir;
+use unsnap_commit::CommitError;
 use unsnap_test_support::{
     HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
     genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, skip_unsupported,
@@ -18,7 +19,7 @@ use unsnap_testkit::{
     spec::ArchiveSpec,
     tree::{Node, Tree, read_tree},
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_unpack::UnpackError;
 
 fn tool(archive: &Path, output: &Path) -> Command {
@@ -226,7 +227,7 @@ fn a_mount_point_is_filled_in_place() {
 
         // Now it is not empty.
         let error = unpack(&small(&genuine_full(), disk.path())).unwrap_err();
-        assert!(matches!(error, Error::NotClean { .. }), "{error}");
+        assert!(matches!(error, UnpackError::Commit(CommitError::NotClean { .. })), "{error}");
         assert_same_tree(&without_lost_and_found(disk.path()), &expected, "mount point, again");
 
         // Below it.

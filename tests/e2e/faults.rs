@@ -25,8 +25,8 @@ use unsnap_testkit::{
     tar::{TarBuilder, account_path, snapshot_head},
     tree::read_tree,
 };
-use unsnap_failure::Family;
-use unsnap_pass::{Archive, DirectMode, FaultPlan, IoEngine};
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{Archive, DirectMode, FaultPlan, IoEngine, PassError};
 use unsnap_test_support::Setup;
 use unsnap_unpack::{UnpackError, Unpacker};
 
@@ -396,7 +396,7 @@ fn nothing_is_leaked_alone() {
                 config.pass.io.engine = engine.clone();
                 let _ = unpack(&config);
                 let unpacker = config.unpacker().unwrap();
-                unpacker.cancel_token().cancel();
+                unpacker.handles().cancel.cancel();
                 assert!(unpacker.run().is_err());
             }
         }
@@ -440,7 +440,7 @@ fn cancellation_at_any_moment() {
         config.pass.resources.memory_budget = Some(8 << 20);
         config.pass.io.engine = engines[round % engines.len()].clone();
         let unpacker = config.unpacker().unwrap();
-        let token = unpacker.cancel_token();
+        let token = unpacker.handles().cancel;
         let delay = Duration::from_micros(random.log_uniform(17));
         let canceller = thread::spawn(move || {
             thread::sleep(delay);
@@ -452,7 +452,7 @@ fn cancellation_at_any_moment() {
                 assert_holds(&site.output(), &expected, &what);
                 finished += 1;
             }
-            Err(Error::Cancelled) => {
+            Err(UnpackError::Pass(PassError::Cancelled)) => {
                 site.assert_untouched(&before, &what);
                 cancelled += 1;
             }

@@ -20,7 +20,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_pass::LayoutKind;
 use unsnap_test_support::Setup;
 

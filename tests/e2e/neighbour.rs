@@ -17,8 +17,8 @@ use unsnap_test_support::{
     ledger_tool_path, run, skip_unsupported, small, unpack, until, within,
 };
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
-use unsnap_fit::Resource;
-use unsnap_pass::{CpuSet, IoEngine, IoPriority, Pace, Phase};
+use unsnap_fit::{FitError, Resource};
+use unsnap_pass::{CpuSet, Handles, IoEngine, IoPriority, Niceness, Pace, PassError, Phase};
 use unsnap_test_support::Setup;
 use unsnap_unpack::{Report, UnpackError, Unpacker};
 
@@ -77,7 +77,7 @@ fn what_is_changed_holds_at_once_and_changes_no_byte() {
         let (config, pace) = paced(&archive, &site, &engine);
         pace.set_rate(rate(1));
         let unpacker = config.unpacker().unwrap();
-        let progress = unpacker.progress();
+        let progress = unpacker.handles().progress;
         let unpacking = thread::spawn(move || unpacker.run());
         until("it is held back", || progress.snapshot().held_back_ms > 0);
         assert_eq!(progress.snapshot().rate_limit, Some(1));
@@ -110,7 +110,7 @@ fn a_pause_before_the_beginning_holds_up_reading_and_what_writes_nothing() {
     config.dry_run = true;
     pace.pause();
     let unpacker = config.unpacker().unwrap();
-    let progress = unpacker.progress();
+    let progress = unpacker.handles().progress;
     let unpacking = thread::spawn(move || unpacker.run());
     until("it is paused", || progress.snapshot().phase == Phase::Unpacking);
     let since = Instant::now();
@@ -133,7 +133,7 @@ fn who_is_paused_or_held_back_can_be_cancelled() {
             let (config, pace) = paced(&archive, &site, &engine);
             pace.set_rate(rate(1));
             let unpacker = config.unpacker().unwrap();
-            let (cancel, progress) = (unpacker.cancel_token(), unpacker.progress());
+            let Handles { progress, cancel } = unpacker.handles();
             let unpacking = thread::spawn(move || unpacker.run());
             until("it is held back", || progress.snapshot().held_back_ms > 0);
             if paused {
@@ -141,7 +141,7 @@ fn who_is_paused_or_held_back_can_be_cancelled() {
             }
             cancel.cancel();
             let result = within(move || unpacking.join().unwrap());
-            assert!(matches!(result, Err(Error::Cancelled)), "{engine:?} {paused} {result:?}");
+            assert!(matches!(result, Err(UnpackError::Pass(PassError::Cancelled))), "{engine:?} {paused} {result:?}");
             site.assert_untouched(&before, format!("{engine:?} {paused}"));
         }
     }
@@ -157,7 +157,7 @@ fn a_disk_that_others_fill_ends_a_run_that_is_paused() {
     config.pass.tuning.hidden_bytes = Some(u64::MAX);
     pace.pause();
     match unpack(&config) {
-        Err(Error::NoSpace(shortage)) => {
+        Err(UnpackError::Fit(FitError::NoSpace(shortage))) => {
             assert!(shortage.unpacking && shortage.resource == Resource::Bytes, "{shortage:?}");
         }
         other => panic!("{other:?}"),
@@ -218,7 +218,7 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
     let site = Site::new();
     let archive = site.archive(&spec(1_000_000, FileSizes::Mainnet));
     let mut config = small(&archive, &site.output());
-    config.pass.neighbour.nice = Some(5);
+    config.pass.neighbour.nice = Niceness::try_from(5).ok();
     config.pass.neighbour.io_priority = IoPriority::best_effort(7);
     let before = (IoPriority::of_this_thread(), rustix::process::getpriority_process(None));
     let report = config.unpacker().and_then(Unpacker::run).unwrap();
@@ -233,7 +233,7 @@ fn a_run_has_what_it_was_given_and_its_caller_keeps_what_it_had() {
     site.reset(false);
     config.pass.neighbour.cpus = Some("1023".parse::<CpuSet>().unwrap());
     match unpack(&config) {
-        Err(error @ Error::Request { .. }) => {
+        Err(error @ UnpackError::Pass(PassError::Request { .. })) => {
             assert!(error.to_string().contains("none of the processors 1023"), "{error}");
         }
         other => skip_unsupported(format_args!("there are 1024 processors: {other:?}")),

@@ -12,7 +12,7 @@ use unsnap_testkit::{
     tar::{BLOCK_BYTES, TarBuilder, field, snapshot_head},
     tree::{Tree, decompress},
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_test_support::Setup;
 use unsnap_unpack::UnpackError;
 

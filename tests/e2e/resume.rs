@@ -19,11 +19,11 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
     tree::Tree,
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_pass::{Archive, FaultPlan, IoEngine};
 use unsnap_source::DigestKind;
 use unsnap_test_support::Setup;
-use unsnap_unpack::{Report, Resumed, UnpackError};
+use unsnap_unpack::{DigestUse, Report, Resumed, UnpackError};
 
 /// A file of 150: when it fails, most of the archive has been unpacked.
 const FAILING_FILE: u64 = 110;
@@ -210,9 +210,9 @@ fn another_archive_is_refused_and_a_copy_is_not() {
     let byte = bytes[5000];
     fs::File::options().write(true).open(&archive).unwrap().write_all_at(&[!byte], 5000).unwrap();
     let error = unpack(&config).unwrap_err();
-    assert!(matches!(error, Error::NotResumable { .. }), "{error}");
+    assert!(matches!(error, UnpackError::NotResumable { .. }), "{error}");
     assert_eq!(error.family(), Family::NotClean);
-    assert!(error.hint().unwrap().contains("--resume"));
+    assert_eq!(error.remedy(), Some(Remedy::StartOver));
     assert!(staging(&site).join(JOURNAL).exists(), "it can still be resumed");
 
     // The same bytes in another file.
@@ -314,7 +314,7 @@ fn what_is_for_other_destinations_is_refused_and_stays() {
     config.accounts = accounts.to_vec();
     interrupt(&config, &site);
     let left = site.state();
-    let mut others: Vec<Config> = Vec::new();
+    let mut others: Vec<Setup> = Vec::new();
     for accounts in
         [vec![], vec![accounts[0].clone()], vec![accounts[1].clone(), accounts[0].clone()]]
     {
@@ -364,7 +364,7 @@ fn archives_are_never_mixed() {
     file.write_all_at(&[!genuine[usize::try_from(at).unwrap()]], at).unwrap();
     config.archive = Archive::File(archive);
     let error = unpack(&config).unwrap_err();
-    assert!(matches!(error, Error::NotResumable { .. }), "{error}");
+    assert!(matches!(error, UnpackError::NotResumable { .. }), "{error}");
     // But the second can be gone on with.
     config.archive = Archive::File(other.clone());
     let report = unpack(&config).unwrap();
@@ -380,7 +380,7 @@ fn an_unexpected_digest_ends_resuming() {
     let before = site.state();
     let mut config = config(&archive, &site);
     interrupt(&config, &site);
-    config.expect_digest = Some(format!("blake3:{}", "0".repeat(64)).parse().unwrap());
+    config.digest = DigestUse::Expect(format!("blake3:{}", "0".repeat(64)).parse().unwrap());
     let error = unpack(&config).unwrap_err();
     assert_eq!(error.family(), Family::BadArchive, "{error}");
     site.assert_untouched(&before, "a wrong digest of a resumed run");
@@ -448,7 +448,7 @@ fn digests_are_checked_and_listed_across_an_interruption() {
     let archive = site.archive(&spec(Frames::Sized(100_000), Compression::Zstd));
     let expected = expected_tree_of(&archive);
     let mut config = config(&archive, &site);
-    config.digest = Some(DigestKind::Blake3);
+    config.digest = DigestUse::Report(DigestKind::Blake3);
     config.manifest = Some(site.path("plain.jsonl"));
     let report = unpack(&config).unwrap();
     let digest = report.digest.unwrap();
@@ -466,7 +466,7 @@ fn digests_are_checked_and_listed_across_an_interruption() {
             assert_eq!(fs::read(&manifest).unwrap(), b"", "of a failed run there is no manifest");
         }
         config.manifest = Some(manifest.clone());
-        config.expect_digest = Some(digest.parse().unwrap());
+        config.digest = DigestUse::Expect(digest.parse().unwrap());
         let report = unpack(&config).unwrap();
         assert!(resumed(&report).from_byte > 0);
         assert_eq!(report.digest.as_deref(), Some(digest.as_str()));

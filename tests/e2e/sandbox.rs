@@ -28,6 +28,7 @@ use rustix::{
     process::{Pid, test_kill_process},
 };
 use tempfile::TempDir;
+use unsnap_commit::CommitError;
 use unsnap_ring::{
     CreateFile, EngineConfig, EngineKind, NewFile, Operation, RelativePath, probe_uring,
 };
@@ -36,7 +37,8 @@ use unsnap_test_support::{
     ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack,
 };
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
-use unsnap_pass::{Compromised, IoEngine, SandboxMode};
+use unsnap_lookup::Reader;
+use unsnap_pass::{Compromised, Handles, IoEngine, SandboxMode, on_a_thread_of_its_own};
 use unsnap_test_support::Setup;
 use unsnap_unpack::{Report, UnpackError, Unpacker};
 
@@ -258,11 +260,18 @@ fn without_the_sandbox_every_attack_succeeds() {
 
 #[test]
 fn listing_is_confined_and_the_caller_is_not() {
-    let unpacker = Unpacker::new(small(&genuine_full(), Path::new("")));
+    let setup = small(&genuine_full(), Path::new(""));
+    let (archives, handles) = ([setup.archive], Handles::default());
+    let reader = Reader { archives: &archives, options: &setup.pass, handles: &handles };
     let mut opened = None;
-    let listed = unpacker.list(|_| {
-        opened.get_or_insert_with(|| File::open("/etc/passwd").map(drop));
-        std::ops::ControlFlow::Continue(())
+    let listed = on_a_thread_of_its_own(|| {
+        reader.list(
+            || Ok(()),
+            |_| {
+                opened.get_or_insert_with(|| File::open("/etc/passwd").map(drop));
+                std::ops::ControlFlow::Continue(())
+            },
+        )
     });
     listed.unwrap();
     let site = Site::new();
@@ -319,7 +328,7 @@ fn a_publication_is_taken_back_under_confinement() {
             fs::write(&in_the_way, "mine").unwrap();
             resume.send(()).unwrap();
             let error = run.join().unwrap().unwrap_err();
-            assert!(matches!(error, Error::NotClean { .. }), "{what}: {error}");
+            assert!(matches!(error, UnpackError::Commit(CommitError::NotClean { .. })), "{what}: {error}");
 
             assert_eq!(fs::read(&in_the_way).unwrap(), b"mine", "{what}");
             fs::remove_file(&in_the_way).unwrap();

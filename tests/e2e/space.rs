@@ -21,8 +21,8 @@ use unsnap_testkit::{
     tar::TarBuilder,
     tree::{Node, Tree, decompress, read_tree},
 };
-use unsnap_failure::Family;
-use unsnap_fit::{PreflightReport, Resource};
+use unsnap_failure::{Failure, Family, Remedy};
+use unsnap_fit::{FitError, PreflightReport, Resource};
 use unsnap_test_support::Setup;
 use unsnap_unpack::{PreflightMode, UnpackError};
 
@@ -345,7 +345,7 @@ fn large_archives_are_refused_by_exact_figures() {
     let archive = site.archive(&spec(30_000_000, Frames::Sized(1 << 20), Compression::Zstd));
     let tar_bytes = decompress(&fs::read(&archive).unwrap()).unwrap().len() as u64;
     let error = unpack(&patient(&archive, &disk.path().join("output"))).unwrap_err();
-    let Error::NoSpace(shortage) = &error else { panic!("{error}") };
+    let UnpackError::Fit(FitError::NoSpace(shortage)) = &error else { panic!("{error}") };
     assert!(!shortage.unpacking && shortage.resource == Resource::Bytes, "{error}");
     assert_eq!(shortage.tar_bytes, Some(tar_bytes), "{error}");
     let needed = shortage.needed.unwrap();
@@ -379,12 +379,12 @@ fn a_disk_that_others_fill_ends_the_run() {
     config.pass.tuning.hidden_bytes = Some(u64::MAX);
     let error = unpack(&config).unwrap_err();
     assert_eq!(error.family(), Family::Environment, "{error}");
-    let Error::NoSpace(shortage) = &error else { panic!("{error}") };
+    let UnpackError::Fit(FitError::NoSpace(shortage)) = &error else { panic!("{error}") };
     assert!(shortage.unpacking && shortage.resource == Resource::Bytes, "{error}");
     assert_eq!(shortage.available, 0);
     assert!(shortage.needed.unwrap() >= 8_000_000, "{error}");
     assert!(error.to_string().contains("stopped before the file system of"), "{error}");
-    assert!(error.hint().unwrap().contains("--no-preflight"));
+    assert_eq!(error.remedy(), Some(Remedy::MakeRoom { inodes: false, unpacking: true }));
     site.assert_untouched(&before, "stopped");
 
     config.preflight = PreflightMode::Off;

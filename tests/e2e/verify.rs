@@ -14,7 +14,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, FileSizes, LatticeHash},
     tree::{Kind, decompress, reference_entries},
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_pass::Archive;
 use unsnap_unpack::{Report, UnpackError, Verify};
 
@@ -51,8 +51,7 @@ fn check(full: &Path, incremental: Option<&Path>, memory: Option<u64>) -> Result
     let mut config = small(full, Path::new(""));
     config.dry_run = true;
     config.incremental = incremental.map(|path| Archive::File(path.to_owned()));
-    config.verify = Verify::Accounts;
-    config.verify_memory = memory;
+    config.verify = Verify::Accounts { memory_bytes: memory };
     unpack(&config)
 }
 
@@ -130,7 +129,7 @@ fn accounts_are_verified_while_they_are_unpacked() {
     for accounts in [vec![], vec![site.place().join("a"), site.place().join("b")]] {
         let mut config = small(&full, &site.output());
         config.accounts.clone_from(&accounts);
-        config.verify = Verify::Accounts;
+        config.verify = Verify::Accounts { memory_bytes: None };
         let report = unpack(&config).unwrap();
         assert_eq!(report.accounts.unwrap().capitalization, reference(&[&full]).1);
         site.reset(false);

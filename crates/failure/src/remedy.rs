@@ -113,6 +113,8 @@ pub enum Remedy {
         /// Whether the run had begun to write.
         unpacking: bool,
     },
+    /// The file system is full, or has no inodes left.
+    DiskFull,
     /// The disk quota is used up.
     Quota,
     /// Raise the limit on open files.
@@ -141,7 +143,7 @@ impl Remedy {
     /// Returns the remedy for an error number, if one is known.
     pub fn of_errno(errno: Errno) -> Option<Self> {
         Some(match errno {
-            Errno::NOSPC => Self::MakeRoom { inodes: false, unpacking: true },
+            Errno::NOSPC => Self::DiskFull,
             Errno::DQUOT => Self::Quota,
             Errno::MFILE => Self::MoreOpenFiles,
             Errno::FBIG => Self::LargerFiles,
@@ -246,6 +248,9 @@ impl Remedy {
                 Some("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)".to_owned())
             }
             Self::MakeRoom { inodes, unpacking } => self.room(*inodes, *unpacking, names),
+            Self::DiskFull => Some(
+                "free space (or inodes: see df -i) on the destination's file system".to_owned(),
+            ),
             Self::Quota => Some("free space, or raise this user's disk quota".to_owned()),
             Self::MoreOpenFiles => {
                 Some("raise the limit on open files (ulimit -n, LimitNOFILE=)".to_owned())
@@ -267,11 +272,12 @@ impl Remedy {
             (true, false) => {
                 "remove files there, or unpack to a file system made with more inodes (see df -i)"
             }
-            (false, true) => "free space there (or inodes: see df -i) and unpack again",
+            (false, true) => "free space there and unpack again",
             (true, true) => "remove files there and unpack again (see df -i)",
         };
-        let after = names.name(Knob::NoPreflight).filter(|_| !unpacking);
-        let after = after.map_or_else(String::new, |name| format!("; {name} unpacks all the same"));
+        let goes_on = if unpacking { "goes on until nothing is left" } else { "unpacks all the same" };
+        let after = names.name(Knob::NoPreflight);
+        let after = after.map_or_else(String::new, |name| format!("; {name} {goes_on}"));
         Some(format!("{first}{after}"))
     }
 }

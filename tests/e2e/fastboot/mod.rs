@@ -11,9 +11,9 @@ mod spread;
 use std::path::Path;
 
 use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
-use unsnap_test_support::{ledger::Ledger, ledger_tool, run, small, within};
+use unsnap_test_support::{ledger::Ledger, ledger_tool, run, Setup, small, within};
 use unsnap_fastboot::FastbootError;
-use unsnap_pass::{CancelToken, IoEngine, Progress};
+use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
 
@@ -25,12 +25,14 @@ pub fn request(ledger: &Ledger) -> Request {
     {
         path.clone_from(&ledger.snapshots);
     }
-    let mut config = small(Path::new(""), Path::new(""));
-    config.pass.resources.memory_budget = None;
-    config.pass.io.engine = IoEngine::Threads;
+    let Setup { verify, preflight, mut pass, .. } = small(Path::new(""), Path::new(""));
+    pass.resources.memory_budget = None;
     Request {
         places,
-        config,
+        verify,
+        preflight,
+        pass,
+        files: None,
         format: Format::V3,
         shadow: true,
         replace: false,

@@ -9,9 +9,10 @@ use unsnap_test_support::{
     ledger::{Expected, Ledger, small_pair},
     within,
 };
+use unsnap_failure::{Failure, Family};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{FileSink, FinishedFile, UnpackError};
+use unsnap_unpack::{FileSink, FinishedFile};
 
 use super::{prepare_by, prepared, request};
 
@@ -108,7 +109,8 @@ fn a_receiver_that_stands_still_does_not_hold_up_a_cancelled_run() {
         let result = within(move || {
             unsnap_fastboot::prepare(&request, &Syscalls::default(), &Progress::default(), &cancel)
         });
-        assert!(matches!(result, Err(Error::Cancelled)), "{shadow}: {result:?}");
+        let error = result.unwrap_err();
+        assert_eq!(error.family(), Family::Cancelled, "{shadow}: {error}");
         stopper.join().unwrap();
         drop(finished);
         ledger.assert_tidy("cancelled");

@@ -13,7 +13,7 @@ use unsnap_testkit::{
     tar::{TarBuilder, account_path, snapshot_head},
     tree::{Node, Tree},
 };
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_pass::{FaultPlan, IoEngine, LayoutKind};
 use unsnap_test_support::Setup;
 use unsnap_unpack::{UnpackError, Unpacker};

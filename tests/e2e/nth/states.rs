@@ -12,7 +12,7 @@ use unsnap_test_support::ledger::{
     Expected, Ledger, Loadable, look, names, small_archive, small_pair,
 };
 use unsnap_testkit::random::Random;
-use unsnap_failure::Family;
+use unsnap_failure::{Failure, Family};
 use unsnap_fastboot::FastbootError;
 use unsnap_pass::{CancelToken, FaultPlan, IoEngine, Progress};
 use unsnap_ring::Syscalls;

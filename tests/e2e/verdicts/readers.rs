@@ -12,7 +12,7 @@ use std::{
 use tar_core::parse::{Limits, ParseEvent, Parser};
 use unsnap_test_support::{small, unpack};
 use unsnap_testkit::table::plain;
-use unsnap_pass::LayoutKind;
+use unsnap_pass::{LayoutKind, PassError};
 use unsnap_unpack::UnpackError;
 
 /// What a reader says of an archive.
@@ -72,9 +72,9 @@ pub fn unsnap(path: &Path, layout: LayoutKind) -> Verdict {
     match unpack(&config) {
         Ok(report) => Verdict::Members(report.files + report.directories),
         // Without the name of the file.
-        Err(Error::Decode { source, .. }) => Verdict::refused(source),
-        Err(Error::Tar { source, .. }) => Verdict::refused(source),
-        Err(Error::Layout { source, .. }) => Verdict::refused(source),
+        Err(UnpackError::Pass(PassError::Decode { source, .. })) => Verdict::refused(source),
+        Err(UnpackError::Pass(PassError::Tar { source, .. })) => Verdict::refused(source),
+        Err(UnpackError::Pass(PassError::Layout { source, .. })) => Verdict::refused(source),
         Err(error) => panic!("{error}"),
     }
 }
