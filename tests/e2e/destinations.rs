@@ -9,6 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 use unsnap_commit::CommitError;
+use unsnap_failure::{Failure, Family};
 use unsnap_test_support::{
     HalfWay, Outcome, Site, assert_holds, assert_same_tree, available, expected_tree_of, finish,
     genuine_full, has_tool, is_root, ledger_tool, ledger_tool_path, run, skip, skip_unsupported,
@@ -19,7 +20,6 @@ use unsnap_testkit::{
     spec::ArchiveSpec,
     tree::{Node, Tree, read_tree},
 };
-use unsnap_failure::{Failure, Family};
 use unsnap_unpack::UnpackError;
 
 fn tool(archive: &Path, output: &Path) -> Command {

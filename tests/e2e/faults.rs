@@ -12,6 +12,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{Archive, DirectMode, FaultPlan, IoEngine, PassError};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     HalfWay, Site, assert_holds, assert_same_tree, available, expected_tree, expected_tree_of,
     finish, genuine_full, has_tool, has_uring, is_ignored, ledger_tool, ledger_tool_path, run,
@@ -25,9 +28,6 @@ use unsnap_testkit::{
     tar::{TarBuilder, account_path, snapshot_head},
     tree::read_tree,
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_pass::{Archive, DirectMode, FaultPlan, IoEngine, PassError};
-use unsnap_test_support::Setup;
 use unsnap_unpack::{UnpackError, Unpacker};
 
 fn tool(archive: &Path, output: &Path) -> Command {

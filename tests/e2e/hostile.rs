@@ -11,6 +11,9 @@ use std::{
 };
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::LayoutKind;
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     HalfWay, Outcome, Site, assert_holds, expected_tree_of, finish, genuine_full, ledger_tool,
     ledger_tool_after, run, shapes, small, unpack,
@@ -20,9 +23,6 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_pass::LayoutKind;
-use unsnap_test_support::Setup;
 
 /// Memory for reading ahead and for decoded data.
 const BUDGET_MIB: u64 = 32;

@@ -9,6 +9,8 @@ use std::{
     process::Stdio,
 };
 
+use unsnap_pass::{DirectMode, FaultPlan, IoEngine};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, assert_same_tree, expected_tree, expected_tree_of, genuine, genuine_full,
     has_tool, has_uring, is_root, ledger_tool, ledger_tool_after, run, shapes, skip,
@@ -20,8 +22,6 @@ use unsnap_testkit::{
     tar::{Dialect, Header, TarBuilder, account_path, snapshot_head},
     tree::{Node, Tree, read_tree},
 };
-use unsnap_pass::{DirectMode, FaultPlan, IoEngine};
-use unsnap_test_support::Setup;
 
 fn engines() -> Vec<(&'static str, IoEngine)> {
     let faulty = |seed| IoEngine::Faulty(FaultPlan::new(seed).short(300).interrupt(200));
@@ -138,7 +138,8 @@ fn generated_archives_of_every_shape() {
                 config.pass.io.engine = engine.clone();
                 config.pass.io.direct = direct;
                 // Frames of 32 MiB want the default, to be decoded side by side.
-                config.pass.resources.memory_budget = (spec.frames != Frames::AGAVE).then_some(48 << 20);
+                config.pass.resources.memory_budget =
+                    (spec.frames != Frames::AGAVE).then_some(48 << 20);
                 config.pass.resources.decode_threads = Some([1, 2, 8][(index + number) % 3]);
                 let what = format!("{spec:?}, {engine_name}, {direct:?}");
                 assert_unpacks(&site, &config, &expected, &what);

@@ -12,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use unsnap_fit::{FitError, Resource};
+use unsnap_pass::{CpuSet, Handles, IoEngine, IoPriority, Niceness, Pace, PassError, Phase};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, cleaned, expected_tree_of, finish, genuine_full, has_uring, ledger_tool,
     ledger_tool_path, run, skip_unsupported, small, unpack, until, within,
 };
 use unsnap_testkit::spec::{ArchiveSpec, FileSizes};
-use unsnap_fit::{FitError, Resource};
-use unsnap_pass::{CpuSet, Handles, IoEngine, IoPriority, Niceness, Pace, PassError, Phase};
-use unsnap_test_support::Setup;
 use unsnap_unpack::{Report, UnpackError, Unpacker};
 
 /// Bytes in a second that any disk can write.
@@ -141,7 +141,10 @@ fn who_is_paused_or_held_back_can_be_cancelled() {
             }
             cancel.cancel();
             let result = within(move || unpacking.join().unwrap());
-            assert!(matches!(result, Err(UnpackError::Pass(PassError::Cancelled))), "{engine:?} {paused} {result:?}");
+            assert!(
+                matches!(result, Err(UnpackError::Pass(PassError::Cancelled))),
+                "{engine:?} {paused} {result:?}"
+            );
             site.assert_untouched(&before, format!("{engine:?} {paused}"));
         }
     }

@@ -19,9 +19,9 @@ mod states;
 use std::{collections::BTreeSet, time::Instant};
 
 use rustix::{fs::Mode, io::Errno, process::umask};
+use unsnap_pass::FaultPlan;
 use unsnap_ring::{Call, Short};
 use unsnap_testkit::random::Random;
-use unsnap_pass::FaultPlan;
 
 use self::{
     apart::{Apart, Holdings, Place, apart, begin, has_panicked},

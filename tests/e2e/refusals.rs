@@ -4,6 +4,8 @@
 
 use std::{fs, path::PathBuf};
 
+use unsnap_failure::{Failure, Family};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, expected_tree, ledger_tool, run, shapes, small, snapshot_shapes, unpack,
 };
@@ -12,8 +14,6 @@ use unsnap_testkit::{
     tar::{BLOCK_BYTES, TarBuilder, field, snapshot_head},
     tree::{Tree, decompress},
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_test_support::Setup;
 use unsnap_unpack::UnpackError;
 
 const SLOT: u64 = 100;

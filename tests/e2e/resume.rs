@@ -10,7 +10,11 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
 };
+use unsnap_failure::{Failure, Family, Remedy};
+use unsnap_pass::{Archive, FaultPlan, IoEngine};
 use unsnap_ring::Call;
+use unsnap_source::DigestKind;
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, assert_same_tree, expected_tree_of, finish, ledger_tool, run, small,
     unpack, until,
@@ -19,10 +23,6 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Compression, FileSizes, Frames},
     tree::Tree,
 };
-use unsnap_failure::{Failure, Family, Remedy};
-use unsnap_pass::{Archive, FaultPlan, IoEngine};
-use unsnap_source::DigestKind;
-use unsnap_test_support::Setup;
 use unsnap_unpack::{DigestUse, Report, Resumed, UnpackError};
 
 /// A file of 150: when it fails, most of the archive has been unpacked.

@@ -29,17 +29,17 @@ use rustix::{
 };
 use tempfile::TempDir;
 use unsnap_commit::CommitError;
+use unsnap_lookup::Reader;
+use unsnap_pass::{Compromised, Handles, IoEngine, SandboxMode, on_a_thread_of_its_own};
 use unsnap_ring::{
     CreateFile, EngineConfig, EngineKind, NewFile, Operation, RelativePath, probe_uring,
 };
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     HalfWay, Site, assert_holds, available, expected_tree_of, genuine_full, has_tool, has_uring,
     ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack,
 };
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
-use unsnap_lookup::Reader;
-use unsnap_pass::{Compromised, Handles, IoEngine, SandboxMode, on_a_thread_of_its_own};
-use unsnap_test_support::Setup;
 use unsnap_unpack::{Report, UnpackError, Unpacker};
 
 /// What attacks aim at, and what they are told by.
@@ -328,7 +328,10 @@ fn a_publication_is_taken_back_under_confinement() {
             fs::write(&in_the_way, "mine").unwrap();
             resume.send(()).unwrap();
             let error = run.join().unwrap().unwrap_err();
-            assert!(matches!(error, UnpackError::Commit(CommitError::NotClean { .. })), "{what}: {error}");
+            assert!(
+                matches!(error, UnpackError::Commit(CommitError::NotClean { .. })),
+                "{what}: {error}"
+            );
 
             assert_eq!(fs::read(&in_the_way).unwrap(), b"mine", "{what}");
             fs::remove_file(&in_the_way).unwrap();

@@ -9,6 +9,9 @@ use std::{
 };
 
 use rustix::fs::statvfs;
+use unsnap_failure::{Failure, Family, Remedy};
+use unsnap_fit::{FitError, PreflightReport, Resource};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
     small, unpack, until,
@@ -21,9 +24,6 @@ use unsnap_testkit::{
     tar::TarBuilder,
     tree::{Node, Tree, decompress, read_tree},
 };
-use unsnap_failure::{Failure, Family, Remedy};
-use unsnap_fit::{FitError, PreflightReport, Resource};
-use unsnap_test_support::Setup;
 use unsnap_unpack::{PreflightMode, UnpackError};
 
 fn tool(archive: &Path, output: &Path) -> Command {

@@ -15,9 +15,9 @@ use std::{
 };
 
 use readers::{Verdict, gnu_tar, python, tar_core, tar_rs, unsnap};
+use unsnap_pass::LayoutKind;
 use unsnap_test_support::Site;
 use unsnap_testkit::table::{Table, is_blessing};
-use unsnap_pass::LayoutKind;
 
 const COMMAND: &str = "UNSNAP_BLESS=1 cargo test -p unsnap-tests --test e2e verdicts";
 

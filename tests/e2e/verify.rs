@@ -7,6 +7,8 @@ use std::{
     process::Stdio,
 };
 
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::Archive;
 use unsnap_test_support::{Outcome, Site, genuine, ledger_tool, run, small, unpack};
 use unsnap_testkit::{
     compress,
@@ -14,8 +16,6 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, FileSizes, LatticeHash},
     tree::{Kind, decompress, reference_entries},
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_pass::Archive;
 use unsnap_unpack::{Report, UnpackError, Verify};
 
 /// A full archive of `files` storages with the true hash of its accounts.
@@ -47,7 +47,11 @@ fn verify(archive: &Path, flags: &[&str]) -> Outcome {
 }
 
 /// Verifies in this process, without writing anything.
-fn check(full: &Path, incremental: Option<&Path>, memory: Option<u64>) -> Result<Report, UnpackError> {
+fn check(
+    full: &Path,
+    incremental: Option<&Path>,
+    memory: Option<u64>,
+) -> Result<Report, UnpackError> {
     let mut config = small(full, Path::new(""));
     config.dry_run = true;
     config.incremental = incremental.map(|path| Archive::File(path.to_owned()));

@@ -96,9 +96,7 @@ pub const EXIT_STATUS: [(&str, &str); 7] = [
 
 /// Returns an error of the libraries as a failure, if it is one.
 pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
-    fn of<'e, E: Failure + Send + Sync + 'static>(
-        error: &'e anyhow::Error,
-    ) -> Option<&'e dyn Failure> {
+    fn of<E: Failure + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&dyn Failure> {
         error.downcast_ref::<E>().map(|error| error as &dyn Failure)
     }
     of::<UnpackError>(error)

@@ -275,7 +275,8 @@ impl Remedy {
             (false, true) => "free space there and unpack again",
             (true, true) => "remove files there and unpack again (see df -i)",
         };
-        let goes_on = if unpacking { "goes on until nothing is left" } else { "unpacks all the same" };
+        let goes_on =
+            if unpacking { "goes on until nothing is left" } else { "unpacks all the same" };
         let after = names.name(Knob::NoPreflight);
         let after = after.map_or_else(String::new, |name| format!("; {name} {goes_on}"));
         Some(format!("{first}{after}"))

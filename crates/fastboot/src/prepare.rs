@@ -13,7 +13,8 @@ use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
 use unsnap_state::{Format, State};
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, PreflightMode, Report, Room, Source, Unpacker, Verify,
+    Destination, DigestUse, FileSink, Options, PreflightMode, Report, Room, Source, Unpacker,
+    Verify,
 };
 
 use crate::{

@@ -24,7 +24,9 @@ use std::{
 };
 
 use unsnap_pack::{PackOptions, repack};
-use unsnap_unpack::{Archive, CancelToken, Config, Progress, Syscalls};
+use unsnap_pass::{Archive, Handles};
+use unsnap_ring::Syscalls;
+use unsnap_unpack::{Options, Source};
 use zstd_safe::{CCtx, CParameter, DCtx};
 
 const TITLE: &str = "\
@@ -103,11 +105,10 @@ impl Case {
     /// Repacks the archive; gives the result and the seconds until it was published.
     fn repack(&self) -> (PathBuf, f64) {
         let output: &Path = &self.directory;
-        let config = Config::new(Archive::File(self.archive.clone()), output);
+        let read = Options::check(Source::snapshot(Archive::File(self.archive.clone())));
         let begun = Instant::now();
-        let (progress, cancel) = (Progress::default(), CancelToken::default());
-        let calls = Syscalls::default();
-        let report = repack(&config, output, &self.options, &calls, &progress, &cancel).unwrap();
+        let (calls, handles) = (Syscalls::default(), Handles::default());
+        let report = repack(&read, output, &self.options, &calls, &handles).unwrap();
         (report.pack.output.into(), begun.elapsed().as_secs_f64())
     }
 

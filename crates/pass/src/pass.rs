@@ -65,16 +65,12 @@ impl<'a> Pass<'a> {
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);
         let names: Vec<String> = named.iter().map(Archive::display_name).collect();
-        let streams = decoding.streams.iter_mut().zip(&names).enumerate();
-        let walked: Result<(), E> = streams
-            .map(|(index, (decoded, archive))| {
-                let walker = Walker::new(options.limits.tar);
-                let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
-                walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| {
-                    see(index, event, bytes, at)
-                }))
-            })
-            .collect();
+        let mut streams = decoding.streams.iter_mut().zip(&names).enumerate();
+        let walked: Result<(), E> = streams.try_for_each(|(index, (decoded, archive))| {
+            let walker = Walker::new(options.limits.tar);
+            let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
+            walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| see(index, event, bytes, at)))
+        });
         let (ended, _memory) = decoding.finish();
         walked.map(|()| ended.into_iter().map(|ended| ended.summary).collect())
     }

@@ -6,11 +6,12 @@
 use std::{fs::File, io::BufWriter, path::Path};
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
+use unsnap_pass::{Archive, DirectMode};
 use unsnap_testkit::{
     archive::write_archive,
     spec::{ArchiveSpec, Compression, Frames},
 };
-use unsnap_unpack::{Archive, Config, DirectMode, Unpacker};
+use unsnap_unpack::{Options, Source, Unpacker};
 
 const RAW_BYTES: u64 = 256 << 20;
 
@@ -40,10 +41,9 @@ fn bench(criterion: &mut Criterion) {
         for direct in [DirectMode::Off, DirectMode::On] {
             group.bench_function(format!("{name}, direct {direct:?}"), |run| {
                 run.iter(|| {
-                    let mut config = Config::new(archive.clone(), "");
-                    config.dry_run = true;
-                    config.direct_io = direct;
-                    Unpacker::new(config).run().unwrap()
+                    let mut options = Options::check(Source::snapshot(archive.clone()));
+                    options.pass.io.direct = direct;
+                    Unpacker::new(options).run().unwrap()
                 });
             });
         }

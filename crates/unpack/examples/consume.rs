@@ -13,8 +13,12 @@
 
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, sync::mpsc::sync_channel, thread};
 
+use unsnap_pass::{Archive, LayoutKind};
+use unsnap_source::DigestKind;
+use unsnap_state::Format;
 use unsnap_unpack::{
-    Archive, Config, Error, FastbootFormat, FileSink, FinishedFile, Staged, State, Unpacker,
+    Destination, DigestUse, FileSink, FinishedFile, Options, Source, Staged, State, UnpackError,
+    Unpacker, Verify,
 };
 
 /// Files that may wait for the consumer, open. Beyond that unpacking waits.
@@ -30,12 +34,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir_all(scratch.path().join("accounts"))?;
 
     let (sender, finished) = sync_channel(WAITING_MAX);
-    let mut config =
-        Config::new(Archive::File(full.clone()), scratch.path().join("ledger/snapshots/state"));
-    config.accounts = vec![scratch.path().join("accounts")];
-    config.files = Some(FileSink::open_files(sender));
-    config.incremental = rest.first().cloned().map(Archive::File);
-    config.state = Some(State { format: FastbootFormat::V3, shadow: false });
+    let incremental = rest.first().cloned().map(Archive::File);
+    let full = Archive::File(full.clone());
+    let source = Source::new(full, incremental, LayoutKind::Snapshot, Verify::Structure)?;
+    let state = State {
+        directory: scratch.path().join("ledger/snapshots/state"),
+        accounts: vec![scratch.path().join("accounts")],
+        format: Format::V3,
+        shadow: false,
+    };
+    let digest = DigestUse::Report(DigestKind::Xxh3);
+    let mut options = Options::new(source, Destination::State(state), digest)?;
+    options.files = Some(FileSink::open_files(sender));
 
     let consumer = thread::spawn(move || {
         let (mut storages, mut accounts, mut bytes) = (0_u64, 0_u64, 0_u64);
@@ -51,9 +61,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok::<_, std::io::Error>((storages, accounts, bytes))
     });
     // Nothing is there before, so there is nothing to clear away.
-    let report = Unpacker::new(config).stage(|_| Ok(())).and_then(Staged::publish);
+    let staged = Unpacker::new(options).stage(|_| Ok::<(), UnpackError>(()));
+    let report = staged.and_then(Staged::publish);
     let (storages, accounts, bytes) = consumer.join().map_err(|_| "the consumer panicked")??;
-    let report = report.map_err(|error: Error| error.to_string())?;
+    let report = report?;
     println!("{accounts} accounts in {storages} storages of {bytes} bytes, slot {:?}", report.slot);
     Ok(())
 }

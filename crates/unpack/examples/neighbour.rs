@@ -28,7 +28,9 @@ use std::{
 };
 
 use rustix::fs::{Mode, OFlags};
-use unsnap_unpack::{Archive, Config, IoPriority, Pace, Phase, Unpacker};
+use unsnap_pass::{Archive, Handles, IoPriority, Pace, Phase};
+use unsnap_source::DigestKind;
+use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, Unpacker};
 
 const FILE_BYTES: u64 = 1 << 30;
 const READ_BYTES: usize = 4096;
@@ -133,13 +135,15 @@ fn measure(
     time: Duration,
 ) -> Round {
     let output = directory.join("neighbour-unpacks-here");
-    let mut config = Config::new(Archive::File(archive.to_owned()), &output);
-    config.io_priority = beside.idle.then_some(IoPriority::IDLE);
+    let source = Source::snapshot(Archive::File(archive.to_owned()));
+    let digest = DigestUse::Report(DigestKind::Xxh3);
+    let mut options = Options::new(source, Destination::Tree(Tree::new(&output)), digest).unwrap();
+    options.pass.neighbour.io_priority = beside.idle.then_some(IoPriority::IDLE);
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(beside.rate));
-    config.pace = Some(pace);
-    let unpacker = Unpacker::new(config);
-    let (progress, cancel) = (unpacker.progress(), unpacker.cancel_token());
+    options.pass.neighbour.pace = Some(pace);
+    let unpacker = Unpacker::new(options);
+    let Handles { progress, cancel } = unpacker.handles();
     let unpacking = beside.unpacks.then(|| thread::spawn(move || unpacker.run()));
     while beside.unpacks && progress.snapshot().files < 20 {
         thread::sleep(Duration::from_millis(1));

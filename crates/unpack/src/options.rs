@@ -212,7 +212,6 @@ impl Options {
     ) -> Result<Self, PassError> {
         let refuse = |reason: &str| Err(PassError::request(reason));
         match &destination {
-            Destination::Nowhere { .. } => {}
             Destination::Tree(_) if source.archives.len() > 1 => {
                 return refuse(
                     "a full and an incremental archive are unpacked together into a validator's \
@@ -222,7 +221,7 @@ impl Options {
             Destination::Tree(tree) if tree.resume && source.verifies_accounts() => {
                 return refuse("accounts are verified only in runs that are not resumed");
             }
-            Destination::Tree(_) => {}
+            Destination::Nowhere { .. } | Destination::Tree(_) => {}
             Destination::State(state) => {
                 let named = |archive: &Archive| archive.snapshot_name().is_some();
                 if source.layout != LayoutKind::Snapshot || !source.archives.iter().all(named) {

@@ -9,7 +9,7 @@ use std::{
 use unsnap_commit::{Manifest, Staging, Target, Writeback, WritebackTimes, WrittenBack};
 use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
-use unsnap_fit::{FileSystem, PausedWatch, Preflight, Question, Room, Watch};
+use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
 use unsnap_pass::{
     CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, PassError, Phase, Progress,
     ReadMark, Tap, choose_engine,
@@ -33,6 +33,7 @@ use crate::{
 /// Confines the calling thread on the way, for good; `confined` is called when that is done. `fits` is
 /// called before the first byte is written, when it is known that there is room. `tap` listens to the
 /// decoded stream.
+#[allow(clippy::too_many_lines, reason = "the whole pipeline, in one place")]
 pub(crate) fn stage(
     options: &Options,
     handles: &Handles,
@@ -87,17 +88,8 @@ pub(crate) fn stage(
     let preflight = match &systems {
         None => fits(Room::Beside).map(|()| None)?,
         Some(systems) => {
-            let files = inputs.iter().map(Input::file);
-            let question = Question {
-                archives: files.zip(indexes.iter().map(Option::as_ref)).collect(),
-                systems,
-                accounts: options.destination().accounts().len(),
-                by_space: options.state().is_some_and(|state| state.accounts.len() > 1),
-                kept: &beginning.kept,
-                mode: options.preflight,
-                options: &options.pass,
-                handles,
-            };
+            let files = inputs.iter().map(Input::file).zip(indexes.iter().map(Option::as_ref));
+            let question = question(options, handles, files.collect(), systems, &beginning.kept);
             Some(Preflight::make_room(&question, options.state().is_some(), fits)?)
         }
     };
@@ -108,21 +100,18 @@ pub(crate) fn stage(
 
     // Source and decode: compressed spans become segments, on threads of their own.
     let (frame_starts, read) = (Arc::default(), ReadMark::default());
-    let mut decoding = Decoding::start(
-        inputs,
-        memory,
-        &DecodeJob {
-            named: options.archives(),
-            options: &options.pass,
-            handles,
-            engine: &engine,
-            begin: beginning.decode,
-            frame_starts: Arc::clone(&frame_starts),
-            read: read.clone(),
-            digest: options.digest().kind(),
-            digest_all: options.digest().expected().is_some(),
-        },
-    )?;
+    let job = DecodeJob {
+        named: options.archives(),
+        options: &options.pass,
+        handles,
+        engine: &engine,
+        begin: beginning.decode,
+        frame_starts: Arc::clone(&frame_starts),
+        read: read.clone(),
+        digest: options.digest().kind(),
+        digest_all: options.digest().expected().is_some(),
+    };
+    let mut decoding = Decoding::start(inputs, memory, &job)?;
 
     // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
@@ -284,6 +273,28 @@ fn file_systems(target: &Target, options: &Options) -> Result<Vec<FileSystem>, U
     let mut directories = target.staging.directories()?;
     directories.truncate(options.destination().paths().len());
     Ok(FileSystem::of(&target.calls, directories)?)
+}
+
+/// Asks whether archives fit into their destinations.
+fn question<'a>(
+    options: &'a Options,
+    handles: &'a Handles,
+    archives: Vec<unsnap_fit::Source<'a>>,
+    systems: &'a [FileSystem],
+    kept: &'a [Kept],
+) -> Question<'a> {
+    let accounts = options.destination().accounts().len();
+    Question {
+        archives,
+        systems,
+        accounts,
+        // A state's storages go to where there is space.
+        by_space: options.state().is_some() && accounts > 1,
+        kept,
+        mode: options.preflight,
+        options: &options.pass,
+        handles,
+    }
 }
 
 /// Returns what ends everybody's waiting: for memory, and in creators.

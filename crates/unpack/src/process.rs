@@ -9,6 +9,7 @@ impl ProcessStatus {
     /// More than the kernel tells.
     const BYTES_MAX: usize = 16 << 10;
 
+    #[allow(clippy::disallowed_methods, reason = "not the data path")]
     pub fn open() -> Self {
         Self(File::open("/proc/self/status").ok())
     }

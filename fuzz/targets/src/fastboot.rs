@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use unsnap_layout::fastboot::{
-    FastbootError, Format, Storage, Version, check_obsolete_accounts, check_version_file,
+use unsnap_state::format::{
+    FormatError, Format, Storage, Version, check_obsolete_accounts, check_version_file,
 };
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
@@ -81,7 +81,7 @@ fn version(data: &[u8]) {
     }
 }
 
-fn show(error: Option<FastbootError>) {
+fn show(error: Option<FormatError>) {
     if let Some(error) = error {
         assert_safe(&error.to_string());
     }

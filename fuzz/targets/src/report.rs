@@ -1,7 +1,9 @@
 //! Target for the output of names.
 
 use serde_json::{Value, json};
-use unsnap_unpack::{LimitsReport, Report, SandboxReport, ThreadReport, printable};
+use unsnap_pass::{LimitsReport, SandboxReport};
+use unsnap_tarstream::printable;
+use unsnap_unpack::{Report, ThreadReport};
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
 

@@ -2,13 +2,13 @@
 
 use std::fs;
 
+use unsnap_pass::{DirectMode, IoEngine};
+use unsnap_state::Format;
 use unsnap_test_support::{
     Site, genuine_pairs, has_uring,
     ledger::{Expected, Ledger},
 };
 use unsnap_testkit::spec::{ArchiveSpec, Compression, FileSizes, Frames};
-use unsnap_pass::{DirectMode, IoEngine};
-use unsnap_state::Format;
 
 use super::{fastboot, prepare_by, prepared, request};
 

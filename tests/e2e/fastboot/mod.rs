@@ -10,12 +10,12 @@ mod spread;
 
 use std::path::Path;
 
-use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
-use unsnap_test_support::{ledger::Ledger, ledger_tool, run, Setup, small, within};
 use unsnap_fastboot::FastbootError;
+use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
+use unsnap_test_support::{Setup, ledger::Ledger, ledger_tool, run, small, within};
 
 /// What the library is asked for, with little memory.
 pub fn request(ledger: &Ledger) -> Request {

@@ -4,14 +4,14 @@ use std::{
     collections::BTreeMap, os::unix::fs::FileExt, sync::mpsc::sync_channel, thread, time::Duration,
 };
 
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 use unsnap_test_support::{
     Site, genuine_pairs,
     ledger::{Expected, Ledger, small_pair},
     within,
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_pass::{CancelToken, Progress};
-use unsnap_ring::Syscalls;
 use unsnap_unpack::{FileSink, FinishedFile};
 
 use super::{prepare_by, prepared, request};

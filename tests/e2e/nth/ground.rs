@@ -6,16 +6,16 @@ use std::{
 };
 
 use rustix::io::Errno;
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{FaultPlan, IoEngine, LayoutKind};
 use unsnap_ring::{Call, Injected};
+use unsnap_test_support::Setup;
 use unsnap_test_support::{Site, assert_same_tree, expected_tree, small};
 use unsnap_testkit::{
     compress,
     tar::{TarBuilder, account_path, snapshot_head},
     tree::{Node, Tree},
 };
-use unsnap_failure::{Failure, Family};
-use unsnap_pass::{FaultPlan, IoEngine, LayoutKind};
-use unsnap_test_support::Setup;
 use unsnap_unpack::{UnpackError, Unpacker};
 
 use super::apart::{keep_log, take_log};
@@ -168,7 +168,8 @@ impl Ground {
     /// Leaves what can be resumed: the third file cannot be closed.
     fn interrupt(&self) {
         let mut config = self.config();
-        config.pass.io.engine = IoEngine::Faulty(FaultPlan::new(0).fail_nth(Call::Close, 2, Errno::IO));
+        config.pass.io.engine =
+            IoEngine::Faulty(FaultPlan::new(0).fail_nth(Call::Close, 2, Errno::IO));
         let result = config.unpacker().and_then(Unpacker::run);
         let journal = self.site.place().join(".output.unsnap-staging/.unsnap-journal");
         assert!(result.is_err() && journal.exists(), "{result:?}");

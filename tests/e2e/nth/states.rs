@@ -7,15 +7,15 @@
 use std::{fs, path::Path, process::Command};
 
 use rustix::io::Errno;
+use unsnap_failure::{Failure, Family};
+use unsnap_fastboot::FastbootError;
 use unsnap_fastboot::{Outcome, Places, Repaired, Request, repair, withdraw};
+use unsnap_pass::{CancelToken, FaultPlan, IoEngine, Progress};
+use unsnap_ring::Syscalls;
 use unsnap_test_support::ledger::{
     Expected, Ledger, Loadable, look, names, small_archive, small_pair,
 };
 use unsnap_testkit::random::Random;
-use unsnap_failure::{Failure, Family};
-use unsnap_fastboot::FastbootError;
-use unsnap_pass::{CancelToken, FaultPlan, IoEngine, Progress};
-use unsnap_ring::Syscalls;
 
 use super::apart::{Apart, Holdings, Place, apart, begin, has_panicked};
 use crate::fastboot::request;
@@ -215,7 +215,12 @@ impl Ground {
     }
 
     /// The same beside a validator, whose own must stay.
-    fn run_beside(&self, plan: &FaultPlan, what: &str, told: impl Fn(&str, &FastbootError)) -> bool {
+    fn run_beside(
+        &self,
+        plan: &FaultPlan,
+        what: &str,
+        told: impl Fn(&str, &FastbootError),
+    ) -> bool {
         let result = beside(&self.ledger, plan.clone());
         let what = format!("{what}: {:?}, {result:?}", plan.injected());
         let used = self.look(&what).expect("the validator's own is gone");

@@ -10,9 +10,9 @@ use std::{
 };
 
 use tar_core::parse::{Limits, ParseEvent, Parser};
+use unsnap_pass::{LayoutKind, PassError};
 use unsnap_test_support::{small, unpack};
 use unsnap_testkit::table::plain;
-use unsnap_pass::{LayoutKind, PassError};
 use unsnap_unpack::UnpackError;
 
 /// What a reader says of an archive.

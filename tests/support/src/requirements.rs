@@ -8,8 +8,8 @@ use std::{
 };
 
 use rustix::process::Signal;
-use unsnap_testkit::skip::{skip, skip_unsupported};
 use unsnap_pass::{Archive, IoEngine};
+use unsnap_testkit::skip::{skip, skip_unsupported};
 
 use crate::{Setup, genuine, unpack};
 

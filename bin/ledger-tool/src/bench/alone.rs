@@ -184,6 +184,6 @@ mod tests {
         cancel.cancel();
         let error =
             write(directory.path(), &[1 << 30; 100], &Progress::default(), &cancel).unwrap_err();
-        assert!(matches!(error.downcast_ref(), Some(Error::Cancelled)), "{error}");
+        assert!(matches!(error.downcast_ref(), Some(PassError::Cancelled)), "{error}");
     }
 }
