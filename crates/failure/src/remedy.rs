@@ -243,7 +243,7 @@ impl Remedy {
                 also("free memory", Knob::MemoryBudget, &|name| format!(", or lower {name}"))
             }
             Self::MoreMemory { bytes } => name(Knob::MemoryBudget)
-                .map(|name| format!("set {name} to at least {} MiB", bytes.div_ceil(1 << 20))),
+                .map(|name| format!("set {name} to at least {bytes} bytes")),
             Self::MoreThreads => {
                 Some("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)".to_owned())
             }
