@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
 use unsnap_index::Index;
-use unsnap_pass::{Anywhere, Handles, Options, hold_to_seek_table, length_by_seek_table};
+use unsnap_pass::{Anywhere, Handles, Options, length_by_seek_table, reconcile_with_seek_table};
 use unsnap_source::ArchiveFile;
 
 use crate::estimate::{self, Members, Need};
@@ -51,11 +51,7 @@ pub(crate) struct Surveyor<'a> {
 impl Surveyor<'_> {
     /// Surveys archives that are unpacked together: a full one, and an incremental one. An error
     /// says in words why their size is unknown.
-    pub fn all(
-        &self,
-        archives: &[Source<'_>],
-        walk: HeaderWalk,
-    ) -> Result<Surveyed, &'static str> {
+    pub fn all(&self, archives: &[Source<'_>], walk: HeaderWalk) -> Result<Surveyed, &'static str> {
         let mut sum: Option<Surveyed> = None;
         for (archive, index) in archives {
             let surveyed = if let Some(index) = index {
@@ -102,7 +98,8 @@ impl Surveyor<'_> {
         };
         let archive = Anywhere(file);
         let survey = survey(&archive, file.size(), &options.limits.decode, &effort, &mut members);
-        let (raw_bytes, basis) = hold_to_seek_table(survey.raw_bytes?, by_table, &mut warnings);
+        let (raw_bytes, basis) =
+            reconcile_with_seek_table(survey.raw_bytes?, by_table, &mut warnings);
         let need = members.need(raw_bytes, basis, split_accounts)?;
         let untold = survey.untold.filter(|_| basis == Basis::Sampled);
         Some(Surveyed { raw_bytes, basis, untold, need, reads: survey.reads, warnings })
