@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use unsnap_state::format::{
-    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, FormatError, Format, NO_OBSOLETE_ACCOUNTS,
+    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, Format, FormatError, NO_OBSOLETE_ACCOUNTS,
     OBSOLETE_ACCOUNTS, STATUS_CACHE, STORAGES_LIST, STORAGES_LIST_BYTES_MAX, Storage, VERSION,
     VERSION_TEXT, Version, bank_file, check_obsolete_accounts, check_version_file,
 };
