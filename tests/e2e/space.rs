@@ -5,7 +5,7 @@ use std::{
     io::{Seek, SeekFrom, Write},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+
 };
 
 use rustix::fs::statvfs;

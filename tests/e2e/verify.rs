@@ -227,7 +227,9 @@ fn an_archive_under_another_name_ends_with_its_bank_file() {
 fn what_cannot_be_verified_is_said_before_anything_is_read() {
     let site = Site::new();
     let (full, incremental) = true_pair(&site);
-    verify(&incremental, &[]).assert_code(2).assert_error(&["alone", "hint: give its full archive"]);
+    verify(&incremental, &[])
+        .assert_code(2)
+        .assert_error(&["alone", "hint: give its full archive"]);
     let other = site.archive(&ArchiveSpec { slot: 999, ..true_spec(3) });
     let upon = incremental.to_str().unwrap();
     verify(&other, &["--incremental", upon]).assert_code(2).assert_error(&["its name refers to"]);

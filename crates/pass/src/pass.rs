@@ -13,32 +13,32 @@ use crate::{
 
 /// A pass over archives that writes nothing.
 pub struct Pass<'a> {
-    /// How they are read.
+    /// Options for reading.
     pub options: &'a Options,
-    /// To watch and stop it.
+    /// Progress and cancellation.
     pub handles: &'a Handles,
-    /// Decoding threads.
+    /// Number of decoding threads.
     pub threads: usize,
-    /// Takes the starts of the first archive's frames.
+    /// Collects the starts of the first archive's frames.
     pub frame_starts: Arc<FrameStarts>,
-    /// How the archives are digested.
+    /// Kind of digest of the archives; `None` for no digest.
     pub digest: Option<DigestKind>,
-    /// The phase that progress shows.
+    /// Phase that progress shows.
     pub phase: Phase,
 }
 
 impl<'a> Pass<'a> {
-    /// Prepares a pass that notes and digests nothing.
+    /// Prepares a pass that keeps no frame starts and computes no digest.
     pub fn new(options: &'a Options, handles: &'a Handles, threads: usize) -> Self {
         let (frame_starts, digest, phase) = (Arc::default(), None, Phase::Unpacking);
         Self { options, handles, threads, frame_starts, digest, phase }
     }
 
-    /// Decodes archives, one after the other, and shows `see` every event of their walks: which
-    /// archive it belongs to, the event, its bytes, and the origin of the segment. When `see` breaks,
-    /// the next archive follows. An archive that was walked to the end is proven to be whole.
+    /// Decodes archives one after the other and calls `see` for every event of their walks, with the
+    /// index of the archive, the event, its bytes, and the origin of the segment. If `see` breaks, the
+    /// next archive follows. An archive that was walked to the end is proven to be whole.
     ///
-    /// Returns what was decoded of each archive.
+    /// Returns a summary of the decoding of each archive.
     pub fn over<E: From<PassError>>(
         self,
         named: &[Archive],
@@ -65,12 +65,16 @@ impl<'a> Pass<'a> {
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);
         let names: Vec<String> = named.iter().map(Archive::display_name).collect();
-        let mut streams = decoding.streams.iter_mut().zip(&names).enumerate();
-        let walked: Result<(), E> = streams.try_for_each(|(index, (decoded, archive))| {
-            let walker = Walker::new(options.limits.tar);
-            let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
-            walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| see(index, event, bytes, at)))
-        });
+        let streams = decoding.streams.iter_mut().zip(&names).enumerate();
+        let walked: Result<(), E> = streams
+            .map(|(index, (decoded, archive))| {
+                let walker = Walker::new(options.limits.tar);
+                let walk = Walk { archive, decoded, walker, skip: 0, progress, cancel };
+                walk.run(&mut See(|event: Event<'_>, bytes: &[u8], at| {
+                    see(index, event, bytes, at)
+                }))
+            })
+            .collect();
         let (ended, _memory) = decoding.finish();
         walked.map(|()| ended.into_iter().map(|ended| ended.summary).collect())
     }
