@@ -105,6 +105,7 @@ pub struct SandboxReport {
 
 impl SandboxReport {
     /// Adds whether each ring is restricted.
+    #[must_use]
     pub fn with_rings(mut self, rings: impl Iterator<Item = bool>) -> Self {
         self.ring_restricted = rings.reduce(|all, one| all && one);
         if self.wanted && self.ring_restricted == Some(false) {

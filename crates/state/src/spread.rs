@@ -155,9 +155,8 @@ impl AccountsSpread {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let index = if paths.len() > 1 {
             let candidates = paths.iter().enumerate().map(|(index, path)| {
-                let free_bytes = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
-                let in_flight_bytes = in_flight(index + 1);
-                Ok(Candidate { free_bytes, in_flight_bytes, given_bytes: path.bytes })
+                let free = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
+                Ok(Candidate { free, in_flight: in_flight(index + 1), given: path.bytes })
             });
             best(candidates, size)?
         } else {
@@ -184,30 +183,30 @@ impl AccountsSpread {
     }
 }
 
-/// An accounts path at the moment of a choice.
+/// An accounts path at the moment of a choice. All figures are bytes.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    free_bytes: u64,
-    /// Bytes in flight to its device.
-    in_flight_bytes: u64,
-    /// Bytes of the storages that it has been given so far.
-    given_bytes: u64,
+    free: u64,
+    /// In flight to its device.
+    in_flight: u64,
+    /// Size of the storages that it has been given so far.
+    given: u64,
 }
 
 impl Candidate {
     /// Returns the rank for a storage of `size` bytes: how full the path is, how slow its device, and
     /// which part of its space is used. The least rank is the best.
     fn rank(&self, size: u64) -> (u8, u64, u64) {
-        let room = self.free_bytes.saturating_sub(self.in_flight_bytes);
+        let room = self.free.saturating_sub(self.in_flight);
         let full = match room.checked_sub(size.saturating_add(size / 64)) {
             Some(after) if after >= FULL_BYTES => 0,
             Some(after) if after >= LAST_BYTES => 1,
             _ => 2,
         };
         // Where space is short, the speed of the device does not matter.
-        let queue = if full == 0 { self.in_flight_bytes / QUEUE_BYTES } else { 0 };
-        let used = u128::from(self.given_bytes + size) * u128::from(u32::MAX)
-            / u128::from(room.saturating_add(self.given_bytes).max(1));
+        let queue = if full == 0 { self.in_flight / QUEUE_BYTES } else { 0 };
+        let used = u128::from(self.given + size) * u128::from(u32::MAX)
+            / u128::from(room.saturating_add(self.given).max(1));
         (full, queue, u64::try_from(used).unwrap_or(u64::MAX))
     }
 }
@@ -243,8 +242,8 @@ mod tests {
         best(paths.iter().copied().map(Ok), size).unwrap()
     }
 
-    fn path(free_bytes: u64, in_flight_bytes: u64, given_bytes: u64) -> Candidate {
-        Candidate { free_bytes, in_flight_bytes, given_bytes }
+    fn path(free: u64, in_flight: u64, given: u64) -> Candidate {
+        Candidate { free, in_flight, given }
     }
 
     #[test]
@@ -278,10 +277,10 @@ mod tests {
         let mut paths = [path(10 * GIB, 0, 0), path(30 * GIB, 0, 0)];
         for _ in 0..1000 {
             let chosen = &mut paths[best_of(&paths, 10 << 20)];
-            chosen.given_bytes += 10 << 20;
-            chosen.free_bytes -= 10 << 20;
+            chosen.given += 10 << 20;
+            chosen.free -= 10 << 20;
         }
-        assert_eq!(paths.map(|path| path.given_bytes / (10 << 20)), [250, 750]);
+        assert_eq!(paths.map(|path| path.given / (10 << 20)), [250, 750]);
     }
 
     fn spread(paths: usize) -> Arc<AccountsSpread> {
