@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $code:ident = $name:literal,)+) => {
-        /// Stable code of a failure. Messages may be reworded, codes may not: scripts, alerts and the
-        /// headings of docs/troubleshooting.md rely on them.
+        /// Stable code of a failure. Messages may be reworded, codes may not: scripts, alerts and
+        /// the headings of docs/troubleshooting.md rely on them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Code {

@@ -1,14 +1,14 @@
 #![forbid(unsafe_code)]
 //! Classification of failures: the responsible party, a stable code, and a remedy.
 //!
-//! Every crate has its own error type, which describes the failure and its position. All error types
-//! implement [`Failure`], so that a front end can turn any error into an exit code ([`Family`]), a code
-//! for scripts and the troubleshooting guide ([`Code`]), and a hint ([`Remedy`]), without knowing the
-//! crate.
+//! Every crate has its own error type, which describes the failure and its position. All error
+//! types implement [`Failure`], so that a front end can turn any error into an exit code
+//! ([`Family`]), a code for scripts and the troubleshooting guide ([`Code`]), and a hint
+//! ([`Remedy`]), without knowing the crate.
 //!
-//! Errors know no front end. A remedy is a value. [`Remedy::words`] turns it into text, in which the
-//! front end's [`Vocabulary`] supplies the names of options (a flag, a key of a configuration file).
-//! Front ends give no hint about options that they do not have.
+//! Errors know no front end. A remedy is a value. [`Remedy::words`] turns it into text, in which
+//! the front end's [`Vocabulary`] supplies the names of options (a flag, a key of a configuration
+//! file). Front ends give no hint about options that they do not have.
 
 mod code;
 mod remedy;

@@ -173,7 +173,8 @@ impl Remedy {
             ),
             Self::FetchAgain => Some("the archive is damaged: fetch it again".to_owned()),
             Self::FetchOther => {
-                Some("this is not the archive that the digest belongs to: fetch it again".to_owned())
+                let text = "this is not the archive that the digest belongs to: fetch it again";
+                Some(text.to_owned())
             }
             Self::WaitForDownload => Some("wait until the download is complete".to_owned()),
             Self::CheckFile => Some(
@@ -233,7 +234,8 @@ impl Remedy {
             Self::OtherEngine => name(Knob::IoEngine)
                 .map(|name| format!("set {name} to auto or threads: the files are the same")),
             Self::ThreadsEngine => {
-                name(Knob::IoEngine).map(|name| format!("set {name} to threads: the files are the same"))
+                let text = |name| format!("set {name} to threads: the files are the same");
+                name(Knob::IoEngine).map(text)
             }
             Self::BufferedIo => name(Knob::DirectIo)
                 .map(|name| format!("set {name} to auto, which falls back to the page cache")),
@@ -243,7 +245,9 @@ impl Remedy {
             Self::MoreMemory { bytes } => name(Knob::MemoryBudget)
                 .map(|name| format!("set {name} to at least {} MiB", bytes.div_ceil(1 << 20))),
             Self::MoreThreads => {
-                Some("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)".to_owned())
+                let text =
+                    "raise the limit on processes and threads of this user (ulimit -u, TasksMax=)";
+                Some(text.to_owned())
             }
             Self::MakeRoom { inodes, unpacking } => Some(make_room(*inodes, *unpacking, names)),
             Self::Quota => Some("free space, or raise this user's disk quota".to_owned()),
@@ -255,7 +259,9 @@ impl Remedy {
             }
             Self::Permissions => Some("check the owner and permissions of the path".to_owned()),
             Self::ReadOnlyMount => Some("the file system is mounted read-only".to_owned()),
-            Self::KernelLog => Some("the disk reports errors: see the kernel log (dmesg)".to_owned()),
+            Self::KernelLog => {
+                Some("the disk reports errors: see the kernel log (dmesg)".to_owned())
+            }
             Self::Advice(text) => Some(text.clone()),
             Self::Set(knob, sentence) => name(*knob).map(|name| sentence.replace("{}", &name)),
         }

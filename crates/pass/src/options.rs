@@ -168,8 +168,8 @@ pub struct Tuning {
     /// that a snapshot requires has passed. The result is a part of a snapshot. For benchmarks of
     /// large archives.
     pub stop_after_bytes: Option<u64>,
-    /// Function for tests of the sandbox. Called at the first entry, as if the archive had taken over
-    /// the tar walk.
+    /// Function for tests of the sandbox. Called at the first entry, as if the archive had taken
+    /// over the tar walk.
     pub compromised: Option<Compromised>,
 }
 

@@ -34,9 +34,10 @@ impl<'a> Pass<'a> {
         Self { options, handles, threads, frame_starts, digest, phase }
     }
 
-    /// Decodes archives one after the other and calls `see` for every event of their walks, with the
-    /// index of the archive, the event, its bytes, and the origin of the segment. If `see` breaks, the
-    /// next archive follows. An archive that was walked to the end is proven to be whole.
+    /// Decodes archives one after the other and calls `see` for every event of their walks, with
+    /// the index of the archive, the event, its bytes, and the origin of the segment. If `see`
+    /// breaks, the next archive follows. An archive that was walked to the end is proven to be
+    /// whole.
     ///
     /// Returns a summary of the decoding of each archive.
     pub fn over<E: From<PassError>>(
@@ -110,7 +111,8 @@ mod tests {
     /// A member: its archive, its path, its size, and the payload seen of it.
     type Seen = (usize, String, u64, Vec<u8>);
 
-    /// Passes over archives up to each archive's first member of this path. Returns the members seen.
+    /// Passes over archives up to each archive's first member of this path. Returns the members
+    /// seen.
     fn pass(
         contents: &[Vec<u8>],
         until: &str,
