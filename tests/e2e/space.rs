@@ -5,7 +5,6 @@ use std::{
     io::{Seek, SeekFrom, Write},
     path::Path,
     process::{Command, Stdio},
-
 };
 
 use rustix::fs::statvfs;

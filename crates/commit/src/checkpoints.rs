@@ -2,8 +2,8 @@
 //! journal.
 //!
 //! The walk thread takes a checkpoint between two members, when every earlier file is complete. The
-//! write-back thread syncs the file systems and appends the checkpoint to the journal while the walk
-//! continues.
+//! write-back thread syncs the file systems and appends the checkpoint to the journal while the
+//! walk continues.
 
 use std::sync::Arc;
 
@@ -56,8 +56,9 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Prepares checkpoints after every `every` bytes of files. `frame_starts` and `read` are filled
-    /// by the decoder of the archive. Checkpoints are sent to `outbox`, a channel with room for one.
+    /// Prepares checkpoints after every `every` bytes of files. `frame_starts` and `read` are
+    /// filled by the decoder of the archive. Checkpoints are sent to `outbox`, a channel with room
+    /// for one.
     pub fn new(
         every: u64,
         origin: Origin,
@@ -78,8 +79,8 @@ impl Checkpoints {
         enough && self.outbox.as_ref().is_some_and(|outbox| !outbox.is_full())
     }
 
-    /// Takes a checkpoint in front of the member whose header begins at `header_offset` of the decoded
-    /// stream; `entries` members precede it. All files of these must be complete.
+    /// Takes a checkpoint in front of the member whose header begins at `header_offset` of the
+    /// decoded stream; `entries` members precede it. All files of these must be complete.
     pub fn take(&mut self, header_offset: u64, entries: u64) {
         let start = self.frame_starts.last_before(header_offset);
         let mut read = self.origin.before.clone();

@@ -1,8 +1,8 @@
 //! Journal: the durable files of a run, from which a later run resumes.
 //!
-//! The journal is a file in the output's staging directory. It is removed before the output gets its
-//! final name. It is a sequence of records, each appended after a `syncfs` of every file that it
-//! lists:
+//! The journal is a file in the output's staging directory. It is removed before the output gets
+//! its final name. It is a sequence of records, each appended after a `syncfs` of every file that
+//! it lists:
 //!
 //! | bytes | |
 //! |---|---|
@@ -98,8 +98,8 @@ pub struct Checkpoint {
     pub entries: u64,
     /// Position from which decoding reaches the member.
     pub restart: Restart,
-    /// Ranges of the archive that this run, and the runs that it resumed, have read. If digests were
-    /// requested, they cover everything before the position where decoding restarts.
+    /// Ranges of the archive that this run, and the runs that it resumed, have read. If digests
+    /// were requested, they cover everything before the position where decoding restarts.
     pub read: Vec<ReadRange>,
 }
 
@@ -149,8 +149,8 @@ pub struct Recorded {
     pub digest: Option<String>,
 }
 
-/// A journal that checkpoints are appended to. Its file is created at the first checkpoint, so a run
-/// that ends earlier leaves none.
+/// A journal that checkpoints are appended to. Its file is created at the first checkpoint, so a
+/// run that ends earlier leaves none.
 #[derive(Debug)]
 pub struct Journal(Progress);
 
@@ -191,8 +191,8 @@ impl Journal {
         Ok(Self(Progress::Planned { calls: calls.clone(), directory, run }))
     }
 
-    /// Reads the journal of an interrupted run and truncates it behind its last whole record. Returns
-    /// `None` if there is no journal, or none with a checkpoint.
+    /// Reads the journal of an interrupted run and truncates it behind its last whole record.
+    /// Returns `None` if there is no journal, or none with a checkpoint.
     pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match calls.openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
@@ -500,7 +500,8 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << (position % 8);
             fs::write(file(directory.path()), &damaged).unwrap();
-            // The damage looks like a record that was being written, or one that ends behind the end.
+            // The damage looks like a record that was being written, or one that ends behind the
+            // end.
             if let Ok(Some(loaded)) = load(&handle) {
                 let before = ends.iter().filter(|end| **end <= position).count();
                 assert!(before >= 2, "damage at {position} was not seen");

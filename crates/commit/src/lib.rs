@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 //! The last stage of the pipeline: turns complete files into a durable result under its final name.
 //!
-//! * [`Staging`] builds destinations in staging directories and publishes them once they are durable.
+//! * [`Staging`] builds destinations in staging directories and publishes them once they are
+//!   durable.
 //! * [`Writeback`] syncs the page cache early, long before the final sync.
 //! * [`Checkpoints`] and [`Journal`] record the work that a resumed run need not repeat.
 //! * [`Manifest`] lists all files with their digests.

@@ -45,8 +45,8 @@ struct Total {
 }
 
 impl Manifest {
-    /// Creates the file at `path`, or opens an existing one, which is emptied when the first line is
-    /// written. `archive` is the device and inode of the archive.
+    /// Creates the file at `path`, or opens an existing one, which is emptied when the first line
+    /// is written. `archive` is the device and inode of the archive.
     ///
     /// # Errors
     ///

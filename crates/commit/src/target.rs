@@ -27,8 +27,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes and opens the staging directories of `spots`. The first `destinations` of them take the
-    /// archives' files. With `resume`, files of an interrupted run are kept.
+    /// Makes and opens the staging directories of `spots`. The first `destinations` of them take
+    /// the archives' files. With `resume`, files of an interrupted run are kept.
     pub fn open(
         calls: &Syscalls,
         spots: &[Spot],
@@ -55,9 +55,9 @@ impl Target {
         target.map_or_else(Vec::new, |target| target.staging.needs(reads))
     }
 
-    /// Opens an unnamed file for temporary data: in the first staging directory or, without a target,
-    /// in the system's directory for temporary files. Returns `None` if the file system does not
-    /// support `O_TMPFILE`.
+    /// Opens an unnamed file for temporary data: in the first staging directory or, without a
+    /// target, in the system's directory for temporary files. Returns `None` if the file system
+    /// does not support `O_TMPFILE`.
     pub fn temporary_file(target: Option<&Self>) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);

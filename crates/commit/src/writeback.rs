@@ -53,8 +53,8 @@ pub struct Due {
 }
 
 impl Due {
-    /// Creates a condition: `bytes_min` bytes in the page cache, or `None` for a default that depends
-    /// on the rate limit of `pace`.
+    /// Creates a condition: `bytes_min` bytes in the page cache, or `None` for a default that
+    /// depends on the rate limit of `pace`.
     pub fn new(bytes_min: Option<u64>, pace: Option<Pace>) -> Self {
         Self { bytes_min, pace }
     }
@@ -97,8 +97,8 @@ pub struct WritebackTimes {
 }
 
 impl Writeback {
-    /// Starts the thread. `targets` has one directory on each file system; `created` counts the bytes
-    /// in the page cache. Checkpoints are appended to `journal`, if there is one.
+    /// Starts the thread. `targets` has one directory on each file system; `created` counts the
+    /// bytes in the page cache. Checkpoints are appended to `journal`, if there is one.
     ///
     /// If the process may start no more threads, the final sync has more to do, and there are no
     /// checkpoints.
@@ -179,7 +179,7 @@ impl EarlySync {
                         // Without further checkpoints an interrupted run repeats more work. That
                         // is no reason to fail this one.
                         Some(Err(errno)) => {
-                            tracing::warn!(%errno, "cannot write the journal, so there are no further checkpoints");
+                            tracing::warn!(%errno, "no more checkpoints: journal not writable");
                             self.journal = None;
                         }
                         None => {}

@@ -16,7 +16,8 @@ const UNITS: usize = 8;
 /// Least number of files for a mean. A guess.
 const FILES_MIN: u64 = 8;
 
-/// Most directories remembered, so that none is counted twice. Bounds the memory; snapshots have three.
+/// Most directories remembered, so that none is counted twice. Bounds the memory; snapshots have
+/// three.
 const DIRECTORIES_MAX: usize = 65_536;
 
 /// Space for the files in a sample.
@@ -174,8 +175,8 @@ impl Members {
     }
 
     /// Returns the space for the whole archive, of `raw_bytes` decoded bytes on this `basis`.
-    /// `split_accounts` tells that storages go to directories outside of the output. Returns `None` if
-    /// the samples are no tar stream or contradict the length.
+    /// `split_accounts` tells that storages go to directories outside of the output. Returns `None`
+    /// if the samples are no tar stream or contradict the length.
     pub fn need(&self, raw_bytes: u64, basis: Basis, split_accounts: bool) -> Option<Need> {
         let head = &self.head;
         if head.refused {

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
-//! Checks that archives fit into their destinations: before anything is written, and during the run.
+//! Checks that archives fit into their destinations: before anything is written, and during the
+//! run.
 //!
 //! * [`Question`] and [`Preflight`] compare a survey of the archives with the free space.
 //! * [`Watch`] ends a run before a disk is full; [`PausedWatch`] does so while the run is paused.

@@ -31,21 +31,21 @@ const EXACT: Margin = Margin { refuse: 0, warn: 1 };
 /// rounding of files, are estimated; they are 0.2 percent of a snapshot like mainnet's. A guess.
 const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
 
-/// Margin if the length is estimated. For generated archives of 0.5 and 6 GB the estimate was up to 5
-/// percent too low (one frame: the blocks of its beginning, a bank file, are not quite as full as the
-/// others); real ones vary more from one part to another.
+/// Margin if the length is estimated. For generated archives of 0.5 and 6 GB the estimate was up to
+/// 5 percent too low (one frame: the blocks of its beginning, a bank file, are not quite as full as
+/// the others); real ones vary more from one part to another.
 const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
 
-/// Margin of inodes if not every entry was seen. Samples of a large archive show ten or twenty files,
-/// and mainnet's files differ much in size: for a generated archive of 695 entries the estimate was
-/// 369.
+/// Margin of inodes if not every entry was seen. Samples of a large archive show ten or twenty
+/// files, and mainnet's files differ much in size: for a generated archive of 695 entries the
+/// estimate was 369.
 const INODES: Margin = Margin { refuse: 60, warn: 60 };
 
 /// Margin of inodes if every entry was seen.
 const INODES_EXACT: Margin = Margin { refuse: 0, warn: 0 };
 
-/// Free space, in percent of an estimate, that is enough in any case: ten times the error observed for
-/// [`SAMPLED`].
+/// Free space, in percent of an estimate, that is enough in any case: ten times the error observed
+/// for [`SAMPLED`].
 const AMPLE: u64 = 150;
 
 impl Margin {
@@ -150,8 +150,8 @@ impl Needed {
         self
     }
 
-    /// Returns whether the space suffices beyond doubt, even if the figure is an estimate. Inodes are
-    /// left out, since frame headers tell nothing about them.
+    /// Returns whether the space suffices beyond doubt, even if the figure is an estimate. Inodes
+    /// are left out, since frame headers tell nothing about them.
     pub fn is_ample(&self, free: &Free) -> bool {
         free.bytes.is_none_or(|available| percent(self.bytes, AMPLE) <= available)
     }

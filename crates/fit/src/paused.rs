@@ -1,9 +1,9 @@
 //! Watch over the free space while a run is paused.
 //!
-//! While the run is active, the walk checks the space ([`crate::watch`]). While it is paused, the walk
-//! is blocked, and other processes may fill the disk, so that queued writes would fail when the run
-//! continues. A paused run therefore ends under the same conditions as an active one, which frees the
-//! space of its files.
+//! While the run is active, the walk checks the space ([`crate::watch`]). While it is paused, the
+//! walk is blocked, and other processes may fill the disk, so that queued writes would fail when
+//! the run continues. A paused run therefore ends under the same conditions as an active one, which
+//! frees the space of its files.
 
 use std::{
     sync::{
@@ -31,7 +31,8 @@ pub struct PausedWatch {
 
 impl PausedWatch {
     /// Starts the thread. `written` returns how much has been written to each destination so far;
-    /// `stop` ends the run. If the process may start no more threads, there are no checks in a pause.
+    /// `stop` ends the run. If the process may start no more threads, there are no checks in a
+    /// pause.
     pub fn start(
         pace: &Pace,
         watch: Arc<Watch>,

@@ -1,10 +1,10 @@
 //! Preflight: the check for free space before anything is written.
 //!
 //! A [`survey`](unsnap_decode::survey()) yields the size of the archive's content, exactly or as an
-//! estimate. The file systems report their free space. An archive that cannot fit is refused at once,
-//! and not after an hour of writing. Exact figures refuse only archives that certainly do not fit: the
-//! file system's own overhead is not counted. Estimates get a margin, and doubtful cases only a
-//! warning.
+//! estimate. The file systems report their free space. An archive that cannot fit is refused at
+//! once, and not after an hour of writing. Exact figures refuse only archives that certainly do not
+//! fit: the file system's own overhead is not counted. Estimates get a margin, and doubtful cases
+//! only a warning.
 //!
 //! | archive | exact figures |
 //! |---|---|
@@ -13,14 +13,14 @@
 //! | large, all frames declare their sizes | the same, once all headers have been walked |
 //! | other | none: samples |
 //!
-//! Samples come first. The walk over all headers reads a block for every 40 KB of the archive. It is
-//! made only where samples leave a doubt, or where the operator asks for it. Only tar headers contain
-//! the sizes of files, so the space for a large archive's files is always estimated from the length of
-//! the stream.
+//! Samples come first. The walk over all headers reads a block for every 40 KB of the archive. It
+//! is made only where samples leave a doubt, or where the operator asks for it. Only tar headers
+//! contain the sizes of files, so the space for a large archive's files is always estimated from
+//! the length of the stream.
 //!
 //! A seek table is checked against all other facts about the archive. A wrong table only leads to a
-//! wrong estimate, since decoding does not use it. File systems that compress may hold more than their
-//! free space; [`PreflightMode::Off`] is for them, and for wrong estimates.
+//! wrong estimate, since decoding does not use it. File systems that compress may hold more than
+//! their free space; [`PreflightMode::Off`] is for them, and for wrong estimates.
 
 use std::{
     sync::Arc,
@@ -38,8 +38,8 @@ use crate::{
     watch::Watched,
 };
 
-/// Extent of the check for free space. With any check, an archive that does not fit is refused before
-/// anything is written, and the run stops before a disk is full.
+/// Extent of the check for free space. With any check, an archive that does not fit is refused
+/// before anything is written, and the run stops before a disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreflightMode {
     /// No check: the run continues until a disk is full.
@@ -58,8 +58,8 @@ impl Default for PreflightMode {
     }
 }
 
-/// Longest wait for the space of removed files. XFS frees it in the background (Linux 5.14 and later),
-/// and `statfs` does not wait for that. A guess.
+/// Longest wait for the space of removed files. XFS frees it in the background (Linux 5.14 and
+/// later), and `statfs` does not wait for that. A guess.
 const FREED_WITHIN: Duration = Duration::from_secs(30);
 const FREED_POLL: Duration = Duration::from_millis(20);
 
@@ -116,8 +116,8 @@ impl Preflight {
     ///
     /// # Errors
     ///
-    /// [`FitError::NoSpace`] if the archives do not fit, [`FitError::FileSystem`] if a file system does
-    /// not report its free space, and the error of `fits`.
+    /// [`FitError::NoSpace`] if the archives do not fit, [`FitError::FileSystem`] if a file system
+    /// does not report its free space, and the error of `fits`.
     pub fn make_room<E: From<FitError>>(
         question: &Question<'_>,
         clears: bool,

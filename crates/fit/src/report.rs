@@ -14,8 +14,8 @@ pub struct PreflightReport {
     pub skipped: Option<String>,
     /// Length of the archives' tar streams.
     pub tar_bytes: Option<u64>,
-    /// Whether that length is exact. It is not if it was sampled, or if no walk has confirmed the size
-    /// that the only frame declares.
+    /// Whether that length is exact. It is not if it was sampled, or if no walk has confirmed the
+    /// size that the only frame declares.
     pub tar_bytes_exact: bool,
     /// Bytes needed on all file systems.
     pub bytes_needed: Option<u64>,

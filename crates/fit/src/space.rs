@@ -45,8 +45,8 @@ impl Free {
             0 => number(stat.f_bsize).max(1),
             unit => unit,
         };
-        // Only ext4 keeps a reserve that root may use. Elsewhere the difference is not usable (btrfs:
-        // space allocated for metadata).
+        // Only ext4 keeps a reserve that root may use. Elsewhere the difference is not usable
+        // (btrfs: space allocated for metadata).
         let reserve_is_ours = is_root && number(stat.f_type) == EXT4_MAGIC;
         let blocks = if reserve_is_ours { stat.f_bfree } else { stat.f_bavail };
         Self {
@@ -73,8 +73,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Returns the file systems of open directories, distinguished by their device numbers. Subvolumes
-    /// of btrfs have separate numbers and share their space; they count as several.
+    /// Returns the file systems of open directories, distinguished by their device numbers.
+    /// Subvolumes of btrfs have separate numbers and share their space; they count as several.
     pub fn of(
         calls: &Syscalls,
         directories: Vec<(OwnedFd, PathBuf)>,

@@ -101,7 +101,8 @@ impl Surveyor<'_> {
 }
 
 impl Surveyed {
-    /// Returns the sum for archives that are unpacked together: a full one, and its incremental one.
+    /// Returns the sum for archives that are unpacked together: a full one, and its incremental
+    /// one.
     pub fn all(each: &[SurveyResult]) -> SurveyResult {
         let [first, others @ ..] = each else { return Err("there is no archive") };
         others.iter().try_fold(first.clone()?, |sum, other| {

@@ -1,28 +1,28 @@
 //! Watch over the free space during a run.
 //!
 //! Other processes write to the same disk, and estimates may be wrong. A full disk harms other
-//! processes too (a validator's ledger), so the run ends earlier, as soon as two conditions hold: the
-//! free space is less than the bytes in flight, which may still be written; and the rest of the archive
-//! does not fit. Until then space may become free: a validator removes its old accounts in the
-//! background.
+//! processes too (a validator's ledger), so the run ends earlier, as soon as two conditions hold:
+//! the free space is less than the bytes in flight, which may still be written; and the rest of the
+//! archive does not fit. Until then space may become free: a validator removes its old accounts in
+//! the background.
 //!
-//! The thread that passes segments on checks once for each segment. Between two checks only bytes in
-//! flight are written, however fast the disk is. One `fstatfs` takes about a microsecond.
+//! The thread that passes segments on checks once for each segment. Between two checks only bytes
+//! in flight are written, however fast the disk is. One `fstatfs` takes about a microsecond.
 
 use unsnap_create::Written;
 
 use crate::{FileSystem, FitError, Resource, Shortage};
 
-/// Part of the need, in percent, that may be missing without a stop: overhead of the file system, and
-/// rounding.
+/// Part of the need, in percent, that may be missing without a stop: overhead of the file system,
+/// and rounding.
 const SLACK_PERCENT: u64 = 2;
 
 /// Number of inodes that may be missing without a stop, since those of files that are being created
 /// may be counted twice. Somewhat more than creators have in flight at most.
 const SLACK_INODES: u64 = 256;
 
-/// Divisor for the part of a small file system that stays free if the rest of the archive is unknown,
-/// where that part is less than the bytes in flight. A guess.
+/// Divisor for the part of a small file system that stays free if the rest of the archive is
+/// unknown, where that part is less than the bytes in flight. A guess.
 const RESERVE_PART: u64 = 16;
 
 /// Number of inodes that stay free if the rest of the archive is unknown. A guess.
@@ -51,8 +51,8 @@ impl Watched {
         Self { system, needed }
     }
 
-    /// Returns an error if the file system is about to be full. `written` counts the bytes and files
-    /// of each destination so far.
+    /// Returns an error if the file system is about to be full. `written` counts the bytes and
+    /// files of each destination so far.
     fn look(
         &self,
         written: &[Written],

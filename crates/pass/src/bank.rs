@@ -37,8 +37,8 @@ impl BankCheck {
         }
     }
 
-    /// Takes the next bytes of the current file. The last bytes of the bank file complete the check.
-    /// `at` is the origin of the segment.
+    /// Takes the next bytes of the current file. The last bytes of the bank file complete the
+    /// check. `at` is the origin of the segment.
     ///
     /// # Errors
     ///

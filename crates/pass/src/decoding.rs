@@ -10,8 +10,8 @@ use unsnap_source::{
 
 use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
 
-/// Chooses the engine for reading and creating. With [`IoEngine::Auto`], also returns a message if the
-/// kernel refuses io_uring.
+/// Chooses the engine for reading and creating. With [`IoEngine::Auto`], also returns a message if
+/// the kernel refuses io_uring.
 ///
 /// # Errors
 ///
@@ -99,8 +99,8 @@ impl Decoding {
         Ok(Self { streams, memory })
     }
 
-    /// Closes the memory, waits for the threads, and returns the result for each archive. Also returns
-    /// the memory, since files in flight may still refer to it.
+    /// Closes the memory, waits for the threads, and returns the result for each archive. Also
+    /// returns the memory, since files in flight may still refer to it.
     pub fn finish(self) -> (Vec<DecodedArchive>, Memory) {
         let Self { streams, memory } = self;
         memory.close();
@@ -150,8 +150,8 @@ impl DecodeJob<'_> {
         .map_err(|error| PassError::decode(&archive.display_name(), error))
     }
 
-    /// Returns the hasher for an archive. For a digest of the whole archive it has already hashed the
-    /// bytes before `begin`.
+    /// Returns the hasher for an archive. For a digest of the whole archive it has already hashed
+    /// the bytes before `begin`.
     fn hasher(&self, input: &Input, begin: Position) -> Result<Option<Hasher>, PassError> {
         let Some(mut hasher) = self.digest.map(DigestKind::hasher) else { return Ok(None) };
         match input {

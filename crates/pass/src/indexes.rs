@@ -65,8 +65,8 @@ impl SideCarFile {
     }
 }
 
-/// Reads the index of an archive. Returns `None` if there is no trustworthy one; that is an error if
-/// `wanted` is [`IndexUse::Proven`].
+/// Reads the index of an archive. Returns `None` if there is no trustworthy one; that is an error
+/// if `wanted` is [`IndexUse::Proven`].
 pub(crate) fn load(
     side_car: Option<SideCarFile>,
     named: &Archive,

@@ -7,8 +7,8 @@
 //!            looked up             bytes     reservation            events
 //! ```
 //!
-//! [`Pass::over`] does all of that in one call, for operations that only read. The crate `unpack` uses
-//! the same parts and puts its creators behind the walk.
+//! [`Pass::over`] does all of that in one call, for operations that only read. The crate `unpack`
+//! uses the same parts and puts its creators behind the walk.
 //!
 //! * [`Options`] are the options that all operations share.
 //! * [`Handles`] watch a run and stop it.

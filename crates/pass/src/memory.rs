@@ -10,8 +10,8 @@ use unsnap_source::{ArchiveFile, read_head};
 
 use crate::{Archive, CancelToken, OpenArchive, Options, PassError};
 
-/// Number of first bytes that decide how memory is divided. For a stream it is smaller, so that even
-/// a slow sender delivers them at once.
+/// Number of first bytes that decide how memory is divided. For a stream it is smaller, so that
+/// even a slow sender delivers them at once.
 const HEAD_BYTES: usize = 64 << 10;
 const STREAM_HEAD_BYTES: usize = 512;
 
@@ -78,14 +78,14 @@ impl Input {
     }
 }
 
-/// Archives up to this size have their memory faulted in on demand. They are unpacked sooner than all
-/// of it could be faulted in and pinned, which took 0.2 s for 80 MiB on a virtual machine (November
-/// 2026).
+/// Archives up to this size have their memory faulted in on demand. They are unpacked sooner than
+/// all of it could be faulted in and pinned, which took 0.2 s for 80 MiB on a virtual machine
+/// (November 2026).
 const SMALL_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// Share of the memory budget, as a divisor, for an incremental archive that is unpacked together
-/// with its full one. One thread streams it and needs 80 MiB for full speed; a small budget gives it
-/// less.
+/// with its full one. One thread streams it and needs 80 MiB for full speed; a small budget gives
+/// it less.
 const INCREMENTAL_PART: usize = 4;
 
 /// The single memory reservation of a run, and its pools.
@@ -114,12 +114,13 @@ pub struct StreamMemory {
 
 impl Memory {
     /// Reserves memory. `threads` decode the first archive, and one more decodes another archive.
-    /// `writes` tells whether decoded data is written to disks. If not, pages are faulted in on demand.
+    /// `writes` tells whether decoded data is written to disks. If not, pages are faulted in on
+    /// demand.
     ///
     /// # Errors
     ///
-    /// [`PassError::Request`] if the budget is too small, [`PassError::Memory`] if the kernel refuses
-    /// the memory.
+    /// [`PassError::Request`] if the budget is too small, [`PassError::Memory`] if the kernel
+    /// refuses the memory.
     pub fn reserve(
         options: &Options,
         inputs: &[Input],

@@ -1,7 +1,7 @@
 //! Consideration for other processes: rate limit, niceness, I/O priority and processors of a run.
 //!
-//! The thread that starts all others applies the last three to itself first. Decoders, creators, the
-//! engines' workers and the kernel's own workers for rings inherit them.
+//! The thread that starts all others applies the last three to itself first. Decoders, creators,
+//! the engines' workers and the kernel's own workers for rings inherit them.
 
 use std::{fmt, num::NonZeroU64, str::FromStr};
 
@@ -35,7 +35,11 @@ pub struct Niceness(i32);
 
 /// Error: a number is not a niceness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a niceness, which is between {min} and {max}", min = Niceness::MIN, max = Niceness::MAX)]
+#[error(
+    "{0} is not a niceness, which is between {min} and {max}",
+    min = Niceness::MIN,
+    max = Niceness::MAX
+)]
 pub struct NotANiceness(i32);
 
 impl Niceness {
@@ -161,8 +165,8 @@ impl Neighbour {
         self.pace.as_ref().and_then(Pace::rate).map(NonZeroU64::get)
     }
 
-    /// Applies processors, niceness and I/O priority to the calling thread, from which threads that it
-    /// starts later inherit them. A run does so for its own threads. Callers need this only for
+    /// Applies processors, niceness and I/O priority to the calling thread, from which threads that
+    /// it starts later inherit them. A run does so for its own threads. Callers need this only for
     /// further threads that work for a run.
     ///
     /// Returns the limits in force, and a message for each one that the kernel or a seccomp filter

@@ -63,13 +63,13 @@ impl Opened {
         sandbox::confine(options.sandbox, needs)
     }
 
-    /// Reads the index of each archive; `None` for an archive without a trustworthy index. Leaves no
-    /// side-cars for a second call.
+    /// Reads the index of each archive; `None` for an archive without a trustworthy index. Leaves
+    /// no side-cars for a second call.
     ///
     /// # Errors
     ///
-    /// With [`IndexUse::Proven`](crate::IndexUse::Proven), [`PassError::Index`] for an archive without
-    /// a trustworthy index.
+    /// With [`IndexUse::Proven`](crate::IndexUse::Proven), [`PassError::Index`] for an archive
+    /// without a trustworthy index.
     pub fn load_indexes(
         &mut self,
         options: &Options,

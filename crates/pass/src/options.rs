@@ -168,8 +168,8 @@ pub struct Tuning {
     /// that a snapshot requires has passed. The result is a part of a snapshot. For benchmarks of
     /// large archives.
     pub stop_after_bytes: Option<u64>,
-    /// Function for tests of the sandbox. Called at the first entry, as if the archive had taken over
-    /// the tar walk.
+    /// Function for tests of the sandbox. Called at the first entry, as if the archive had taken
+    /// over the tar walk.
     pub compromised: Option<Compromised>,
 }
 
@@ -193,5 +193,43 @@ impl Compromised {
 impl fmt::Debug for Compromised {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Compromised")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_suit_every_machine() {
+        let Options { io, resources, neighbour, sandbox, .. } = Options::default();
+        assert_eq!((io.direct, io.index), (DirectMode::Auto, IndexUse::Auto));
+        assert!(matches!(io.engine, IoEngine::Auto));
+        assert_eq!(sandbox, SandboxMode::Auto);
+        assert_eq!(neighbour.rate_limit(), None);
+        assert!((1..=DECODE_THREADS_MAX).contains(&resources.threads()));
+        let budget = MemoryPlan::default_budget(resources.threads()) as u64;
+        assert_eq!(resources.memory_bytes(), budget);
+    }
+
+    #[test]
+    fn threads_and_memory_are_as_requested_within_bounds() {
+        for (wanted, threads) in [(0, 1), (1, 1), (40, 40), (1000, 256)] {
+            let resources = Resources { decode_threads: Some(wanted), ..Resources::default() };
+            assert_eq!(resources.threads(), threads);
+        }
+        let resources = Resources { memory_budget: Some(77), ..Resources::default() };
+        assert_eq!(resources.memory_bytes(), 77);
+    }
+
+    #[test]
+    fn a_layout_follows_the_archive_and_the_options() {
+        let named = Archive::File("snapshot-100-11111111111111111111111111111111.tar.zst".into());
+        let limits = Limits::default();
+        assert_eq!(LayoutKind::default(), LayoutKind::Snapshot);
+        for (kind, name) in [(LayoutKind::Snapshot, "snapshot"), (LayoutKind::Any, "any")] {
+            let is_snapshot = matches!(kind.rules(&named, &limits), Layout::Snapshot(_));
+            assert_eq!((kind.name(), is_snapshot), (name, kind == LayoutKind::Snapshot));
+        }
     }
 }

@@ -86,11 +86,12 @@ impl<J, O> Submit<'_, J, O> {
     }
 }
 
-/// Runs `produce` on this thread, with `threads` workers named after `name` and a consumer behind it.
+/// Runs `produce` on this thread, with `threads` workers named after `name` and a consumer behind
+/// it.
 ///
-/// Each worker has its own state, made by `state`. The consumer receives the results in the order of
-/// the jobs. After its first error, [`Submit::submit`] fails. Returns the result of `produce` and the
-/// consumer's error once all threads have ended. Passes on a panic of any thread.
+/// Each worker has its own state, made by `state`. The consumer receives the results in the order
+/// of the jobs. After its first error, [`Submit::submit`] fails. Returns the result of `produce`
+/// and the consumer's error once all threads have ended. Passes on a panic of any thread.
 ///
 /// # Errors
 ///

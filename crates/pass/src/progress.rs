@@ -82,8 +82,8 @@ pub struct Snapshot {
     pub phase: Phase,
     /// Size of the archives in bytes, if known.
     pub bytes_total: Option<u64>,
-    /// Percentage of the archive that the walk over frame headers has passed, if the check for space
-    /// makes such a walk.
+    /// Percentage of the archive that the walk over frame headers has passed, if the check for
+    /// space makes such a walk.
     pub headers_percent: Option<u64>,
     /// Compressed bytes that have been decoded.
     pub bytes_read: u64,
@@ -95,8 +95,8 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Files that were examined, linked or removed, in the phases that do so. Includes files that are
-    /// removed during other phases.
+    /// Files that were examined, linked or removed, in the phases that do so. Includes files that
+    /// are removed during other phases.
     pub files_handled: u64,
     /// Total number of such files, as far as it is known by now.
     pub files_to_handle: u64,
@@ -200,8 +200,8 @@ impl Progress {
         self.shared.bytes_decoded.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Begins a phase that handles one file after the other. [`expect_files`](Self::expect_files) sets
-    /// their number once it is known.
+    /// Begins a phase that handles one file after the other. [`expect_files`](Self::expect_files)
+    /// sets their number once it is known.
     pub fn begin_files(&self, phase: Phase) {
         self.shared.files_handled.store(0, Ordering::Relaxed);
         self.shared.files_to_handle.store(0, Ordering::Relaxed);
@@ -293,8 +293,8 @@ pub fn millis(duration: Duration) -> u64 {
 /// Asks a run to stop. Cheap to clone; may be used from a signal handler's thread.
 ///
 /// The run drains operations in flight, removes the files it has written and returns
-/// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing completes,
-/// since its result is durable by then.
+/// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing
+/// completes, since its result is durable by then.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
     shared: Arc<CancelShared>,
@@ -323,8 +323,8 @@ impl CancelToken {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Registers a function to be called on cancellation, until the guard is dropped. If the run was
-    /// cancelled before, calls it at once.
+    /// Registers a function to be called on cancellation, until the guard is dropped. If the run
+    /// was cancelled before, calls it at once.
     pub fn rouse_by(&self, rouse: impl Fn() + Send + 'static) -> RouseGuard<'_> {
         *self.rouse() = Some(Box::new(rouse));
         if self.is_cancelled()

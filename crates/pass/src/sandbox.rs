@@ -1,8 +1,8 @@
 //! The sandbox confines a run to its open descriptors and its staging directories.
 //!
-//! Decoders and parsers process hostile bytes. Before the first of these is read, the thread that will
-//! start all others gives up all rights that it does not need, for good (Landlock, Linux 5.19 and
-//! later):
+//! Decoders and parsers process hostile bytes. Before the first of these is read, the thread that
+//! will start all others gives up all rights that it does not need, for good (Landlock, Linux 5.19
+//! and later):
 //!
 //! | place | remaining rights |
 //! |---|---|
@@ -16,13 +16,13 @@
 //! `no_new_privs` also keeps the run from gaining privileges by executing programs. Rings are
 //! restricted separately; see the crate ring.
 //!
-//! The sandbox has limits. Landlock confines a thread and those that it starts later. In a process with
-//! other threads it stops an attacker who can make the parser perform operations, but not one who has
-//! taken over the parser's memory and reaches the other threads through it. It does not hide metadata
-//! (`stat` works everywhere), close open descriptors, filter system calls, or restrict UDP. All threads
-//! keep the rights for publishing: below the directory that holds a destination, directories can be
-//! made, renamed in place and, if empty, removed. A destination can also be filled until its disk is
-//! full.
+//! The sandbox has limits. Landlock confines a thread and those that it starts later. In a process
+//! with other threads it stops an attacker who can make the parser perform operations, but not one
+//! who has taken over the parser's memory and reaches the other threads through it. It does not
+//! hide metadata (`stat` works everywhere), close open descriptors, filter system calls, or
+//! restrict UDP. All threads keep the rights for publishing: below the directory that holds a
+//! destination, directories can be made, renamed in place and, if empty, removed. A destination can
+//! also be filled until its disk is full.
 
 use std::{fmt, os::fd::BorrowedFd};
 
@@ -48,14 +48,14 @@ const ADDED_BY_ABI: [(i32, &str); 4] = [
 /// Whether a run confines itself before it reads the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// Confines the run as far as the kernel can. The report lists missing restrictions; they are no
-    /// error.
+    /// Confines the run as far as the kernel can. The report lists missing restrictions; they are
+    /// no error.
     ///
     /// By default, operations run on a new thread, which is confined together with all threads that
-    /// it starts. Other threads of the process keep their rights. This protects against archives that
-    /// trick the parser into opening, creating or executing something, but not against one that takes
-    /// over the process's memory. For that, every thread must be confined: a program can run an
-    /// operation on its only thread instead.
+    /// it starts. Other threads of the process keep their rights. This protects against archives
+    /// that trick the parser into opening, creating or executing something, but not against one
+    /// that takes over the process's memory. For that, every thread must be confined: a program can
+    /// run an operation on its only thread instead.
     #[default]
     Auto,
     /// Does not confine the run.
@@ -105,6 +105,7 @@ pub struct SandboxReport {
 
 impl SandboxReport {
     /// Adds whether each ring is restricted.
+    #[must_use]
     pub fn with_rings(mut self, rings: impl Iterator<Item = bool>) -> Self {
         self.ring_restricted = rings.reduce(|all, one| all && one);
         if self.wanted && self.ring_restricted == Some(false) {
@@ -175,7 +176,8 @@ pub fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> SandboxR
 /// Enforces a Landlock ruleset on the calling thread.
 fn restrict(places: &[(BorrowedFd<'_>, Need)]) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
-        // Without this right (in the first ABI) no file can be moved, so nothing is restricted then.
+        // Without this right (in the first ABI) no file can be moved, so nothing is restricted
+        // then.
         .set_compatibility(CompatLevel::SoftRequirement)
         .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)

@@ -11,15 +11,15 @@ use crate::{Anywhere, IndexUse};
 pub enum SeekTableFound {
     /// There is no seek table, or the options forbid its use.
     None,
-    /// Frames of the table, which add up to the archive. Some of them were checked; decoding may still
-    /// prove the table wrong.
+    /// Frames of the table, which add up to the archive. Some of them were checked; decoding may
+    /// still prove the table wrong.
     Some(FrameTable),
     /// The table is not credible, for the stated reason.
     Ignored(String),
 }
 
-/// Reads the seek table of an archive and checks it. Reads the end of the archive, the table, and the
-/// beginnings of up to 64 frames.
+/// Reads the seek table of an archive and checks it. Reads the end of the archive, the table, and
+/// the beginnings of up to 64 frames.
 pub fn seek_table(file: &ArchiveFile, wanted: IndexUse) -> SeekTableFound {
     if wanted == IndexUse::Ignore {
         return SeekTableFound::None;
@@ -45,8 +45,8 @@ pub fn seek_table(file: &ArchiveFile, wanted: IndexUse) -> SeekTableFound {
     }
 }
 
-/// Returns the length of the tar stream according to the seek table, if there is a credible one. Adds a
-/// warning if the table is ignored.
+/// Returns the length of the tar stream according to the seek table, if there is a credible one.
+/// Adds a warning if the table is ignored.
 pub fn length_by_seek_table(
     file: &ArchiveFile,
     wanted: IndexUse,
@@ -62,8 +62,8 @@ pub fn length_by_seek_table(
     }
 }
 
-/// Largest credible error of an estimate: twice or half the length. Samples of generated archives were
-/// off by up to 5 percent; a guess.
+/// Largest credible error of an estimate: twice or half the length. Samples of generated archives
+/// were off by up to 5 percent; a guess.
 const ESTIMATE_FACTOR: u64 = 2;
 
 /// Returns the surveyed length, replacing an estimate by the seek table's length. A table that

@@ -35,8 +35,8 @@ pub trait Tap: Send {
     ///
     /// `bytes` is a counted reference to a segment, which is not reused before the reference is
     /// dropped. A tap that keeps references must announce their total size
-    /// ([`held_bytes`](unsnap_decode::Tuning::held_bytes)), or the stream may block forever. A break
-    /// ends the run with [`PassError::Cancelled`].
+    /// ([`held_bytes`](unsnap_decode::Tuning::held_bytes)), or the stream may block forever. A
+    /// break ends the run with [`PassError::Cancelled`].
     fn take(&mut self, what: Passing<'_>, bytes: Slice) -> ControlFlow<()>;
 }
 

@@ -10,14 +10,14 @@ use crate::{CancelToken, PassError, Progress};
 
 /// Listener to a walk.
 pub trait Listener<E: From<PassError>> {
-    /// Receives a segment. Returns the view of it that the events of the segment refer to. A listener
-    /// may put bytes in front of it that it kept from the previous segment.
+    /// Receives a segment. Returns the view of it that the events of the segment refer to. A
+    /// listener may put bytes in front of it that it kept from the previous segment.
     fn segment(&mut self, segment: Segment) -> Result<SegmentView, E> {
         Ok(segment.prepend(&[]))
     }
 
-    /// Receives an event, the range of its bytes in `view`, and the origin of the segment. A break ends
-    /// the walk.
+    /// Receives an event, the range of its bytes in `view`, and the origin of the segment. A break
+    /// ends the walk.
     fn event(
         &mut self,
         event: Event<'_>,
@@ -54,8 +54,8 @@ impl Walk<'_> {
     ///
     /// # Errors
     ///
-    /// [`PassError::Decode`] or [`PassError::Tar`] for a bad archive, [`PassError::Cancelled`], and the
-    /// errors of the listener.
+    /// [`PassError::Decode`] or [`PassError::Tar`] for a bad archive, [`PassError::Cancelled`], and
+    /// the errors of the listener.
     pub fn run<E: From<PassError>>(mut self, listener: &mut impl Listener<E>) -> Result<(), E> {
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
             let bytes = segment.len() as u64;

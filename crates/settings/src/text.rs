@@ -37,8 +37,8 @@ pub fn format_size(bytes: u64) -> String {
     ByteSize(bytes).display().iec().to_string()
 }
 
-/// Parses a duration: a number of seconds, or numbers with the units of `humantime`, such as `250ms`,
-/// `90s`, `10m`, `1h30m` or `2days`.
+/// Parses a duration: a number of seconds, or numbers with the units of `humantime`, such as
+/// `250ms`, `90s`, `10m`, `1h30m` or `2days`.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The files from which a validator starts without unpacking an archive.
 //!
-//! A directory `<snapshots>/<slot>/` is loadable ("fastboot") if it holds these files. The accounts are
-//! in directories of their own.
+//! A directory `<snapshots>/<slot>/` is loadable ("fastboot") if it holds these files. The accounts
+//! are in directories of their own.
 //!
 //! | file | content |
 //! |---|---|
@@ -12,12 +12,13 @@
 //! | [`OBSOLETE_ACCOUNTS`] | accounts in storages that are not loaded: [`NO_OBSOLETE_ACCOUNTS`] |
 //! | [`FASTBOOT_VERSION`] | [`Format::version`]; validators write it last, so it marks the directory as complete |
 //!
-//! The formats are those of `solana-runtime` (`snapshot_utils.rs`, `storages_list.rs`). Agave 4.2 to 4.4
-//! write [`Format::V3`], and releases up to 4.5 load it; Agave 4.5 writes [`Format::V5`]. All integers
-//! are little-endian with fixed widths.
+//! The formats are those of `solana-runtime` (`snapshot_utils.rs`, `storages_list.rs`). Agave 4.2
+//! to 4.4 write [`Format::V3`], and releases up to 4.5 load it; Agave 4.5 writes [`Format::V5`].
+//! All integers are little-endian with fixed widths.
 //!
-//! This module encodes and decodes bytes and opens no files. The decoders check existing directories:
-//! they accept the output of the encoders and refuse everything else, with the position of the error.
+//! This module encodes and decodes bytes and opens no files. The decoders check existing
+//! directories: they accept the output of the encoders and refuse everything else, with the
+//! position of the error.
 
 use std::fmt;
 
@@ -44,8 +45,8 @@ pub const NO_OBSOLETE_ACCOUNTS: [u8; 8] = [0; 8];
 
 /// Longest [`STORAGES_LIST`]: 100 MiB, `MAX_STORAGES_LIST_FILE_SIZE` of `solana-runtime` 4.2.2.
 pub const STORAGES_LIST_BYTES_MAX: u64 = 100 << 20;
-/// Longest [`FASTBOOT_VERSION`] that is read: 64 bytes, a guess. Three numbers of 64 bits and two dots
-/// have 62.
+/// Longest [`FASTBOOT_VERSION`] that is read: 64 bytes, a guess. Three numbers of 64 bits and two
+/// dots have 62.
 pub const FASTBOOT_VERSION_BYTES_MAX: u64 = 64;
 
 /// Returns the name of the bank file in the directory of a slot.
@@ -114,8 +115,8 @@ pub enum FormatError {
         /// Offset at which it should end.
         offset: u64,
     },
-    /// A storage consists of two files. No archive contains such a storage, and unsnap does not write
-    /// one.
+    /// A storage consists of two files. No archive contains such a storage, and unsnap does not
+    /// write one.
     #[error("{STORAGES_LIST} has {storage} at byte {offset} as a split storage: not unsnap's")]
     Split {
         /// Offset of the storage's tag.
@@ -183,13 +184,13 @@ impl Format {
         }
     }
 
-    /// Encodes the [`STORAGES_LIST`] of these storages, in their order. The caller must make sure that
-    /// no slot and no id occurs twice.
+    /// Encodes the [`STORAGES_LIST`] of these storages, in their order. The caller must make sure
+    /// that no slot and no id occurs twice.
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooLarge`] if the list exceeds [`STORAGES_LIST_BYTES_MAX`], which is 8,738,132
-    /// storages in [`Format::V3`] and 6,553,599 in [`Format::V5`].
+    /// [`FormatError::TooLarge`] if the list exceeds [`STORAGES_LIST_BYTES_MAX`], which is
+    /// 8,738,132 storages in [`Format::V3`] and 6,553,599 in [`Format::V5`].
     pub fn encode_storages(self, storages: &[Storage]) -> Result<Vec<u8>, FormatError> {
         let count = storages.len() as u64;
         let length = count.saturating_mul(self.storage_bytes() as u64).saturating_add(8);
@@ -212,8 +213,8 @@ impl Format {
         Ok(bytes)
     }
 
-    /// Decodes a [`STORAGES_LIST`] of at most [`STORAGES_LIST_BYTES_MAX`]. Takes memory in proportion
-    /// to `bytes`.
+    /// Decodes a [`STORAGES_LIST`] of at most [`STORAGES_LIST_BYTES_MAX`]. Takes memory in
+    /// proportion to `bytes`.
     pub fn decode_storages(self, bytes: &[u8]) -> Result<Vec<Storage>, FormatError> {
         within(STORAGES_LIST, bytes.len() as u64, STORAGES_LIST_BYTES_MAX)?;
         let mut fields = Fields { file: STORAGES_LIST, bytes, offset: 0 };
@@ -296,8 +297,8 @@ pub fn check_version_file(bytes: &[u8]) -> Result<(), FormatError> {
 }
 
 impl Version {
-    /// Parses [`FASTBOOT_VERSION`]: three plain numbers separated by dots. White space around them is
-    /// ignored, as validators do.
+    /// Parses [`FASTBOOT_VERSION`]: three plain numbers separated by dots. White space around them
+    /// is ignored, as validators do.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         within(FASTBOOT_VERSION, bytes.len() as u64, FASTBOOT_VERSION_BYTES_MAX)?;
         Self::from_text(bytes.trim_ascii()).ok_or_else(|| FormatError::BadVersion {

@@ -3,7 +3,8 @@
 //!
 //! * [`State`] describes a state to be made, and its destinations.
 //! * [`format`] encodes and decodes the files of a state.
-//! * [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and its accounts path.
+//! * [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and its accounts
+//!   path.
 //! * [`ShadowList`] and [`Linker`] maintain second names of the storages, from which a state is
 //!   repaired.
 //!

@@ -33,9 +33,9 @@ pub struct Unlinked {
 }
 
 impl Linker {
-    /// Starts the thread. `directories` holds, for each accounts path, the directory of its storages and
-    /// the directory for their second names. Complete files are passed on to `files`. Returns the
-    /// linker with the sink to which creators report complete files.
+    /// Starts the thread. `directories` holds, for each accounts path, the directory of its
+    /// storages and the directory for their second names. Complete files are passed on to `files`.
+    /// Returns the linker with the sink to which creators report complete files.
     pub fn start(
         calls: Syscalls,
         directories: Vec<(OwnedFd, OwnedFd)>,
@@ -59,7 +59,8 @@ impl Linker {
         move || abandoned.store(true, Ordering::Release)
     }
 
-    /// Waits until all files are linked. The creators must have ended. Returns the first failed link.
+    /// Waits until all files are linked. The creators must have ended. Returns the first failed
+    /// link.
     ///
     /// # Errors
     ///
@@ -83,8 +84,8 @@ impl Drop for Linker {
     }
 }
 
-/// Links files until the creators have ended. Returns early if a file cannot be passed on. That drops
-/// `finished`, so the creators fail as if they had reported to the receiver directly.
+/// Links files until the creators have ended. Returns early if a file cannot be passed on. That
+/// drops `finished`, so the creators fail as if they had reported to the receiver directly.
 fn link(
     calls: &Syscalls,
     directories: &[(OwnedFd, OwnedFd)],

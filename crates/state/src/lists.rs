@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl State {
-    /// Writes the lists of a state whose storages have been created. `slot` is the slot of the snapshot;
-    /// `linked` tells whether every storage has its second name.
+    /// Writes the lists of a state whose storages have been created. `slot` is the slot of the
+    /// snapshot; `linked` tells whether every storage has its second name.
     pub fn write_lists(
         &self,
         target: &Target,

@@ -1,10 +1,10 @@
 //! The shadow of a state: second names of its storages, outside of the directory from which a
 //! validator removes files.
 //!
-//! A validator that does not end by `agave-validator exit` may have removed or replaced storages of the
-//! state from which it started, and then cannot start from it again. Validators never write to
-//! storages that exist when they start, so a hard link is as good as a copy. A list beside the links
-//! shows whether all of them exist with their original sizes.
+//! A validator that does not end by `agave-validator exit` may have removed or replaced storages of
+//! the state from which it started, and then cannot start from it again. Validators never write to
+//! storages that exist when they start, so a hard link is as good as a copy. A list beside the
+//! links shows whether all of them exist with their original sizes.
 
 use twox_hash::XxHash3_64;
 

@@ -41,7 +41,8 @@ impl StorageFile {
     }
 }
 
-/// Names and destinations of an archive's files in a validator's state; see [`format`](crate::format).
+/// Names and destinations of an archive's files in a validator's state; see
+/// [`format`](crate::format).
 #[derive(Debug)]
 pub struct StatePlaces {
     /// Whether the state takes the bank file, the status cache and the version from this archive.
@@ -71,8 +72,8 @@ impl StatePlaces {
         }
     }
 
-    /// Returns the index of the destination of a file and its path there; `None` if the state does not
-    /// contain it.
+    /// Returns the index of the destination of a file and its path there; `None` if the state does
+    /// not contain it.
     pub fn place(
         &mut self,
         placement: &Placement<'_>,
@@ -99,8 +100,8 @@ impl StatePlaces {
                 Ok(self.newest.then_some((0, &self.name)))
             }
             Role::Storage { slot, .. } => {
-                // Cannot overflow: archives have at most 5 million entries. Validators use no more than
-                // half of the range of ids.
+                // Cannot overflow: archives have at most 5 million entries. Validators use no more
+                // than half of the range of ids.
                 let id = self.next_id;
                 self.next_id = id.saturating_add(self.id_step);
                 let destination = self.spread.choose(size, in_flight)?;
@@ -130,16 +131,16 @@ struct AccountsPath {
     bytes: u64,
 }
 
-/// Bytes in flight by which a device counts as slower than another. As many as a few large files have;
-/// a guess.
+/// Bytes in flight by which a device counts as slower than another. As many as a few large files
+/// have; a guess.
 const QUEUE_BYTES: u64 = 16 << 20;
 
 /// Free space below which a path gets no storages while another path has more. It leaves room for
 /// bytes in flight and for rounding. A guess.
 const FULL_BYTES: u64 = 256 << 20;
 
-/// Free space below which a path gets no storages while another path has at least this. It leaves room
-/// for the overhead of the file system. A guess.
+/// Free space below which a path gets no storages while another path has at least this. It leaves
+/// room for the overhead of the file system. A guess.
 const LAST_BYTES: u64 = 1 << 20;
 
 impl AccountsSpread {
@@ -149,15 +150,14 @@ impl AccountsSpread {
         Self { paths: Mutex::new(paths.map(path).collect()) }
     }
 
-    /// Chooses the destination of a storage of `size` bytes. `in_flight` returns the bytes in flight
-    /// to the device of a destination.
+    /// Chooses the destination of a storage of `size` bytes. `in_flight` returns the bytes in
+    /// flight to the device of a destination.
     fn choose(&self, size: u64, in_flight: &dyn Fn(usize) -> u64) -> Result<usize, FitError> {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let index = if paths.len() > 1 {
             let candidates = paths.iter().enumerate().map(|(index, path)| {
-                let free_bytes = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
-                let in_flight_bytes = in_flight(index + 1);
-                Ok(Candidate { free_bytes, in_flight_bytes, given_bytes: path.bytes })
+                let free = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
+                Ok(Candidate { free, in_flight: in_flight(index + 1), given: path.bytes })
             });
             best(candidates, size)?
         } else {
@@ -184,37 +184,37 @@ impl AccountsSpread {
     }
 }
 
-/// An accounts path at the moment of a choice.
+/// An accounts path at the moment of a choice. All figures are bytes.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    free_bytes: u64,
-    /// Bytes in flight to its device.
-    in_flight_bytes: u64,
-    /// Bytes of the storages that it has been given so far.
-    given_bytes: u64,
+    free: u64,
+    /// In flight to its device.
+    in_flight: u64,
+    /// Size of the storages that it has been given so far.
+    given: u64,
 }
 
 impl Candidate {
-    /// Returns the rank for a storage of `size` bytes: how full the path is, how slow its device, and
-    /// which part of its space is used. The least rank is the best.
+    /// Returns the rank for a storage of `size` bytes: how full the path is, how slow its device,
+    /// and which part of its space is used. The least rank is the best.
     fn rank(&self, size: u64) -> (u8, u64, u64) {
-        let room = self.free_bytes.saturating_sub(self.in_flight_bytes);
+        let room = self.free.saturating_sub(self.in_flight);
         let full = match room.checked_sub(size.saturating_add(size / 64)) {
             Some(after) if after >= FULL_BYTES => 0,
             Some(after) if after >= LAST_BYTES => 1,
             _ => 2,
         };
         // Where space is short, the speed of the device does not matter.
-        let queue = if full == 0 { self.in_flight_bytes / QUEUE_BYTES } else { 0 };
-        let used = u128::from(self.given_bytes + size) * u128::from(u32::MAX)
-            / u128::from(room.saturating_add(self.given_bytes).max(1));
+        let queue = if full == 0 { self.in_flight / QUEUE_BYTES } else { 0 };
+        let used = u128::from(self.given + size) * u128::from(u32::MAX)
+            / u128::from(room.saturating_add(self.given).max(1));
         (full, queue, u64::try_from(used).unwrap_or(u64::MAX))
     }
 }
 
 /// Returns the index of the best path for a storage of `size` bytes. It is the one with the fewest
-/// bytes in flight to its device and, among equals, the one whose space is used least in proportion. A
-/// full path is chosen only if all paths are full.
+/// bytes in flight to its device and, among equals, the one whose space is used least in
+/// proportion. A full path is chosen only if all paths are full.
 fn best(
     candidates: impl Iterator<Item = Result<Candidate, FitError>>,
     size: u64,
@@ -243,8 +243,8 @@ mod tests {
         best(paths.iter().copied().map(Ok), size).unwrap()
     }
 
-    fn path(free_bytes: u64, in_flight_bytes: u64, given_bytes: u64) -> Candidate {
-        Candidate { free_bytes, in_flight_bytes, given_bytes }
+    fn path(free: u64, in_flight: u64, given: u64) -> Candidate {
+        Candidate { free, in_flight, given }
     }
 
     #[test]
@@ -278,10 +278,10 @@ mod tests {
         let mut paths = [path(10 * GIB, 0, 0), path(30 * GIB, 0, 0)];
         for _ in 0..1000 {
             let chosen = &mut paths[best_of(&paths, 10 << 20)];
-            chosen.given_bytes += 10 << 20;
-            chosen.free_bytes -= 10 << 20;
+            chosen.given += 10 << 20;
+            chosen.free -= 10 << 20;
         }
-        assert_eq!(paths.map(|path| path.given_bytes / (10 << 20)), [250, 750]);
+        assert_eq!(paths.map(|path| path.given / (10 << 20)), [250, 750]);
     }
 
     fn spread(paths: usize) -> Arc<AccountsSpread> {

@@ -19,8 +19,8 @@ const STAGED_STATE: &str = ".unsnap-state.unsnap-staging";
 const STAGED_RUN: &str = ".run.unsnap-staging";
 const STAGED_SHADOW: &str = ".unsnap-shadow.unsnap-staging";
 
-/// Names of the staging directories of states. A staging directory without a lock (`flock`) was left by
-/// an interrupted run.
+/// Names of the staging directories of states. A staging directory without a lock (`flock`) was
+/// left by an interrupted run.
 pub const STAGED: [&str; 3] = [STAGED_STATE, STAGED_RUN, STAGED_SHADOW];
 
 /// A state that a validator starts from.
@@ -75,8 +75,9 @@ impl State {
         Ok(AccountsSpread::new(paths.into_iter().flatten()))
     }
 
-    /// Starts the thread that links storages into the shadows; returns `None` if the state has none.
-    /// Also returns the sink to which creators report complete files. They are passed on to `files`.
+    /// Starts the thread that links storages into the shadows; returns `None` if the state has
+    /// none. Also returns the sink to which creators report complete files. They are passed on to
+    /// `files`.
     pub fn linker(
         &self,
         target: &Target,

@@ -63,14 +63,14 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Makes and locks a staging directory for each spot; the first is the output directory. Removes
-    /// files left by an interrupted run, unless `resume` is set.
+    /// Makes and locks a staging directory for each spot; the first is the output directory.
+    /// Removes files left by an interrupted run, unless `resume` is set.
     ///
     /// # Errors
     ///
     /// [`CommitError::Request`] if destinations overlap, [`CommitError::NotClean`] if one is not
-    /// empty, [`CommitError::Locked`] if another process uses one. Staging directories that were made
-    /// before the error are removed again.
+    /// empty, [`CommitError::Locked`] if another process uses one. Staging directories that were
+    /// made before the error are removed again.
     pub fn prepare(calls: &Syscalls, spots: &[Spot], resume: bool) -> Result<Self, CommitError> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(spots.len());
         for spot in spots {
@@ -145,8 +145,9 @@ impl Staging {
             .collect()
     }
 
-    /// Opens one staging directory on each file system. The kernel reports a write-back error once for
-    /// each open file description, so an error reported to these is reported to the others as well.
+    /// Opens one staging directory on each file system. The kernel reports a write-back error once
+    /// for each open file description, so an error reported to these is reported to the others as
+    /// well.
     pub fn file_systems(&self) -> Result<Vec<SyncTarget>, CommitError> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let open = |place: &Place| {
@@ -159,8 +160,8 @@ impl Staging {
         self.one_on_each_device()?.into_iter().map(open).collect()
     }
 
-    /// Returns the directories that staging and publishing need from now on, with the kind of access.
-    /// `reads` tells whether created files are read again.
+    /// Returns the directories that staging and publishing need from now on, with the kind of
+    /// access. `reads` tells whether created files are read again.
     pub fn needs(&self, reads: bool) -> Vec<(BorrowedFd<'_>, Need)> {
         self.places
             .iter()

@@ -77,8 +77,8 @@ pub(super) struct Place {
 /// Way in which a destination gets its name.
 #[derive(Debug)]
 pub(super) enum Publication {
-    /// Renames the staging directory to `name` in the holder. `replaces_empty` tells whether an empty
-    /// directory of that name exists.
+    /// Renames the staging directory to `name` in the holder. `replaces_empty` tells whether an
+    /// empty directory of that name exists.
     Rename { name: CString, replaces_empty: bool },
     /// The same, where only publishing finds out whether there is an empty directory.
     RenameWhenCleared { name: CString, replaced_empty: bool },
@@ -300,8 +300,9 @@ impl Place {
             self.check_name(&self.holder, name)?;
         }
         self.calls.fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
-        // After XFS has shut down, fsync of a directory still succeeds: the change has been dropped,
-        // so there is nothing to wait for (xfs_dir_fsync, Linux 6.18). fstat reports the error.
+        // After XFS has shut down, fsync of a directory still succeeds: the change has been
+        // dropped, so there is nothing to wait for (xfs_dir_fsync, Linux 6.18). fstat reports the
+        // error.
         self.calls.fstat(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
         if let Some(other) = &self.stage_in {
             self.calls.fsync(other).map_err(|errno| at("sync the directory of", errno))?;
@@ -347,8 +348,8 @@ impl Place {
                 }
             }
             Publication::MoveEntries { moved } => {
-                // The last entry moves back first, so that the destination no longer looks complete.
-                // If every entry had been moved, the staging directory is gone.
+                // The last entry moves back first, so that the destination no longer looks
+                // complete. If every entry had been moved, the staging directory is gone.
                 let mode = Mode::from_raw_mode(DIRECTORY_MODE);
                 match calls.mkdirat(&self.holder, &*self.staging_name, mode) {
                     Ok(()) | Err(Errno::EXIST) => {}

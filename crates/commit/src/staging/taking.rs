@@ -73,8 +73,8 @@ pub(super) fn make_staging(
     Err(CommitError::Locked { path: path.to_owned() })
 }
 
-/// Opens and locks a staging directory, and empties it if `clear` is set. Returns `None` if its owner
-/// has just published or removed it.
+/// Opens and locks a staging directory, and empties it if `clear` is set. Returns `None` if its
+/// owner has just published or removed it.
 fn take_staging(
     calls: &Syscalls,
     holder: &OwnedFd,
