@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! The last stage of the pipeline: turns complete files into a durable result under its final name.
 //!
 //! * [`Staging`] builds destinations in staging directories and publishes them once they are

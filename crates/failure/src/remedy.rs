@@ -163,25 +163,24 @@ impl Remedy {
     /// front end.
     pub fn words(&self, names: &dyn Vocabulary) -> Option<String> {
         let name = |knob| names.name(knob);
+        let say = |text: &str| Some(text.to_owned());
         // A sentence, with an addition if the front end has the option.
         let also = |sentence: &str, knob, addition: &dyn Fn(String) -> String| {
             let addition = name(knob).map_or_else(String::new, addition);
             Some(format!("{sentence}{addition}"))
         };
         match self {
-            Self::FetchWhole => Some(
-                "the archive is incomplete: compare its size with the original's and fetch it again"
-                    .to_owned(),
+            Self::FetchWhole => say(
+                "the archive is incomplete: compare its size with the original's and fetch it again",
             ),
-            Self::FetchAgain => Some("the archive is damaged: fetch it again".to_owned()),
+            Self::FetchAgain => say("the archive is damaged: fetch it again"),
             Self::FetchOther => {
-                let text = "this is not the archive that the digest belongs to: fetch it again";
-                Some(text.to_owned())
+                say("this is not the archive that the digest belongs to: fetch it again")
             }
-            Self::WaitForDownload => Some("wait until the download is complete".to_owned()),
-            Self::CheckFile => Some(
-                "snapshot archives end in .tar.zst or .tar.lz4: is this the right file?".to_owned(),
-            ),
+            Self::WaitForDownload => say("wait until the download is complete"),
+            Self::CheckFile => {
+                say("snapshot archives end in .tar.zst or .tar.lz4: is this the right file?")
+            }
             Self::RaiseLimits(limits) => {
                 let named = match limits {
                     [] => "the limit named in brackets".to_owned(),
@@ -215,7 +214,7 @@ impl Remedy {
                 also("give an accounts path", Knob::Accounts, &|name| format!(": {name}"))
             }
             Self::EmptyDestination => {
-                Some("give a directory that does not exist yet, or an empty one".to_owned())
+                say("give a directory that does not exist yet, or an empty one")
             }
             Self::FreeName => also("give another name", Knob::Replace, &|name| {
                 format!(", or replace the existing file ({name})")
@@ -230,9 +229,7 @@ impl Remedy {
                     format!(", or prepare a state beside it ({name})")
                 })
             }
-            Self::WaitOrMove => {
-                Some("wait until the other process ends, or use another directory".to_owned())
-            }
+            Self::WaitOrMove => say("wait until the other process ends, or use another directory"),
             Self::OtherEngine => name(Knob::IoEngine)
                 .map(|name| format!("set {name} to auto or threads: the files are the same")),
             Self::ThreadsEngine => {
@@ -244,29 +241,22 @@ impl Remedy {
             Self::LessMemory => {
                 also("free memory", Knob::MemoryBudget, &|name| format!(", or lower {name}"))
             }
-            Self::MoreMemory { bytes } => name(Knob::MemoryBudget)
-                .map(|name| format!("set {name} to at least {bytes} bytes")),
+            Self::MoreMemory { bytes } => {
+                name(Knob::MemoryBudget).map(|name| format!("set {name} to at least {bytes} bytes"))
+            }
             Self::MoreThreads => {
-                let text =
-                    "raise the limit on processes and threads of this user (ulimit -u, TasksMax=)";
-                Some(text.to_owned())
+                say("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)")
             }
             Self::MakeRoom { inodes, unpacking } => Some(make_room(*inodes, *unpacking, names)),
-            Self::DiskFull => Some(
-                "free space (or inodes: see df -i) on the destination's file system".to_owned(),
-            ),
-            Self::Quota => Some("free space, or raise this user's disk quota".to_owned()),
-            Self::MoreOpenFiles => {
-                Some("raise the limit on open files (ulimit -n, LimitNOFILE=)".to_owned())
+            Self::DiskFull => {
+                say("free space (or inodes: see df -i) on the destination's file system")
             }
-            Self::LargerFiles => {
-                Some("raise the limit on file sizes (ulimit -f, LimitFSIZE=)".to_owned())
-            }
-            Self::Permissions => Some("check the owner and permissions of the path".to_owned()),
-            Self::ReadOnlyMount => Some("the file system is mounted read-only".to_owned()),
-            Self::KernelLog => {
-                Some("the disk reports errors: see the kernel log (dmesg)".to_owned())
-            }
+            Self::Quota => say("free space, or raise this user's disk quota"),
+            Self::MoreOpenFiles => say("raise the limit on open files (ulimit -n, LimitNOFILE=)"),
+            Self::LargerFiles => say("raise the limit on file sizes (ulimit -f, LimitFSIZE=)"),
+            Self::Permissions => say("check the owner and permissions of the path"),
+            Self::ReadOnlyMount => say("the file system is mounted read-only"),
+            Self::KernelLog => say("the disk reports errors: see the kernel log (dmesg)"),
             Self::Advice(text) => Some(text.clone()),
             Self::Set(knob, sentence) => name(*knob).map(|name| sentence.replace("{}", &name)),
         }

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! Checks that archives fit into their destinations: before anything is written, and during the
 //! run.
 //!

@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! One pass over an archive, which opens, confines, decodes and walks it for a listener.
 //!
 //! ```text

@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
 //! The on-disk state from which a validator starts. Agave calls it fastboot.
 //!
 //! * [`State`] describes a state to be made, and its destinations.
-//! * [`format`] encodes and decodes the files of a state.
+//! * [`format`](mod@format) encodes and decodes the files of a state.
 //! * [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and its accounts
 //!   path.
 //! * [`ShadowList`] and [`Linker`] maintain second names of the storages, from which a state is
