@@ -135,7 +135,6 @@ const KNOWN_CYCLES: &[(&str, &[&str])] = &[
     ("crates/pack", &["records", "versions"]),
     ("crates/fastboot", &["clear", "prepare", "ready", "removal", "repair", "withdraw"]),
     ("crates/fastboot", &["survey", "unlisted"]),
-    ("crates/control", &["server", "server::client", "server::event_loop", "server::http"]),
     ("crates/service", &["config", "config::check", "config::layers"]),
     ("crates/service", &["desk", "supervisor"]),
     ("crates/service", &["target", "target::fastboot", "target::tree"]),
