@@ -135,9 +135,6 @@ const KNOWN_CYCLES: &[(&str, &[&str])] = &[
     ("crates/pack", &["records", "versions"]),
     ("crates/fastboot", &["clear", "prepare", "ready", "removal", "repair", "withdraw"]),
     ("crates/fastboot", &["survey", "unlisted"]),
-    ("crates/service", &["config", "config::check", "config::layers"]),
-    ("crates/service", &["desk", "supervisor"]),
-    ("crates/service", &["target", "target::fastboot", "target::tree"]),
     ("crates/testkit", &["lattice", "plan", "spec"]),
     ("bin/ledger-tool", &["cli", "cli::packing", "cli::parts", "cli::whole"]),
     (
