@@ -135,7 +135,6 @@ const KNOWN_CYCLES: &[(&str, &[&str])] = &[
     ("crates/pack", &["records", "versions"]),
     ("crates/fastboot", &["clear", "prepare", "ready", "removal", "repair", "withdraw"]),
     ("crates/fastboot", &["survey", "unlisted"]),
-    ("crates/testkit", &["lattice", "plan", "spec"]),
     ("bin/ledger-tool", &["cli", "cli::packing", "cli::parts", "cli::whole"]),
     (
         "bin/ledger-tool",
