@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::pool::Lease;
+use crate::lease::Lease;
 
 /// Exclusive access to a range of lent memory.
 #[derive(Debug)]

@@ -31,13 +31,18 @@
 //! # }
 //! ```
 
+mod arena;
 mod block;
-mod map;
+mod error;
+mod lease;
+mod mapping;
 mod pool;
 mod segment;
 
+pub use arena::{Arena, ArenaBuilder, ArenaRanges};
 pub use block::{Block, Slice};
-pub use map::{Arena, ArenaBuilder, ArenaError, ArenaRanges, PageKind};
+pub use error::ArenaError;
+pub use mapping::PageKind;
 pub use pool::{Pool, PoolClosed};
 pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView, TAIL_SLACK_BYTES};
 

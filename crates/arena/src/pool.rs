@@ -1,12 +1,11 @@
 //! Pools: bounded parts of the arena that lend blocks and take them back.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 
-use crate::{Block, PAGE_BYTES, map::Mapping};
+use crate::{block::Block, lease::Shared, mapping::Mapping};
 
 /// The pool was closed while a caller waited for memory: the run is being aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,28 +20,9 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
-struct Shared {
-    mapping: Arc<Mapping>,
-    /// Offset of the pool in the reservation.
-    start: usize,
-    bytes: usize,
-    state: Mutex<State>,
-    freed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    /// Free ranges: offset in the pool → length. No two are adjacent.
-    free: BTreeMap<usize, usize>,
-    closed: bool,
-}
-
 impl Pool {
     pub(crate) fn new(mapping: Arc<Mapping>, start: usize, bytes: usize) -> Self {
-        let free = if bytes == 0 { BTreeMap::new() } else { BTreeMap::from([(0, bytes)]) };
-        let state = Mutex::new(State { free, closed: false });
-        Self { shared: Arc::new(Shared { mapping, start, bytes, state, freed: Condvar::new() }) }
+        Self { shared: Arc::new(Shared::new(mapping, start, bytes)) }
     }
 
     /// Returns the size of the pool in bytes, lent or not.
@@ -89,65 +69,9 @@ impl Pool {
         self.shared.lock().closed
     }
 
-    fn lend(&self, (offset, bytes): (usize, usize)) -> Block {
-        let start = self.shared.mapping.at(self.shared.start + offset);
-        Block::new(Lease { pool: Arc::clone(&self.shared), offset, bytes }, start, bytes)
-    }
-}
-
-impl State {
-    /// Takes a range by first fit. Low addresses are reused first, so a run that needs little
-    /// memory touches little.
-    fn take(&mut self, bytes: usize) -> Option<(usize, usize)> {
-        if self.closed {
-            return None;
-        }
-        let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
-        let (&offset, &length) = self.free.iter().find(|&(_, &length)| length >= bytes)?;
-        self.free.remove(&offset);
-        if length > bytes {
-            self.free.insert(offset + bytes, length - bytes);
-        }
-        Some((offset, bytes))
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while holding the lock; if some ever did, the free list would still be
-        // consistent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn give_back(&self, mut offset: usize, mut bytes: usize) {
-        let mut state = self.lock();
-        if let Some(after) = state.free.remove(&(offset + bytes)) {
-            bytes += after;
-        }
-        if let Some((&before, &length)) = state.free.range(..offset).next_back()
-            && before + length == offset
-        {
-            state.free.remove(&before);
-            offset = before;
-            bytes += length;
-        }
-        state.free.insert(offset, bytes);
-        drop(state);
-        self.freed.notify_all();
-    }
-}
-
-/// A lent range. Dropped with the last handle on any part of it, which returns it to the pool.
-#[derive(Debug)]
-pub(crate) struct Lease {
-    pool: Arc<Shared>,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.pool.give_back(self.offset, self.bytes);
+    fn lend(&self, range: (usize, usize)) -> Block {
+        let (lease, start) = self.shared.lease(range);
+        Block::new(lease, start, range.1)
     }
 }
 
@@ -156,7 +80,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::Arena;
+    use crate::{Arena, PAGE_BYTES};
 
     fn pool(bytes: usize) -> Pool {
         Arena::builder().bytes(bytes).populate(false).build().unwrap().pool(bytes).unwrap()

@@ -3,7 +3,6 @@
 //! Every iteration writes into a new directory, and nothing is deleted before the end: ext4
 //! searches past recently deleted inodes, which would double the time of small files.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros and output
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)] // criterion's macros, and its output
 #![allow(clippy::disallowed_methods, reason = "not the data path")]
 
 use std::{fs::File, path::Path, sync::Arc};

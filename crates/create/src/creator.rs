@@ -17,10 +17,10 @@ use unsnap_ring::{
 
 use crate::{
     CreateError, FileSink, FinishedFile,
-    pool::CreatorTimes,
     request::{Command, FileId, Request},
     shared::{Shared, in_blocks},
     ticket::{About, Ending, OpenFile, Ticket},
+    times::CreatorTimes,
 };
 
 /// Interval at which a creator that the rate limit holds back updates its statistics. A guess.

@@ -35,13 +35,15 @@ mod request;
 mod shared;
 mod sink;
 mod ticket;
+mod times;
 
 pub use assembler::{Assembler, NewMember};
 pub use destination::Destination;
 pub use error::CreateError;
-pub use pool::{CreatorPool, CreatorTimes, PoolConfig};
+pub use pool::{CreatorPool, PoolConfig};
 pub use shared::{CreateProgress, Written};
 pub use sink::{FileSink, FinishedFile};
+pub use times::CreatorTimes;
 
 /// Unit of direct writes in bytes, even if the device accepts a smaller one: the block size of ext4
 /// and XFS, so that no block is written twice.

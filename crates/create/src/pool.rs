@@ -8,18 +8,18 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use crossbeam::channel::bounded;
 use unsnap_arena::ArenaRanges;
-use unsnap_ring::{Bucket, EngineConfig, EngineKind, IoPriority, Pace, Subscription, WorkerTimes};
+use unsnap_ring::{Bucket, EngineConfig, EngineKind, IoPriority, Pace, Subscription};
 
 use crate::{
     CreateError, CreateProgress, Destination, FileSink, Written,
     creator::Creator,
     feeder::{Feeder, Inbox, Route},
     shared::{Shared, Traffic, died},
+    times::CreatorTimes,
 };
 
 /// Most batches that may wait for a creator. The segments bound their bytes; this bounds their
@@ -70,30 +70,6 @@ pub struct PoolConfig {
     pub pace: Pace,
     /// I/O priority of writes.
     pub priority: Option<IoPriority>,
-}
-
-/// Running and waiting times of a creator, and properties of its engine.
-#[derive(Clone, Debug, Default)]
-pub struct CreatorTimes {
-    /// Time from its start to its end.
-    pub total: Duration,
-    /// Time spent waiting for payloads, with nothing in flight.
-    pub waited_for_input: Duration,
-    /// Time spent waiting for operations in flight.
-    pub waited_for_io: Duration,
-    /// Time for which the rate limit delayed writes.
-    pub held_back: Duration,
-    /// Time for which a pause delayed work.
-    pub paused: Duration,
-    /// Name of its engine.
-    pub engine: &'static str,
-    /// Whether its engine had registered buffers.
-    pub registered_buffers: bool,
-    /// Whether its engine's ring was restricted to the operations of engines; `None` if it has no
-    /// ring.
-    pub ring_restricted: Option<bool>,
-    /// Running times of the engine's worker threads.
-    pub workers: Vec<WorkerTimes>,
 }
 
 /// The creators of all destinations: for each device one for direct files and one for files in the

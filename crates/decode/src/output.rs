@@ -8,7 +8,7 @@ use std::{
 use crossbeam::channel::{Receiver, Sender, bounded};
 use unsnap_arena::{OpenSegment, Pool, Segment};
 
-use crate::{DecodeError, Format, Limits, Position, parallel::Done};
+use crate::{DecodeError, Format, Limits, Position};
 
 /// Most pieces that may wait for the tar walk. The pool bounds their bytes; this bounds their
 /// number.
@@ -21,6 +21,14 @@ pub(crate) enum Piece {
     Promised(Receiver<Done>),
     End(DecodeSummary),
     Failed(DecodeError),
+}
+
+/// Result of a job, which a worker sends for its promise.
+pub(crate) struct Done {
+    /// Decoded bytes up to the first damage; `None` if there are none.
+    pub segment: Option<DecodedSegment>,
+    /// First damage.
+    pub error: Option<DecodeError>,
 }
 
 /// A part of the decoded stream and its position in the archive.

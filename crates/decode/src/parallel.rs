@@ -15,6 +15,7 @@ use crate::{
     cursor::Cursor,
     error::{no_context, no_thread},
     frame::size_mismatch,
+    output::Done,
 };
 
 /// Consecutive frames to decode into one segment.
@@ -22,14 +23,6 @@ pub(crate) struct FrameJob {
     pub frames: Vec<WholeFrame>,
     pub segment: OpenSegment,
     pub reply: Sender<Done>,
-}
-
-/// Result of a job.
-pub(crate) struct Done {
-    /// Decoded bytes up to the first damage; `None` if there are none.
-    pub segment: Option<DecodedSegment>,
-    /// First damage.
-    pub error: Option<DecodeError>,
 }
 
 /// One complete frame, with its declared size.

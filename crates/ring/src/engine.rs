@@ -7,10 +7,7 @@ use unsnap_arena::ArenaRanges;
 
 use crate::{
     FaultPlan, IoPriority, Syscalls,
-    faulty::Faulty,
     operation::{OpError, Operation, Outcome},
-    threads::Threads,
-    uring::Uring,
 };
 
 /// Result of an operation, with its token.
@@ -164,17 +161,6 @@ pub struct EngineConfig {
     /// I/O priority of a ring's reads and writes; `None` for the priority of its owner's thread.
     /// Worker threads inherit the priority of the thread that opens the engine.
     pub priority: Option<IoPriority>,
-}
-
-impl EngineConfig {
-    /// Opens the engine. Another thread may own it: a ring binds to the thread that uses it first.
-    pub fn open(self) -> Result<Box<dyn Engine>, EngineError> {
-        Ok(match self.kind.clone() {
-            EngineKind::Uring => Box::new(Uring::open(&self)?),
-            EngineKind::Threads => Box::new(Threads::open(&self)?),
-            EngineKind::Faulty(plan) => Box::new(Faulty::open(plan, self.capacity)),
-        })
-    }
 }
 
 /// The engine could not be opened, or broke. Except for a worker's panic, always a fault of the

@@ -47,6 +47,7 @@ mod execute;
 mod failure;
 mod fault;
 mod faulty;
+mod open;
 mod operation;
 mod pace;
 mod priority;

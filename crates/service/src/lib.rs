@@ -28,6 +28,7 @@ mod archives;
 mod completion;
 pub mod config;
 mod health;
+mod message;
 mod metrics;
 mod notify;
 mod persistent;

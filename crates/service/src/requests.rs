@@ -17,9 +17,9 @@ use unsnap_fastboot::{Candidate, FileIdentity, Pair};
 use crate::{
     archives::Now,
     config::Sources,
+    message::Message,
     reload,
     state::{CancelReason, State},
-    supervisor::Message,
 };
 
 /// State shared by the supervisor and the handler of requests.

@@ -50,6 +50,7 @@ pub mod image;
 pub mod lattice;
 #[cfg(feature = "harness")]
 mod manifest;
+mod name;
 pub mod ordered;
 pub mod plan;
 pub mod random;

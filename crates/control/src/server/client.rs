@@ -5,7 +5,7 @@ use std::{os::fd::OwnedFd, sync::atomic::Ordering};
 use rustix::{event::epoll::EventFlags, io::Errno};
 
 use super::{
-    Answer,
+    answer::Answer,
     inbox::Inbox,
     lines::{Lines, Next},
     outbox::Outbox,

@@ -16,11 +16,13 @@ use rustix::{
 };
 
 use super::{
-    Answer, Heartbeat, Limits,
     acceptor::Acceptor,
+    answer::Answer,
     client::{Client, Context, Disposition, denied},
+    heartbeat::Heartbeat,
     http::Exchange,
     inbox::{Inbox, Mail, ScrapeUpdate},
+    limits::Limits,
 };
 use crate::{
     Access, Listener, ScrapeListener,

@@ -11,7 +11,7 @@ use rustix::{
     net::{Shutdown, shutdown},
 };
 
-use super::{Answer, client::Disposition, outbox::Outbox};
+use super::{answer::Answer, client::Disposition, outbox::Outbox};
 use crate::protocol::{Answered, Request};
 
 /// Longest lifetime of a connection, whatever the client does: Prometheus itself gives up after 10

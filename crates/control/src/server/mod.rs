@@ -1,52 +1,30 @@
 //! The server: one thread and one event loop for all connections.
 
 mod acceptor;
+mod answer;
 mod client;
 mod event_loop;
+mod heartbeat;
 mod http;
 mod inbox;
+mod limits;
 mod lines;
 mod outbox;
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
+pub use answer::Answer;
 use event_loop::EventLoop;
+pub use heartbeat::Heartbeat;
 pub use inbox::Events;
 use inbox::Inbox;
+pub use limits::Limits;
 
-use crate::{
-    Access, Listener, ScrapeListener,
-    protocol::{Answered, Refusal, Request},
-};
-
-/// The service behind the server. Called on the event loop's thread, so it must not block: every
-/// client waits meanwhile. The server has checked the client's rights before it calls.
-pub trait Answer: Send + Sync {
-    /// Carries out a request. `Watch` is answered like `Status`.
-    fn answer(&self, request: Request) -> Result<Answered, Refusal>;
-}
-
-/// Bounds on the resources of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most connections to the Unix socket at a time. An eighth of them, at least one, is reserved
-    /// for clients that may operate. Default: 64, a guess: many times what people and scripts on
-    /// one machine use.
-    pub connections_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connections_max: 64 }
-    }
-}
+use crate::{Access, Listener, ScrapeListener};
 
 /// A running event loop. Dropping it stops the loop and closes every connection.
 #[derive(Debug)]
@@ -54,41 +32,6 @@ pub struct Server {
     inbox: Arc<Inbox>,
     heartbeat: Heartbeat,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Progress of the event loop, for a watchdog. Reading it does not wake the loop.
-#[derive(Clone, Debug, Default)]
-pub struct Heartbeat {
-    /// Even while the loop sleeps in the kernel, odd while it is working. Only grows.
-    beats: Arc<AtomicU64>,
-}
-
-impl Heartbeat {
-    /// Returns a counter that changes whenever the loop goes to sleep or wakes up.
-    pub fn beats(&self) -> u64 {
-        self.beats.load(Ordering::Acquire)
-    }
-
-    /// Returns whether the loop was provably idle when [`beats`](Self::beats) returned this number:
-    /// asleep in the kernel, which wakes it when there is something to do.
-    pub fn idle_at(beats: u64) -> bool {
-        beats.is_multiple_of(2)
-    }
-
-    fn sleeps(&self) {
-        self.step(0);
-    }
-
-    fn works(&self) {
-        self.step(1);
-    }
-
-    /// Advances to the next number with this remainder modulo 2. Only the loop calls this.
-    fn step(&self, remainder: u64) {
-        let beats = self.beats.load(Ordering::Relaxed);
-        let step = if beats % 2 == remainder { 2 } else { 1 };
-        self.beats.store(beats + step, Ordering::Release);
-    }
 }
 
 impl Server {

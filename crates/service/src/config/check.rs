@@ -16,7 +16,7 @@ use unsnap_state::Format;
 use unsnap_unpack::Verify;
 
 use super::{
-    ConfigError,
+    error::ConfigError,
     settings::{Kind, Settings, Target as TargetSettings},
 };
 

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 use unsnap_settings::LimitsTable;
 
-use super::{ConfigError, Settings, settings::Target};
+use super::{
+    error::ConfigError,
+    settings::{Settings, Target},
+};
 
 /// Prefix of environment variables that are settings: `UNPACKD_<SECTION>_<KEY>`.
 pub const VARIABLE_PREFIX: &str = "UNPACKD_";

@@ -1,6 +1,7 @@
 //! Configuration: defaults < file < environment < flags, checked as a whole before use.
 
 mod check;
+mod error;
 mod layers;
 mod settings;
 mod values;
@@ -8,6 +9,7 @@ mod values;
 use std::path::{Path, PathBuf};
 
 pub use check::{Config, Target, TargetKind, Unpacking};
+pub use error::ConfigError;
 pub use layers::{Override, VARIABLE_PREFIX};
 pub use settings::{
     Archives, Control, Kind, Metrics, Neighbour, Retry, Service, Settings,
@@ -17,12 +19,6 @@ pub use values::Span;
 
 /// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Error of a configuration that is invalid or cannot be read. Exit code 78 (`EX_CONFIG` of
-/// sysexits.h).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
 
 /// Sources of a configuration, kept for reloads.
 #[derive(Clone, Debug, Default)]

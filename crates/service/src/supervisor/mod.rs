@@ -21,6 +21,7 @@ use crate::{
     archives::{Archives, Now},
     config::{Config, Metrics, Sources},
     health::Health,
+    message::Message,
     notify::Notify,
     persistent::{PersistentState, StateDirectory},
     reload,
@@ -43,21 +44,6 @@ const GLANCE_EVERY: Duration = Duration::from_secs(1);
 
 /// Extension requested from the service manager at a time while stopping takes long.
 const EXTENSION: Duration = Duration::from_secs(5);
-
-/// A message to the supervisor.
-#[derive(Debug)]
-pub enum Message {
-    /// A directory changed.
-    Change(Change),
-    /// A worker finished an order.
-    WorkerReport(WorkerReport),
-    /// The shared state changed.
-    Wake,
-    /// Requests a reload of the configuration.
-    Reload,
-    /// Requests the end of the service.
-    Stop,
-}
 
 /// Outcome of [`Supervisor::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

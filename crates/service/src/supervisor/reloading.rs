@@ -4,9 +4,10 @@ use std::{io, sync::Arc, time::Instant};
 
 use unsnap_control::{ScrapeListener, metrics::Textfile, protocol::Event};
 
-use super::{Message, Supervisor};
+use super::Supervisor;
 use crate::{
     config::{Metrics, Target},
+    message::Message,
     reload,
     state::{CancelReason, TargetState},
     worker::Worker,

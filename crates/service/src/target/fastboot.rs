@@ -7,7 +7,7 @@ use unsnap_ring::Syscalls;
 use unsnap_state::Format;
 use unsnap_unpack::PreflightMode;
 
-use super::{Product, Work};
+use super::work::{Product, Work};
 
 pub fn request(work: &Work, places: &Places, format: Format, shadow: bool) -> Request {
     Request {

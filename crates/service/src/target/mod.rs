@@ -4,49 +4,19 @@ mod fastboot;
 mod remover;
 mod results;
 mod tree;
+mod work;
 
 pub use fastboot::is_adoptable;
 pub use remover::Remover;
 pub use results::{Found, results};
 pub use tree::destination;
+pub use work::{Product, Work};
 
-use std::{collections::BTreeSet, num::NonZeroU32, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, path::PathBuf};
 
-use unsnap_fastboot::{FastbootError, KnownBad, Pair};
-use unsnap_pass::{CancelToken, Progress};
-use unsnap_unpack::Report;
+use unsnap_fastboot::{FastbootError, Pair};
 
-use crate::config::{Target, TargetKind, Unpacking};
-
-/// A job as a worker carries it out.
-#[derive(Clone, Debug)]
-pub struct Work {
-    /// Target of the job.
-    pub target: Target,
-    /// Archives to unpack.
-    pub pair: Pair,
-    /// Options for unpacking.
-    pub unpacking: Arc<Unpacking>,
-    /// Archives known to be bad.
-    pub known_bad: Vec<KnownBad>,
-    /// Most files of older states removed per second meanwhile.
-    pub removal_files_per_second: NonZeroU32,
-    /// Whether a client submitted exactly this pair, so that it replaces even a newer result.
-    pub submitted: bool,
-    /// Progress of the job.
-    pub progress: Progress,
-    /// Token that cancels the job.
-    pub cancel: CancelToken,
-}
-
-/// A result of a job.
-#[derive(Debug)]
-pub struct Product {
-    /// Directory of the result.
-    pub path: PathBuf,
-    /// Report of unpacking; `None` if the result existed before.
-    pub report: Option<Box<Report>>,
-}
+use crate::config::{Target, TargetKind};
 
 /// A sweep: cleaning up a target between jobs.
 #[derive(Clone, Debug)]

@@ -15,7 +15,10 @@ use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
 use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker, Verify};
 
-use super::{Product, Work, results::Found};
+use super::{
+    results::Found,
+    work::{Product, Work},
+};
 
 /// Suffix of staging directories: that of `<name>` is `.<name>.unsnap-staging` (crate unpack,
 /// `staging`).

@@ -11,11 +11,12 @@ use std::{
 use unsnap_layout::append_vec::RecordHeader;
 
 use super::{
-    AccountsError, Shared, StorageId,
+    AccountsError, StorageId,
     entries::{Entry, PARTITIONS, Place, sorting},
-    look::{LookError, SecondLook, Wanted},
+    look::{SecondLook, Wanted},
     pool::lock,
     scan::Sums,
+    shared::Shared,
 };
 use crate::lattice::LatticeHasher;
 
@@ -179,9 +180,9 @@ fn look_at(
             changed.get_or_insert(index);
         }
     });
-    looked.map_err(LookError::into_shared)?;
+    looked.map_err(AccountsError::of_look)?;
     match changed.or_else(|| seen.iter().position(|seen| !seen)) {
-        Some(index) => Err(wanted[index].changed().into_shared()),
+        Some(index) => Err(AccountsError::of_look(wanted[index].changed())),
         None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use thiserror::Error;
 
-use super::LookError;
+use super::look::LookError;
 use crate::structure::StorageError;
 
 /// The reason why the accounts could not be verified, or their defect.
@@ -112,6 +112,11 @@ pub enum AccountsError {
 }
 
 impl AccountsError {
+    /// Returns the error of a check whose second look failed.
+    pub(super) fn of_look(error: LookError) -> Self {
+        Self::Look(Arc::new(error))
+    }
+
     /// Returns whether the accounts themselves are bad, as opposed to the machine or its
     /// configuration.
     pub fn is_bad_archive(&self) -> bool {

@@ -2,10 +2,8 @@
 
 use std::{
     collections::HashMap, error::Error, fs::File, io, ops::Range, os::unix::fs::FileExt as _,
-    sync::Arc,
 };
 
-use super::AccountsError;
 use thiserror::Error;
 use unsnap_layout::append_vec::{ACCOUNT_DATA_BYTES_MAX, RECORD_HEADER_BYTES, RecordHeader};
 
@@ -76,12 +74,6 @@ pub enum LookError {
     /// The second pass over the archives failed.
     #[error("the archives could not be read a second time")]
     Pass(#[source] Box<dyn Error + Send + Sync>),
-}
-
-impl LookError {
-    pub(super) fn into_shared(self) -> AccountsError {
-        AccountsError::Look(Arc::new(self))
-    }
 }
 
 impl Wanted {

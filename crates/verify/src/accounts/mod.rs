@@ -34,7 +34,9 @@ pub mod entries;
 mod error;
 mod look;
 mod pool;
+mod progress;
 mod scan;
+mod shared;
 
 pub use error::AccountsError;
 pub use look::{
@@ -58,9 +60,11 @@ use crate::{
     lattice::{LatticeHash, Vectors},
     structure::StorageScanner,
 };
-use entries::{Entries, Entry, Fingerprints};
+use entries::{Entries, Fingerprints};
 use pool::{Piece, Queue, Storage, StorageState, lock};
-use scan::{Scan, Sums, Worker};
+use progress::Scan;
+use scan::{Sums, Worker};
+use shared::Shared;
 
 /// Limit on the storages of all streams together: twice the number that one archive may hold.
 const STORAGES_MAX: u32 = 10_000_000;
@@ -154,19 +158,6 @@ impl AccountsSummary {
 pub struct AccountsCheck<B: AsRef<[u8]> + Send + Sync + 'static> {
     shared: Arc<Shared<B>>,
     threads: Vec<JoinHandle<Option<Sums>>>,
-}
-
-/// State shared by streams and workers.
-#[derive(Debug)]
-struct Shared<B> {
-    queue: Queue<B>,
-    entries: Entries<Entry>,
-    storages: Mutex<Vec<StorageId>>,
-    streams: AtomicUsize,
-    fingerprints: Fingerprints,
-    workers: NonZeroUsize,
-    memory_bytes_max: usize,
-    vectors: Vectors,
 }
 
 impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{AccountsError, scan::Scan};
+use super::{AccountsError, progress::Scan};
 
 /// Extra charge per piece or storage, so that many small ones are bounded too. Larger than the
 /// bookkeeping for each of them.

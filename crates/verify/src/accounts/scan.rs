@@ -5,35 +5,20 @@ use std::sync::Arc;
 use unsnap_layout::append_vec::{RECORD_ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader};
 
 use super::{
-    AccountsError, Shared,
+    AccountsError,
     entries::{Entry, Gathered, Place},
     pool::{Batch, Piece, Storage, Work, lock},
+    progress::Straddling,
+    shared::Shared,
 };
 use crate::{
     lattice::{AccountInParts, LatticeHash, LatticeHasher},
-    structure::{Record, RecordSink, StorageScanner},
+    structure::{Record, RecordSink},
 };
 
 /// Records are batched up to this many bytes: some hundred accounts and a fraction of a millisecond
 /// of work, against a lock that is taken twice. A guess.
 const BATCH_BYTES: usize = 128 << 10;
-
-/// Progress of a storage's scan.
-#[derive(Debug)]
-pub(super) struct Scan {
-    pub(super) scanner: StorageScanner,
-    /// Bytes that have been scanned.
-    pub(super) base: u64,
-    /// The account that continues in the next piece.
-    pub(super) straddling: Option<Straddling>,
-}
-
-#[derive(Debug)]
-pub(super) struct Straddling {
-    position: u64,
-    header: RecordHeader,
-    hash: AccountInParts,
-}
 
 /// Totals of a set of accounts.
 #[derive(Debug, Clone)]

@@ -1,63 +1,13 @@
-//! The reservation: one anonymous mapping, backed by huge pages where available.
+//! The reservation, cut into pools.
 
-use std::{ffi::c_void, ptr::NonNull, sync::Arc};
+use std::sync::Arc;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-
-use crate::{PAGE_BYTES, Pool};
-
-/// Size and alignment of a huge page on the architectures Agave runs on.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-
-/// Kind of pages behind the reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageKind {
-    /// Reserved huge pages (`MAP_HUGETLB`), taken from `vm.nr_hugepages`.
-    HugeTlb,
-    /// Transparent huge pages (`MADV_HUGEPAGE`). The kernel may still have used some small pages.
-    Transparent,
-    /// Ordinary pages: the kernel has no transparent huge pages or refused the advice.
-    Plain,
-}
-
-impl PageKind {
-    /// Returns whether the kernel agreed to back the reservation with huge pages.
-    pub fn is_huge(self) -> bool {
-        self != Self::Plain
-    }
-
-    /// Returns the word used in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HugeTlb => "hugetlb",
-            Self::Transparent => "transparent",
-            Self::Plain => "none",
-        }
-    }
-}
-
-/// Memory could not be reserved or cut into pools. Always the fault of the environment or of the
-/// request.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArenaError {
-    /// The kernel refused the reservation.
-    #[error("cannot reserve {bytes} bytes of memory: {source}")]
-    Reserve {
-        /// Requested bytes, including those for alignment.
-        bytes: usize,
-        /// Error returned by the kernel.
-        source: rustix::io::Errno,
-    },
-    /// A pool is larger than the uncut part of the reservation.
-    #[error("a memory pool of {asked} bytes does not fit into the {left} bytes left in the arena")]
-    Exhausted {
-        /// Requested bytes.
-        asked: usize,
-        /// Bytes not yet cut into pools.
-        left: usize,
-    },
-}
+use crate::{
+    PAGE_BYTES,
+    error::ArenaError,
+    mapping::{Mapping, PageKind},
+    pool::Pool,
+};
 
 /// Builder for an [`Arena`].
 #[derive(Clone, Debug)]
@@ -141,7 +91,7 @@ impl Arena {
 
     /// Returns the kind of pages that the kernel provided.
     pub fn page_kind(&self) -> PageKind {
-        self.mapping.kind
+        self.mapping.kind()
     }
 
     /// Returns the usable size of the reservation in bytes.
@@ -166,7 +116,7 @@ pub struct ArenaRanges {
 impl ArenaRanges {
     /// Returns the address and length of each piece. All but the last are `piece_bytes` long.
     pub fn pieces(&self, piece_bytes: usize) -> impl Iterator<Item = (*const u8, usize)> {
-        let base = self.mapping.base.as_ptr().cast_const();
+        let base = self.mapping.base().as_ptr().cast_const();
         (0..self.bytes)
             .step_by(piece_bytes.max(PAGE_BYTES))
             .map(move |at| (base.wrapping_add(at), piece_bytes.min(self.bytes - at)))
@@ -174,101 +124,17 @@ impl ArenaRanges {
 
     /// Returns the index of the piece that holds all `len` bytes from `start`, if one does.
     pub fn piece_of(&self, start: *const u8, len: usize, piece_bytes: usize) -> Option<usize> {
-        let offset = start.addr().checked_sub(self.mapping.base.addr().get())?;
+        let offset = start.addr().checked_sub(self.mapping.base().addr().get())?;
         let end = offset.checked_add(len)?;
         let piece = offset / piece_bytes;
         (end <= self.bytes && len > 0 && (end - 1) / piece_bytes == piece).then_some(piece)
     }
 }
 
-/// The mapping. `base` is the aligned start inside `[map_start, map_start + map_bytes)`.
-#[derive(Debug)]
-pub(crate) struct Mapping {
-    base: NonNull<u8>,
-    map_start: NonNull<u8>,
-    map_bytes: usize,
-    kind: PageKind,
-}
-
-// SAFETY: a mapping is an address range of the whole process and not tied to a thread. Its bytes
-// are accessed only through `Block` and `Slice`, whose ranges never alias mutably (see block.rs).
-unsafe impl Send for Mapping {}
-// SAFETY: as above; `&Mapping` itself only hands out addresses.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn hugetlb(bytes: usize) -> Result<Self, rustix::io::Errno> {
-        let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
-        let map_start = map_anonymous(map_bytes, MapFlags::HUGETLB)?;
-        // The kernel aligns such mappings to the huge page size.
-        Ok(Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb })
-    }
-
-    fn transparent(bytes: usize) -> Result<Self, ArenaError> {
-        // One huge page more than requested, so that the mapping contains an aligned start.
-        let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
-        let map_start = map_anonymous(map_bytes, MapFlags::NORESERVE)
-            .map_err(|source| ArenaError::Reserve { bytes: map_bytes, source })?;
-        let skip =
-            map_start.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - map_start.addr().get();
-        // SAFETY: skip < HUGE_PAGE_BYTES < map_bytes, so the result lies inside the mapping.
-        let base = unsafe { map_start.add(skip) };
-        let mut mapping = Self { base, map_start, map_bytes, kind: PageKind::Plain };
-        match mapping.advise(bytes, Advice::LinuxHugepage) {
-            Ok(()) => mapping.kind = PageKind::Transparent,
-            Err(errno) => tracing::debug!(%errno, "no transparent huge pages; using plain pages"),
-        }
-        Ok(mapping)
-    }
-
-    /// Faults the pages in. A kernel without `MADV_POPULATE_WRITE` (before 5.14) faults them in on
-    /// first use, with the same contents.
-    fn populate(&self, bytes: usize) {
-        if let Err(errno) = self.advise(bytes, Advice::LinuxPopulateWrite) {
-            tracing::debug!(%errno, "cannot populate the arena; pages are faulted in on first use");
-        }
-    }
-
-    fn advise(&self, bytes: usize, advice: Advice) -> Result<(), rustix::io::Errno> {
-        let start = self.base.as_ptr().cast::<c_void>();
-        // SAFETY: [base, base + bytes) lies inside our own private anonymous mapping, and neither
-        // advice used here (huge pages, populate) changes the bytes that a reader sees.
-        unsafe { rustix::mm::madvise(start, bytes, advice) }
-    }
-
-    /// Returns the address of the byte at `offset`. The caller must stay within the reservation.
-    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
-        debug_assert!(offset <= self.map_bytes);
-        // SAFETY: pools are cut so that their offsets lie inside the reservation (Arena::pool),
-        // which lies inside the mapping.
-        unsafe { self.base.add(offset) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        let start = self.map_start.as_ptr().cast::<c_void>();
-        // SAFETY: this is exactly the range that mmap returned. Every block, slice and ring
-        // registration holds a share of the `Arc<Mapping>`, so nothing refers to the range any
-        // more.
-        if let Err(errno) = unsafe { rustix::mm::munmap(start, self.map_bytes) } {
-            tracing::error!(%errno, "munmap failed; the memory stays mapped");
-        }
-    }
-}
-
-fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, rustix::io::Errno> {
-    let flags = MapFlags::PRIVATE | extra;
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address chosen by the kernel overlaps no existing mapping.
-    let start =
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
-    NonNull::new(start.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::HUGE_PAGE_BYTES;
 
     #[test]
     fn a_reservation_is_aligned_and_reports_its_page_kind() {

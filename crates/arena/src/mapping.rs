@@ -1,0 +1,132 @@
+//! The mapping behind the reservation: anonymous memory, backed by huge pages where available.
+
+use std::{ffi::c_void, ptr::NonNull};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::ArenaError;
+
+/// Size and alignment of a huge page on the architectures Agave runs on.
+pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Kind of pages behind the reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageKind {
+    /// Reserved huge pages (`MAP_HUGETLB`), taken from `vm.nr_hugepages`.
+    HugeTlb,
+    /// Transparent huge pages (`MADV_HUGEPAGE`). The kernel may still have used some small pages.
+    Transparent,
+    /// Ordinary pages: the kernel has no transparent huge pages or refused the advice.
+    Plain,
+}
+
+impl PageKind {
+    /// Returns whether the kernel agreed to back the reservation with huge pages.
+    pub fn is_huge(self) -> bool {
+        self != Self::Plain
+    }
+
+    /// Returns the word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HugeTlb => "hugetlb",
+            Self::Transparent => "transparent",
+            Self::Plain => "none",
+        }
+    }
+}
+
+/// The mapping. `base` is the aligned start inside `[map_start, map_start + map_bytes)`.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    map_start: NonNull<u8>,
+    map_bytes: usize,
+    kind: PageKind,
+}
+
+// SAFETY: a mapping is an address range of the whole process and not tied to a thread. Its bytes
+// are accessed only through `Block` and `Slice`, whose ranges never alias mutably (see block.rs).
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `&Mapping` itself only hands out addresses.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub fn hugetlb(bytes: usize) -> Result<Self, rustix::io::Errno> {
+        let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
+        let map_start = map_anonymous(map_bytes, MapFlags::HUGETLB)?;
+        // The kernel aligns such mappings to the huge page size.
+        Ok(Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb })
+    }
+
+    pub fn transparent(bytes: usize) -> Result<Self, ArenaError> {
+        // One huge page more than requested, so that the mapping contains an aligned start.
+        let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
+        let map_start = map_anonymous(map_bytes, MapFlags::NORESERVE)
+            .map_err(|source| ArenaError::Reserve { bytes: map_bytes, source })?;
+        let skip =
+            map_start.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - map_start.addr().get();
+        // SAFETY: skip < HUGE_PAGE_BYTES < map_bytes, so the result lies inside the mapping.
+        let base = unsafe { map_start.add(skip) };
+        let mut mapping = Self { base, map_start, map_bytes, kind: PageKind::Plain };
+        match mapping.advise(bytes, Advice::LinuxHugepage) {
+            Ok(()) => mapping.kind = PageKind::Transparent,
+            Err(errno) => tracing::debug!(%errno, "no transparent huge pages; using plain pages"),
+        }
+        Ok(mapping)
+    }
+
+    /// Faults the pages in. A kernel without `MADV_POPULATE_WRITE` (before 5.14) faults them in on
+    /// first use, with the same contents.
+    pub fn populate(&self, bytes: usize) {
+        if let Err(errno) = self.advise(bytes, Advice::LinuxPopulateWrite) {
+            tracing::debug!(%errno, "cannot populate the arena; pages are faulted in on first use");
+        }
+    }
+
+    fn advise(&self, bytes: usize, advice: Advice) -> Result<(), rustix::io::Errno> {
+        let start = self.base.as_ptr().cast::<c_void>();
+        // SAFETY: [base, base + bytes) lies inside our own private anonymous mapping, and neither
+        // advice used here (huge pages, populate) changes the bytes that a reader sees.
+        unsafe { rustix::mm::madvise(start, bytes, advice) }
+    }
+
+    /// Returns the address of the reservation's first byte.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Returns the kind of pages that the kernel provided.
+    pub fn kind(&self) -> PageKind {
+        self.kind
+    }
+
+    /// Returns the address of the byte at `offset`. The caller must stay within the reservation.
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        debug_assert!(offset <= self.map_bytes);
+        // SAFETY: pools are cut so that their offsets lie inside the reservation (Arena::pool),
+        // which lies inside the mapping.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let start = self.map_start.as_ptr().cast::<c_void>();
+        // SAFETY: this is exactly the range that mmap returned. Every block, slice and ring
+        // registration holds a share of the `Arc<Mapping>`, so nothing refers to the range any
+        // more.
+        if let Err(errno) = unsafe { rustix::mm::munmap(start, self.map_bytes) } {
+            tracing::error!(%errno, "munmap failed; the memory stays mapped");
+        }
+    }
+}
+
+fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, rustix::io::Errno> {
+    let flags = MapFlags::PRIVATE | extra;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address chosen by the kernel overlaps no existing mapping.
+    let start =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
+    NonNull::new(start.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)
+}

@@ -1,0 +1,18 @@
+//! Messages to the supervisor.
+
+use crate::{watch::Change, worker::WorkerReport};
+
+/// A message to the supervisor.
+#[derive(Debug)]
+pub enum Message {
+    /// A directory changed.
+    Change(Change),
+    /// A worker finished an order.
+    WorkerReport(WorkerReport),
+    /// The shared state changed.
+    Wake,
+    /// Requests a reload of the configuration.
+    Reload,
+    /// Requests the end of the service.
+    Stop,
+}
