@@ -118,8 +118,8 @@ pub struct PreflightArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value = "auto")]
     pub preflight: Preflight,
 
-    /// With --preflight auto: time limit for reading the headers of all frames, such as 30s
-    /// [default: 1 s plus 50 ms for each GB, more if an estimate is inconclusive]
+    /// With --preflight auto: time limit for reading all frame headers, such as 30s
+    /// [default: 2 s plus 1 s for each GB]
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 
@@ -225,10 +225,9 @@ pub enum Engine {
 /// Kind of preflight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preflight {
-    /// Add up the sizes declared in all frame headers; estimate where they are missing or reading
-    /// them would take too long
+    /// Estimate from samples; if they leave a doubt, add up the sizes declared in all frame headers
     Auto,
-    /// Add up the sizes declared in all frame headers, however long it takes to read them
+    /// Add up the sizes declared in all frame headers, however long that takes
     Exact,
     /// No check, same as --no-preflight
     Off,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! warning: cannot write the journal: Input/output error (os error 5)
-//! info: archive opened (path=/mnt/snapshot-39.tar.zst, bytes=4673834)
+//! info: opened an archive (path=/mnt/snapshot-39.tar.zst)
 //! ```
 //!
 //! An event's error is appended to its message, its other fields follow in parentheses. With `-vv`, a
