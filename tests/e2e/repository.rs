@@ -60,7 +60,7 @@ fn only_the_named_crates_contain_unsafe_code() {
         assert_eq!(forbidden, !["arena", "ring", "decode"].contains(&name.as_str()), "{name}");
     }
     for program in [
-        "common/src/lib.rs",
+        "cli/src/lib.rs",
         "ledger-tool/src/main.rs",
         "validator/src/main.rs",
         "unpackd/src/main.rs",

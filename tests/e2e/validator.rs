@@ -34,7 +34,7 @@ fn the_newest_pair_is_ready_when_the_validator_starts() {
     let ledger = Ledger::with(&[FULL, INCREMENTAL]);
     let outcome = ledger.start(&[], &["--identity", "id.json"]);
     ledger.assert_ready(&outcome, 47);
-    assert!(outcome.stderr.contains("48 storages in"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("unpacked 48 storages in"), "{outcome:#?}");
     let given = ["--ledger".into(), ledger.path().into_os_string(), "--identity".into()];
     assert_eq!(ledger.arguments()[..3], given);
     assert_state_of(&ledger, 47, &[archive(FULL), archive(INCREMENTAL)]);
@@ -61,7 +61,7 @@ fn without_archives_that_go_together_the_validator_is_left_to_itself() {
         let before = files(&ledger.path());
         let outcome = ledger.start(&[], &["--no-voting"]);
         ledger.assert_as_it_is(&outcome, &["--no-voting"], told);
-        assert!(outcome.stderr.contains("as if unsnap had not been there"), "{outcome:#?}");
+        assert!(outcome.stderr.contains("as if it had been started alone"), "{outcome:#?}");
         let mut after = files(&ledger.path());
         // What a validator would make, too.
         after.retain(|name, _| !["accounts", "snapshots", "ledger.lock"].contains(&name.as_str()));
@@ -178,7 +178,7 @@ fn a_state_that_is_ready_is_not_made_again() {
     let before = inodes();
     let outcome = ledger.start(&[], &[]);
     ledger.assert_ready(&outcome, 47);
-    assert!(outcome.stderr.contains("it was there"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("it existed already"), "{outcome:#?}");
     assert_eq!(inodes(), before);
 
     // Storages dropped, as by a validator that has ended in a hurry: the same files again.
@@ -187,7 +187,7 @@ fn a_state_that_is_ready_is_not_made_again() {
     }
     let outcome = ledger.start(&[], &[]);
     ledger.assert_ready(&outcome, 47);
-    assert!(outcome.stderr.contains("48 storages linked again"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("restored 48 storages"), "{outcome:#?}");
     assert_eq!(inodes(), before);
 
     // The shadow is gone too: made anew.
@@ -197,7 +197,7 @@ fn a_state_that_is_ready_is_not_made_again() {
     fs::remove_dir_all(ledger.path().join("accounts/unsnap-shadow")).unwrap();
     let outcome = ledger.start(&[], &[]);
     ledger.assert_ready(&outcome, 47);
-    assert!(outcome.stderr.contains("48 storages in"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("unpacked 48 storages in"), "{outcome:#?}");
     assert_state_of(&ledger, 47, &[archive(FULL), archive(INCREMENTAL)]);
 }
 
@@ -213,7 +213,7 @@ fn a_file_system_that_cannot_be_written_is_no_reason_not_to_start() {
     let own = ["--ledger".to_owned(), disk.path().join("ledger").display().to_string()];
     let outcome = ledger.start(&[&own[0], &own[1]], &[]);
     ledger.assert_as_it_is(&outcome, &[], "Read-only file system");
-    assert!(outcome.stderr.contains("--ledger is not the same"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("--ledger differs"), "{outcome:#?}");
     let outcome = ledger.start(&["--prepare-only", &own[0], &own[1]], &[]);
     assert_eq!((outcome.status.code(), ledger.was_started()), (Some(3), false), "{outcome:#?}");
 }
@@ -233,7 +233,7 @@ fn accounts_may_be_in_several_places_elsewhere() {
     // Both by a second look.
     let outcome = ledger.start(&[], &[&format!("--accounts={list}")]);
     ledger.assert_ready(&outcome, 47);
-    assert!(outcome.stderr.contains("it was there"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("it existed already"), "{outcome:#?}");
 }
 
 #[test]

@@ -38,20 +38,20 @@ fn status_is_told_to_people_in_columns() {
     let (out, err, code) = run(&mut tool(&service, &["status"]));
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
     let expected = [
-        "unpackd 0.1.0, process 7, started ",
-        "archives: newest is slot 47 upon 39, in /mnt/snapshots and /mnt/incremental",
+        "unpackd 0.1.0, pid 7, started ",
+        "archives: newest slot 47 (base 39), in /mnt/snapshots and /mnt/incremental",
         "validator  fastboot  working",
-        "  job 12, slot 47 upon 39: running, attempt 2, unpacking   61%  12.40 GiB of 20.30 GiB read  48.90 GiB written  181,000 files  1.92 GiB/s  ETA 14 seconds; before: disk full",
+        "  job 12, slot 47 (base 39): running, attempt 2, unpacking   61%  12.40 GiB of 20.30 GiB read  48.90 GiB written  181,000 files  1.92 GiB/s  ETA 14 seconds; last error: disk full",
         "  job 13, slot 52: queued",
         "  slot 39  102.00 GiB    430,000 files  /mnt/ledger/39  ",
         "tree       tree      failing: \\x1b[2Jodd",
-        "bad archive, seen ",
+        "bad archive: /mnt/snapshots/bad: it is cut (found ",
     ];
     for (line, expected) in out.lines().zip(expected) {
         assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
     }
     assert_eq!(out.lines().count(), expected.len(), "{out}");
-    assert!(out.lines().last().unwrap().ends_with(": /mnt/snapshots/bad: it is cut"), "{out}");
+    assert!(out.lines().last().unwrap().ends_with(" ago)"), "{out}");
     assert!(out.lines().next().unwrap().ends_with(" ago, limited to 20.00 MiB/s"), "{out}");
     // What it says of itself must not move the cursor.
     assert!(!out.contains('\u{1b}'));
@@ -84,20 +84,20 @@ fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
                 archive: here.join("a.tar.zst"),
                 incremental: Some("/b.tar.zst".into()),
             },
-            "job 3 for tree\njob 4 for validator\n",
+            "queued job 3 for tree\nqueued job 4 for validator\n",
         ),
         (
             &["submit", "/a.tar.zst"],
             Request::Submit { target: None, archive: "/a.tar.zst".into(), incremental: None },
-            "job 3 for tree\njob 4 for validator\n",
+            "queued job 3 for tree\nqueued job 4 for validator\n",
         ),
-        (&["cancel", "12"], Request::Cancel { job: 12 }, "job 12 is cancelled; it was running\n"),
+        (&["cancel", "12"], Request::Cancel { job: 12 }, "cancelled job 12, which was running\n"),
         (&["pause"], Request::Pause {}, "paused\n"),
-        (&["resume"], Request::Resume {}, "it was not paused\n"),
+        (&["resume"], Request::Resume {}, "not paused: nothing to resume\n"),
         (
             &["reload"],
             Request::Reload {},
-            "reloaded, but this takes effect only after a restart: control.socket\n",
+            "reloaded; these keys take effect after a restart: control.socket\n",
         ),
     ];
     for (words, request, said) in cases {
@@ -218,7 +218,7 @@ fn watch_tells_people_a_line_an_event() {
     let service = Service::start();
     let mut watch = Watch::start(&service, &[]);
     assert!(watch.line().starts_with("unpackd 0.1.0"));
-    while !watch.line().starts_with("bad archive") {}
+    while !watch.line().starts_with("bad archive:") {}
     // The second one comes too soon after the first to be shown.
     for event in [progress(5), progress(6), ended(Outcome::BadArchive), Event::Resumed] {
         service.events().publish(&event);
@@ -235,7 +235,7 @@ fn watch_tells_people_a_line_an_event() {
     );
     assert_eq!(
         tell(),
-        "validator: job 12, slot 47 upon 39 has a bad archive after 1.50 s: frame 3 is damaged"
+        "validator: job 12, slot 47 (base 39): bad archive after 1.50 s: frame 3 is damaged"
     );
     assert_eq!(tell(), "resumed");
     drop(service);
@@ -294,11 +294,11 @@ fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
     Service::wait_for("a bar that moves", || {
         percent += 1;
         service.events().publish(&progress(percent.min(99)));
-        seen().contains("] ") && seen().contains("job 12, slot 47 upon 39: unpacking")
+        seen().contains("] ") && seen().contains("job 12, slot 47 (base 39): unpacking")
     });
     service.events().publish(&ended(Outcome::Done));
-    Service::wait_for("the end of the job", || seen().contains("slot 47 upon 39 is there"));
-    assert!(seen().contains("job 12, slot 47 upon 39 is done after 1.50 s"), "{}", seen());
+    Service::wait_for("the end of the job", || seen().contains("slot 47 (base 39) is ready"));
+    assert!(seen().contains("job 12, slot 47 (base 39): done after 1.50 s"), "{}", seen());
     // As if somebody had typed it.
     std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\x03").unwrap();
     Service::wait_for("the shell goes on", || seen().contains("exit 130"));

@@ -221,7 +221,7 @@ fn bad_input_is_refused() {
         outcome.assert_error(&["cannot examine", path.to_str().unwrap()])
     };
     refused(&absent).assert_error(&["No such file"]);
-    refused(Path::new("/dev/null")).assert_error(&["neither a directory nor an archive"]);
+    refused(Path::new("/dev/null")).assert_error(&["neither a directory nor a file"]);
     run(ledger_tool().args(["doctor", "--format", "xml"])).assert_code(2);
     // Whoever reads has had enough: that is no error.
     let (reader, writer) = std::io::pipe().unwrap();

@@ -217,9 +217,9 @@ fn of_states() {
         }
     };
     ground.shows(&["unpacking"], withdrawn, "ledger-tool", &prepare);
-    ground.shows(&["looking at files"], prepared, "ledger-tool", &on("status"));
+    ground.shows(&["checking files"], prepared, "ledger-tool", &on("status"));
     ground.shows(&["linking files"], damaged, "ledger-tool", &on("repair"));
-    ground.shows(&["removing what is old"], prepared, "ledger-tool", &on("withdraw"));
+    ground.shows(&["removing old files"], prepared, "ledger-tool", &on("withdraw"));
     let words = ["--prepare-only", "--ledger", &ledger, "--accounts", &accounts];
     ground.shows(&["unpacking"], withdrawn, "unsnap-validator", &words);
 }

@@ -1,12 +1,12 @@
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
-    reason = "front ends read configurations and look at the machine by themselves"
+    reason = "front ends read configurations and examine the machine by themselves"
 )]
 //! `ledger-tool`: unpacks and examines a validator's snapshot archives.
 //!
-//! What was typed ([`cli`]) becomes a validated `Config` ([`settings`]); below that nothing sees
-//! clap. Only [`printer`] writes to the terminal.
+//! The command line ([`cli`]) becomes validated options of the libraries ([`settings`]), which know
+//! nothing of clap. Only [`printer`] writes to the terminal.
 
 mod accounts;
 mod bench;
@@ -30,8 +30,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 use unsnap_cli::{
+    args::Color,
     exit::{self, Exit},
     flags::Flags,
+    log,
     printer::{self, Printer},
     progress, signals,
 };
@@ -39,13 +41,14 @@ use unsnap_cli::{
 use crate::cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let command = Cli::command();
+    // Usage errors are printed before the options are known.
+    let command = Cli::command().color(Color::typed(std::env::args_os()));
     let matches = command.clone().get_matches();
     let names = Flags::of_call(&command, &matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let output_control = cli.command.output_control();
     let printer = Printer::new(&output_control).with_names(names);
-    printer::start_log(&output_control);
+    log::start(&output_control);
     let result = match &cli.command {
         Command::Unpack(args) => unpack::run(args, &printer),
         Command::List(args) => list::run(args, &printer),

@@ -1,4 +1,4 @@
-//! `ledger-tool completions` and `ledger-tool man`
+//! `ledger-tool completions` and `ledger-tool man`.
 
 use clap::CommandFactory;
 use unsnap_cli::{exit::EXIT_STATUS, manual::Manual, printer::data};
@@ -21,9 +21,9 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
 
 pub fn man(args: &ManArgs) -> anyhow::Result<()> {
     let mut pages = MANUAL.pages(Cli::command()).into_iter();
-    let page = pages.find(|page| page.words[1..] == args.command).ok_or_else(|| {
-        RequestError(format!("there is no command \"{}\"", args.command.join(" ")))
-    })?;
+    let page = pages
+        .find(|page| page.words[1..] == args.command)
+        .ok_or_else(|| RequestError(format!("unknown command \"{}\"", args.command.join(" "))))?;
     Ok(data(&page.text)?)
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_checked_in_is_what_is_generated() {
+    fn checked_in_files_are_up_to_date() {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         generated::hold(&deploy, &Cli::command(), &MANUAL).unwrap();
     }

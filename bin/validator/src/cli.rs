@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line of this program.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -7,17 +7,20 @@ use std::{
 };
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
-use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs};
+use unsnap_cli::args::{
+    Color, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs,
+};
 
-/// Prepares what a validator starts from, then becomes the validator
+/// Prepares a state that a validator starts from, then becomes the validator
 ///
-/// The newest full snapshot archive and the newest incremental one upon it are unpacked to where
-/// agave-validator (4.2 or later, unmodified) finds them ready to be used; then agave-validator is
-/// executed in place of this program. If anything goes wrong, what was begun is taken back, and
-/// agave-validator is executed as if this program had not been there.
+/// It unpacks the newest full snapshot archive and the newest incremental one based on it into a
+/// state that agave-validator (4.2 or later, unmodified) can use without unpacking. Then it executes
+/// agave-validator in its own place. If preparation fails, it removes the unpacked files and executes
+/// agave-validator as if it had been started alone.
 ///
-/// Put "validator" in front of the command line that starts the validator. Where it keeps what is
-/// taken from its own flags; those given to this program, before it, go first.
+/// Put "validator" in front of the command line that starts the validator. It reads the directories
+/// from the validator's own flags. Flags given to this program, in front of the validator's name,
+/// take precedence.
 #[allow(clippy::struct_excessive_bools)] // switches, not states
 #[derive(Debug, Parser)]
 #[command(name = "validator", version, max_term_width = 100)]
@@ -25,27 +28,27 @@ pub struct Cli {
     #[command(flatten)]
     pub state: StateArgs,
 
-    /// Prepare the archives even if there is a state as new as they are
+    /// Prepare a state even if one as new as the archives exists
     #[arg(long)]
     pub replace: bool,
 
-    /// Do not keep second names of the storages
+    /// Do not keep a second hard link to each storage
     ///
-    /// Without them a state from which a validator has removed storages has to be prepared anew.
-    /// They take no space until the validator removes storages of the state: then those stay on
-    /// the disk until the next state is prepared.
+    /// The links restore storages that a validator has removed; without them, the state must be
+    /// prepared again. They take no space until the validator removes storages of the state. Those
+    /// storages then stay on the disk until the next state is prepared.
     #[arg(long)]
     pub no_shadow: bool,
 
-    /// Give up preparing after so long (90s, 10m, 1h30m), and let the validator unpack the archives
+    /// Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub deadline: Option<Duration>,
 
-    /// Prepare, and end: exit code 0 if there is a state for the validator
+    /// Prepare a state and exit: exit code 0 if there is a state for the validator
     #[arg(long)]
     pub prepare_only: bool,
 
-    /// How to print the report of --prepare-only on standard output
+    /// Format of the report of --prepare-only on standard output
     #[arg(long, value_enum, default_value = "text", requires = "prepare_only")]
     pub format: ReportFormat,
 
@@ -64,7 +67,7 @@ pub struct Cli {
     #[command(flatten)]
     pub output_control: OutputArgs,
 
-    /// The validator's command line: program and arguments, passed on as they are
+    /// Command line of the validator: program and arguments, passed on unchanged
     #[arg(
         help_heading = "The validator",
         trailing_var_arg = true,
@@ -74,11 +77,11 @@ pub struct Cli {
     pub command: Vec<OsString>,
 }
 
-/// Where the validator keeps what, if its own command line does not say it, or says it wrong.
+/// The validator's directories, for command lines that do not name them or name them wrongly.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Where the validator keeps what (its own flags)")]
+#[command(next_help_heading = "Directories of the validator (its own flags)")]
 pub struct PlacesArgs {
-    /// The ledger [default: as in the validator's arguments, or "ledger"]
+    /// Ledger [default: as in the validator's arguments, or "ledger"]
     #[arg(long, short, value_name = "DIR")]
     pub ledger: Option<PathBuf>,
 
@@ -86,11 +89,11 @@ pub struct PlacesArgs {
     #[arg(long, value_name = "DIR")]
     pub snapshots: Option<PathBuf>,
 
-    /// Full archives [default: as in the validator's arguments, or that of the snapshots]
+    /// Full archives [default: as in the validator's arguments, or --snapshots]
     #[arg(long, value_name = "DIR")]
     pub full_snapshot_archive_path: Option<PathBuf>,
 
-    /// Incremental archives [default: as in the validator's arguments, or that of the snapshots]
+    /// Incremental archives [default: as in the validator's arguments, or --snapshots]
     #[arg(long, value_name = "DIR")]
     pub incremental_snapshot_archive_path: Option<PathBuf>,
 
@@ -99,25 +102,25 @@ pub struct PlacesArgs {
     pub accounts: Vec<PathBuf>,
 }
 
-/// Name of the program that is built. Others call a validator that, too.
+/// Name of the program that Cargo builds. Other projects use it too.
 pub const BUILT_AS: &str = "validator";
 
 /// Name under which the Debian package installs it.
 pub const INSTALLED_AS: &str = "unsnap-validator";
 
 impl Cli {
-    /// What was typed, of a program that is called by one of its names.
+    /// Parses the arguments of this process. Help texts use the name under which it was started.
     pub fn of_this_process() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
         let called = words.first().and_then(|path| Path::new(path).file_name());
         let name = if called == Some(OsStr::new(INSTALLED_AS)) { INSTALLED_AS } else { BUILT_AS };
-        let mut command = command(name);
+        let mut command = command(name).color(Color::typed(words.iter().cloned()));
         let matches = command.try_get_matches_from_mut(words)?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 }
 
-/// What the program takes, with help texts in which it has this name.
+/// Returns the command line, with help texts that use this name for the program.
 pub fn command(name: &'static str) -> Command {
     Cli::command()
         .name(name)
@@ -129,9 +132,9 @@ pub fn command(name: &'static str) -> Command {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes, where it does not become the validator: 1 bad archives; 2 usage; 3 environment (disk \
-full, I/O error, a limit, the deadline); 4 a validator or another unsnap is at work; 126 the program \
-cannot be executed; 127 it is not found; 130 interrupted, 143 terminated.";
+Exit codes, if it does not become the validator: 1 bad archives; 2 usage; 3 environment (disk full, \
+I/O error, a limit, the deadline); 4 a validator or another unsnap is using the ledger; 126 the \
+validator cannot be executed; 127 it is not found; 130 interrupted, 143 terminated.";
 
 fn examples(name: &str) -> String {
     format!(
@@ -148,7 +151,7 @@ Examples:
   Give up after ten minutes:
     {name} --deadline 10m agave-validator --ledger /mnt/ledger ...
 
-  Only prepare, and say in JSON what came of it:
+  Only prepare, and print the result as JSON:
     {name} --prepare-only --format json \\
       --ledger /mnt/ledger --accounts /mnt/accounts"
     )
@@ -170,9 +173,9 @@ mod tests {
             EXIT_STATUS[1],
             EXIT_STATUS[2],
             EXIT_STATUS[3],
-            ("4", "A validator or another unsnap is at work."),
+            ("4", "A validator or another unsnap is using the ledger."),
             ("126", "The validator cannot be executed."),
-            ("127", "The validator is not found."),
+            ("127", "The validator was not found."),
             EXIT_STATUS[5],
             EXIT_STATUS[6],
         ],
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_checked_in_is_what_is_generated() {
+    fn checked_in_files_are_up_to_date() {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         generated::hold(&deploy, &command(INSTALLED_AS), &MANUAL).unwrap();
     }
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_first_word_that_is_no_flag_on_it_is_the_validators() {
+    fn the_first_word_that_is_no_flag_begins_the_validators_command_line() {
         for (line, command) in [
             (
                 "validator agave-validator --ledger x -l y --format z",
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_command_lines_are_refused() {
         for line in [
             "validator",
             "validator --ledger x",

@@ -1,17 +1,18 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
-//! `validator`: prepares what a validator starts from, then becomes the validator.
+//! `validator`: prepares a state that a validator starts from, then becomes the validator.
 //!
-//! What was typed ([`cli`]), and what the validator's own arguments say ([`mod@line`]), becomes a request
-//! to the crate fastboot ([`places`], [`preparing`]); whatever comes of it, the validator is executed
-//! ([`handover`]). So nothing on the way there may end the process: errors are told, panics caught.
+//! The command line ([`cli`]) and the validator's own arguments ([`mod@args`]) become a request to the
+//! crate fastboot ([`places`], [`mod@prepare`]). Whether that succeeds or fails, the validator is
+//! executed ([`exec`]). So no error may end the process before: errors are reported ([`reporter`]),
+//! panics caught.
 
+mod args;
 mod cli;
-mod handover;
-mod line;
+mod exec;
 mod places;
-mod preparing;
-mod telling;
+mod prepare;
+mod reporter;
 
 use std::{
     env,
@@ -26,7 +27,8 @@ use clap::CommandFactory;
 use unsnap_cli::{
     exit::Exit,
     flags::Flags,
-    printer::{Printer, log_line, start_log},
+    log,
+    printer::{Printer, log_line},
     progress::Display,
     settings,
     signals::{Signals, die_of_received},
@@ -35,105 +37,110 @@ use unsnap_fastboot::{Outcome, Request};
 use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
+    args::{ArchiveUse, Purpose, ValidatorArgs},
     cli::Cli,
-    handover::become_validator,
-    line::{AtStartup, Purpose, Said},
-    preparing::{Failure, Wanted, look_after, prepare_guarded},
-    telling::Teller,
+    exec::become_validator,
+    prepare::{Failure, Wanted, prepare_guarded, repair_older_state},
+    reporter::Reporter,
 };
 
 fn main() -> ExitCode {
     let cli = match Cli::of_this_process() {
         Ok(cli) => cli,
-        Err(error) => return refused(&error),
+        Err(error) => return usage_error(&error),
     };
-    start_log(&cli.output_control);
-    let teller = Teller::new(
+    log::start(&cli.output_control);
+    let reporter = Reporter::new(
         Printer::new(&cli.output_control).with_names(Flags::of(&Cli::command(), false)),
     );
     if cli.prepare_only {
-        return prepare_only(&cli, &teller);
+        return prepare_only(&cli, &reporter);
     }
     let Some((program, arguments)) = cli.command.split_first() else {
-        // Clap has seen to that.
+        // Clap requires a command here.
         return ExitCode::from(2);
     };
-    let said = Said::by(arguments);
-    // The last net: what must not happen, in telling of errors say, still starts the validator.
-    let end = catch_unwind(AssertUnwindSafe(|| before_validator(&cli, &said, &teller)));
+    let validator = ValidatorArgs::parse(arguments);
+    // Even a panic that must not happen, for instance while an error is printed, starts the
+    // validator.
+    let end = catch_unwind(AssertUnwindSafe(|| before_validator(&cli, &validator, &reporter)));
     match end.unwrap_or(End::Failed) {
-        End::Ready => become_validator(program, &said.with_when_newest(arguments)),
+        End::Ready => become_validator(program, &validator.with_when_newest(arguments)),
         End::Failed => {
-            teller.note("the validator is started as if unsnap had not been there");
+            reporter.note(WITHOUT_UNSNAP);
             become_validator(program, arguments)
         }
-        End::NotWanted => become_validator(program, arguments),
-        End::Signal => die_of_received(),
+        End::NotNeeded => become_validator(program, arguments),
+        End::Interrupted => die_of_received(),
     }
 }
 
-/// What came of everything that is done before the validator.
+/// The message after a failure.
+const WITHOUT_UNSNAP: &str = "starting the validator as if it had been started alone";
+
+/// Result of the work before the validator is executed.
 enum End {
-    /// There is a state.
+    /// A state is ready.
     Ready,
-    /// Something went wrong, and has been told.
+    /// Preparation failed; the error has been printed.
     Failed,
-    /// There was nothing to do.
-    NotWanted,
-    /// The operator wants an end.
-    Signal,
+    /// There was nothing to prepare.
+    NotNeeded,
+    /// A signal arrived: the validator must not be started.
+    Interrupted,
 }
 
-fn before_validator(cli: &Cli, said: &Said, teller: &Teller) -> End {
-    if said.purpose != Purpose::Start {
-        return End::NotWanted;
+fn before_validator(cli: &Cli, validator: &ValidatorArgs, reporter: &Reporter) -> End {
+    if validator.purpose != Purpose::Start {
+        return End::NotNeeded;
     }
-    if said.at_startup == Some(AtStartup::Archives) {
-        teller.note("nothing is prepared: the validator is told to take the archives always");
-        return End::NotWanted;
+    if validator.archive_use == Some(ArchiveUse::Always) {
+        reporter
+            .note("preparing nothing: the validator's flags tell it to use the archives always");
+        return End::NotNeeded;
     }
-    match prepare(cli, said, teller) {
+    match prepare(cli, validator, reporter) {
         Attempt::Done(Ok(_)) => End::Ready,
         Attempt::Done(Err(error)) => {
-            teller.error(&error);
+            reporter.error(&error);
             End::Failed
         }
-        Attempt::Signal => End::Signal,
+        Attempt::Interrupted => End::Interrupted,
     }
 }
 
-fn prepare_only(cli: &Cli, teller: &Teller) -> ExitCode {
-    let said = Said::by(cli.command.get(1..).unwrap_or_default());
-    let result = match prepare(cli, &said, teller) {
+fn prepare_only(cli: &Cli, reporter: &Reporter) -> ExitCode {
+    let validator = ValidatorArgs::parse(cli.command.get(1..).unwrap_or_default());
+    let result = match prepare(cli, &validator, reporter) {
         Attempt::Done(result) => result,
-        Attempt::Signal => return die_of_received(),
+        Attempt::Interrupted => return die_of_received(),
     };
-    // For people it has been told already.
-    let report = |outcome| teller.printer().report(cli.format, &outcome, |_| String::new());
+    // The reporter has printed the text already.
+    let report = |outcome| reporter.printer().report(cli.format, &outcome, |_| String::new());
     match result.and_then(report) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let exit = Exit::of(&error);
             if exit != Exit::BrokenPipe {
-                teller.error(&error);
+                reporter.error(&error);
             }
             exit.leave()
         }
     }
 }
 
-/// How preparing ended.
+/// Result of a preparation.
 enum Attempt {
     Done(anyhow::Result<Outcome>),
-    /// A signal came.
-    Signal,
+    /// A signal arrived.
+    Interrupted,
 }
 
-/// Prepares a state. All of this process's threads but the calling one have ended afterwards, and
-/// signals do what they did before.
-fn prepare(cli: &Cli, said: &Said, teller: &Teller) -> Attempt {
+/// Prepares a state. On return the calling thread is the only one of the process, and signals have
+/// their old dispositions.
+fn prepare(cli: &Cli, validator: &ValidatorArgs, reporter: &Reporter) -> Attempt {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
-    let begun = request(cli, said, teller).and_then(|request| {
+    let begun = request(cli, validator, reporter).and_then(|request| {
         let watch = Signals::catch()?.cancel(cancel.clone());
         Ok((request, watch.context("cannot watch for signals")?))
     });
@@ -141,31 +148,31 @@ fn prepare(cli: &Cli, said: &Said, teller: &Teller) -> Attempt {
         Ok(begun) => begun,
         Err(error) => return Attempt::Done(Err(error)),
     };
-    teller.begins(&request.places);
-    let wanted = match said.at_startup {
-        Some(AtStartup::State) => Wanted::Any,
+    reporter.newest_archives(&request.places);
+    let wanted = match validator.archive_use {
+        Some(ArchiveUse::Never) => Wanted::Any,
         _ => Wanted::Newest,
     };
     let since = Instant::now();
-    let display = Display::start(teller.printer(), progress.clone());
+    let display = Display::start(reporter.printer(), progress.clone());
     let prepared = prepare_guarded(&request, wanted, cli.deadline, &progress, &cancel);
     drop(display);
     match &prepared {
-        Ok(outcome) => teller.is_ready(outcome, since.elapsed()),
-        Err(failure) => look_after(&request, failure),
+        Ok(outcome) => reporter.state_is_ready(outcome, since.elapsed()),
+        Err(failure) => repair_older_state(&request, failure),
     }
     if watch.end() {
-        teller.note("interrupted: the validator is not started");
-        return Attempt::Signal;
+        reporter.note("interrupted: the validator is not started");
+        return Attempt::Interrupted;
     }
     Attempt::Done(prepared.map_err(Failure::into_error))
 }
 
-fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
-    let (places, differing) = places::places(&cli.places, said);
+fn request(cli: &Cli, validator: &ValidatorArgs, reporter: &Reporter) -> anyhow::Result<Request> {
+    let (places, differing) = places::places(&cli.places, validator);
     for flag in differing {
-        teller.warning(&format!(
-            "{flag} is not the same for unsnap as for the validator: unsnap's own is used"
+        reporter.warning(&format!(
+            "{flag} differs between unsnap and the validator: unsnap uses its own"
         ));
     }
     let mut pass = settings::reading(&cli.io)?;
@@ -185,15 +192,15 @@ fn request(cli: &Cli, said: &Said, teller: &Teller) -> anyhow::Result<Request> {
     })
 }
 
-/// What cannot be understood of our own options is no reason not to start a validator, as long as it
-/// is clear where its command line begins.
-fn refused(error: &clap::Error) -> ExitCode {
+/// Reports invalid options of this program. The validator is started all the same if `--` marks the
+/// beginning of its command line.
+fn usage_error(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     let words: Vec<OsString> = env::args_os().collect();
     let command = words.iter().position(|word| word == "--").map(|at| &words[at + 1..]);
     match command.and_then(<[OsString]>::split_first) {
         Some((program, arguments)) if error.use_stderr() => {
-            log_line("unsnap: the validator is started as if unsnap had not been there");
+            log_line(&format!("unsnap: {WITHOUT_UNSNAP}"));
             become_validator(program, arguments)
         }
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),

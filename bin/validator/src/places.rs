@@ -1,37 +1,39 @@
-//! Where the validator keeps what: what this program is told goes before what the validator is told.
+//! The validator's directories: flags of this program take precedence over the validator's.
 
 use std::path::{Path, PathBuf};
 
 use unsnap_fastboot::Places;
 
-use crate::{cli::PlacesArgs, line::Said};
+use crate::{args::ValidatorArgs, cli::PlacesArgs};
 
-/// The validator's default (`agave-validator` 4.2, `DefaultArgs`), in the working directory.
+/// The validator's default ledger (`agave-validator` 4.2, `DefaultArgs`), in the working directory.
 const LEDGER: &str = "ledger";
 
-/// The places, and flags that both have with different values.
-pub fn places(args: &PlacesArgs, said: &Said) -> (Places, Vec<&'static str>) {
+/// Returns the directories, and the flags that both programs were given with different values.
+pub fn places(own: &PlacesArgs, validator: &ValidatorArgs) -> (Places, Vec<&'static str>) {
     let mut differing = Vec::new();
-    let mut choose = |flag, own: &Option<PathBuf>, other: &Option<PathBuf>| {
+    let mut choose = |flag, own: &Option<PathBuf>, other: &Option<PathBuf>| -> Option<PathBuf> {
         if own.is_some() && other.is_some() && own != other {
             differing.push(flag);
         }
         own.clone().or_else(|| other.clone())
     };
-    let ledger = choose("--ledger", &args.ledger, &said.ledger);
-    let snapshots = choose("--snapshots", &args.snapshots, &said.snapshots);
+    let ledger = choose("--ledger", &own.ledger, &validator.ledger);
+    let snapshots = choose("--snapshots", &own.snapshots, &validator.snapshots);
     let full = choose(
         "--full-snapshot-archive-path",
-        &args.full_snapshot_archive_path,
-        &said.full_archives,
+        &own.full_snapshot_archive_path,
+        &validator.full_archives,
     );
     let incremental = choose(
         "--incremental-snapshot-archive-path",
-        &args.incremental_snapshot_archive_path,
-        &said.incremental_archives,
+        &own.incremental_snapshot_archive_path,
+        &validator.incremental_archives,
     );
-    let accounts = [&args.accounts, &said.accounts].into_iter().find(|paths| !paths.is_empty());
-    if !args.accounts.is_empty() && !said.accounts.is_empty() && args.accounts != said.accounts {
+    let mut given =
+        [&own.accounts, &validator.accounts].into_iter().filter(|paths| !paths.is_empty());
+    let accounts = given.next();
+    if given.next().is_some_and(|others| accounts != Some(others)) {
         differing.push("--accounts");
     }
 
@@ -62,11 +64,11 @@ mod tests {
 
     fn of(line: &str) -> (Places, Vec<&'static str>) {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-        places(&cli.places, &Said::by(&cli.command[1..]))
+        places(&cli.places, &ValidatorArgs::parse(&cli.command[1..]))
     }
 
     #[test]
-    fn what_the_validator_is_told_counts_where_nothing_else_is_said() {
+    fn the_validators_flags_count_unless_this_program_has_its_own() {
         let (places, differing) = of("validator agave");
         assert_eq!((places, differing), (Places::new("ledger"), vec![]));
         let (places, _) = of("validator agave --ledger x");

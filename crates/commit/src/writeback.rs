@@ -175,7 +175,10 @@ impl EarlySync {
                 Ok(checkpoint) => {
                     self.sync()?;
                     match self.journal.as_mut().map(|journal| journal.checkpoint(&checkpoint)) {
-                        Some(Ok(())) => *recorded = true,
+                        Some(Ok(())) => {
+                            *recorded = true;
+                            tracing::info!(entries = checkpoint.entries, "recorded a checkpoint");
+                        }
                         // Without further checkpoints an interrupted run repeats more work. That
                         // is no reason to fail this one.
                         Some(Err(errno)) => {

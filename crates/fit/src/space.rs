@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::{fs::StatFs, process::geteuid};
+use rustix::{
+    fs::StatFs,
+    thread::{CapabilitySet, capabilities},
+};
 use unsnap_ring::Syscalls;
 
 use crate::FitError;
@@ -32,23 +35,23 @@ impl Free {
     /// Measures the file system of an open directory; `path` is for messages.
     pub fn of(calls: &Syscalls, directory: &OwnedFd, path: &Path) -> Result<Self, FitError> {
         let stat = calls.fstatfs(directory).map_err(|errno| FitError::FileSystem {
-            step: "ask for the free space of",
+            step: "determine the free space of",
             path: path.to_owned(),
             errno,
         })?;
-        Ok(Self::from_stat(&stat, geteuid().is_root()))
+        Ok(Self::from_stat(&stat, may_use_reserve()))
     }
 
-    fn from_stat(stat: &StatFs, is_root: bool) -> Self {
+    fn from_stat(stat: &StatFs, may_use_reserve: bool) -> Self {
         let number = |value: i64| u64::try_from(value).unwrap_or(0);
         let unit_bytes = match number(stat.f_frsize) {
             0 => number(stat.f_bsize).max(1),
             unit => unit,
         };
-        // Only ext4 keeps a reserve that root may use. Elsewhere the difference is not usable
-        // (btrfs: space allocated for metadata).
-        let reserve_is_ours = is_root && number(stat.f_type) == EXT4_MAGIC;
-        let blocks = if reserve_is_ours { stat.f_bfree } else { stat.f_bavail };
+        // Only ext4 keeps a reserve for privileged processes. On other file systems the difference
+        // is not free space (btrfs: space that is allocated for metadata).
+        let with_reserve = may_use_reserve && number(stat.f_type) == EXT4_MAGIC;
+        let blocks = if with_reserve { stat.f_bfree } else { stat.f_bavail };
         Self {
             bytes: (stat.f_blocks > 0).then_some(blocks.saturating_mul(unit_bytes)),
             inodes: (stat.f_files > 0).then_some(stat.f_ffree),
@@ -57,6 +60,12 @@ impl Free {
             total_inodes: stat.f_files,
         }
     }
+}
+
+/// Returns whether this process may use ext4's reserved blocks. That needs CAP_SYS_RESOURCE, which
+/// root in a container lacks by default: the user id does not decide.
+fn may_use_reserve() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
 }
 
 /// A file system, and the destinations on it.
@@ -82,7 +91,7 @@ impl FileSystem {
         let mut systems: Vec<Self> = Vec::new();
         for (index, (directory, path)) in directories.into_iter().enumerate() {
             let stat = calls.fstat(&directory).map_err(|errno| FitError::FileSystem {
-                step: "look at",
+                step: "examine",
                 path: path.clone(),
                 errno,
             })?;
@@ -127,5 +136,41 @@ impl FileSystem {
             destinations: destinations.to_vec(),
             paths: destinations.iter().map(|index| format!("/made-up/{index}").into()).collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read /proc by themselves")]
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_reserve_of_ext4_counts_for_privileged_processes_only() {
+        let mut stat = rustix::fs::statfs("/").unwrap();
+        (stat.f_frsize, stat.f_blocks, stat.f_bfree, stat.f_bavail) = (4096, 1000, 300, 100);
+        for (magic, may_use_reserve, blocks) in [
+            (EXT4_MAGIC, true, 300),
+            (EXT4_MAGIC, false, 100),
+            // btrfs
+            (0x9123_683e, true, 100),
+            (0x9123_683e, false, 100),
+        ] {
+            stat.f_type = i64::try_from(magic).unwrap();
+            let free = Free::from_stat(&stat, may_use_reserve);
+            assert_eq!(free.bytes, Some(blocks * 4096), "{magic:x} {may_use_reserve}");
+            assert_eq!(free.total_bytes, 1000 * 4096);
+        }
+    }
+
+    #[test]
+    fn the_reserve_follows_the_effective_capabilities() {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
+        // CAP_SYS_RESOURCE is number 24 (linux/capability.h).
+        assert_eq!(may_use_reserve(), effective >> 24 & 1 == 1);
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn stage(
     // Open: the archives, and where their files will go.
     let mut target = open_target(options)?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
+    log_opened(options);
     let mut manifest = open_manifest(options, &opened)?;
     let spill =
         options.source().verifies_accounts().then(|| Target::temporary_file(target.as_ref()));
@@ -64,6 +65,8 @@ pub(crate) fn stage(
     confined().map_err(PassError::thread)?;
     // Dropped on any error, `target` takes everything back.
     let (engine, fallback) = choose_engine(&options.pass.io.engine)?;
+    let (name, direct, decode_threads) = (engine.name(), options.pass.io.direct, opened.threads);
+    tracing::info!(engine = name, direct_io = ?direct, decode_threads, "chose the I/O engine");
     let mut fallbacks: Vec<String> = refused.into_iter().chain(fallback).collect();
 
     // Where to begin: a resumed run begins behind the last checkpoint of the interrupted one.
@@ -233,7 +236,21 @@ impl Staged {
         progress.enter(Phase::Done);
         times.total = self.started.elapsed();
         self.report.paused = progress.paused();
-        Ok(self.report.build())
+        let report = self.report.build();
+        let Report { files, bytes_written, direct_read, direct_write, elapsed_ms, .. } = &report;
+        let done = if report.dry_run { "read the whole archive" } else { "published" };
+        tracing::info!(files, bytes_written, direct_read, direct_write, elapsed_ms, "{done}");
+        Ok(report)
+    }
+}
+
+/// Logs archives and destinations.
+fn log_opened(options: &Options) {
+    for archive in options.archives() {
+        tracing::info!(path = %archive.display_name(), "opened an archive");
+    }
+    for path in options.destination().paths() {
+        tracing::info!(path = %path.display(), "opened a destination");
     }
 }
 

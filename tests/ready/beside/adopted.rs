@@ -161,7 +161,7 @@ fn the_front_end_adopts_what_lies_ready() {
     fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
     let mut validator = cleaned(Command::new(validator_path()));
     let outcome = run(validator.arg(&fake).args(ledger.arguments())).assert_code(42);
-    let told = "state of slot 110 is ready: it lay ready, 7 storages in ";
+    let told = "state of slot 110 is ready: adopted the prepared one, 7 storages in ";
     assert!(outcome.stderr.contains(told), "{outcome:#?}");
     new.assert_prepared(&ledger, 3, "by the front end");
 }

@@ -1,4 +1,4 @@
-//! Each stage alone, as a measure for what the pipeline makes of it.
+//! Running each stage alone, for comparison with the pipeline.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,22 +17,24 @@ use unsnap_pass::{CancelToken, PassError, Progress};
 use unsnap_ring::{DirectMode, EngineKind, Syscalls, probe_uring};
 use unsnap_source::{ArchiveFile, SequentialFileReader, Source};
 
-/// Memory for reading ahead. More made no difference where it was measured.
+use super::error::cannot;
+
+/// Memory for read-ahead. More made no difference in measurements.
 const READ_BYTES: usize = 64 << 20;
 
-/// Threads that write, as many as a run has for one device.
+/// Number of writing threads, the same as in a run with one device.
 const WRITERS: usize = 8;
 
-/// Bytes that a thread writes at a time: a segment of the pipeline.
+/// Size of a write: a segment of the pipeline.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Alignment that any disk's direct writes are content with.
+/// Alignment that suffices for direct writes on any disk.
 const ALIGNMENT: usize = 4096;
 
-/// Files from this size on are written directly, as by the pipeline.
+/// Minimum size of files that are written with direct I/O, the same as in the pipeline.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
-/// Reads the first bytes of the archive as a run does, and throws them away.
+/// Reads the first bytes of the archive as a run does, and discards them.
 pub fn read(
     archive: &Path,
     bytes: u64,
@@ -52,7 +54,7 @@ pub fn read(
     Ok(started.elapsed())
 }
 
-/// Writes files of these sizes into a directory, and waits until they are on the disk.
+/// Writes files of these sizes into a directory, and waits until they are durable.
 pub fn write(
     directory: &Path,
     sizes: &[u64],
@@ -77,16 +79,16 @@ pub fn write(
         threads.into_iter().try_for_each(join)
     });
     check(cancel)?;
-    let failed = || format!("cannot write to {}", directory.display());
-    written.with_context(failed)?;
-    syncfs(File::open(directory)?).map_err(io::Error::from).with_context(failed)?;
+    written.map_err(cannot("write to", directory))?;
+    let opened = File::open(directory).map_err(cannot("open", directory))?;
+    syncfs(opened).map_err(io::Error::from).map_err(cannot("sync", directory))?;
     Ok(started.elapsed())
 }
 
-/// How far it is, and whether it is to end.
+/// Counts progress, and says when to stop.
 type Handles<'a> = (&'a Progress, &'a CancelToken);
 
-/// Takes one size after the other until none is left.
+/// Writes one file after the other, until no size is left or the run is cancelled.
 fn write_some(
     directory: &Path,
     sizes: &[u64],
@@ -120,7 +122,7 @@ fn write_one(
     let flags = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let (file, direct) = match direct.then(|| options.clone().custom_flags(flags).open(path)) {
         Some(Ok(file)) => (file, true),
-        // The file system has none; it may have made the file all the same.
+        // The file system refuses direct I/O; it may have created the file all the same.
         Some(Err(_)) => {
             (OpenOptions::new().write(true).create(true).truncate(true).open(path)?, false)
         }
@@ -137,7 +139,7 @@ fn write_one(
     if direct { file.set_len(size) } else { Ok(()) }
 }
 
-/// Bytes that no disk or file system can compress: xorshift (Marsaglia 2003).
+/// Fills memory with bytes that no disk or file system can compress: xorshift (Marsaglia 2003).
 fn fill(bytes: &mut [u8], seed: u64) {
     let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for word in bytes.as_chunks_mut::<8>().0 {
@@ -148,7 +150,7 @@ fn fill(bytes: &mut [u8], seed: u64) {
     }
 }
 
-/// An error once somebody has asked to stop.
+/// Returns an error if the run has been cancelled.
 pub fn check(cancel: &CancelToken) -> Result<(), PassError> {
     if cancel.is_cancelled() { Err(PassError::Cancelled) } else { Ok(()) }
 }
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_get_their_sizes() {
+    fn files_have_their_sizes() {
         let directory = tempfile::tempdir().unwrap();
         let progress = Progress::default();
         let sizes = [0, 1, 4096, 131_071, 131_072, 131_073, (4 << 20) + 5, 9 << 20];
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_told_to_stop_stops() {
+    fn a_cancelled_write_stops() {
         let directory = tempfile::tempdir().unwrap();
         let cancel = CancelToken::default();
         cancel.cancel();

@@ -1,4 +1,4 @@
-//! What measurements mean, in plain words.
+//! Conclusions from the measurements: the bottleneck and the best flags.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use super::{
     spread::Spread,
 };
 
-/// A variant is advised if the default takes at least so many times as long in the middle, and
-/// longer in every round. A guess at what is worth a flag.
+/// Minimum gain of a variant that is recommended: the default's median time divided by the variant's.
+/// The variant must also be faster in every round. A guess at what is worth a flag.
 const GAIN_MIN: f64 = 1.05;
 
-/// Rounds from which on flags are advised: by chance a variant is faster than the default in all of
-/// three rounds one time in eight, and seldom by so much.
+/// Minimum number of rounds for a recommendation. By chance, a variant is faster than the default in
+/// all of three rounds one time in eight, and rarely by as much as [`GAIN_MIN`].
 const ROUNDS_MIN: u32 = 3;
 
-/// A run that takes at most so many times as long as one of its stages alone is limited by that.
+/// Maximum time of a run, relative to its bottleneck alone, that counts as close to it.
 const CLOSE: f64 = 1.15;
 
-/// Fills in what follows from the times: medians, and ratios of pairs.
+/// Computes medians, and ratios of times of the same round.
 pub fn compare(alone: &mut [Alone], variants: &mut [Measured]) {
     let default = variants.first().map(|first| first.elapsed_ms.clone()).unwrap_or_default();
     for stage in alone {
@@ -31,7 +31,7 @@ pub fn compare(alone: &mut [Alone], variants: &mut [Measured]) {
     }
 }
 
-/// The stage that most rounds of the default were limited by.
+/// Returns the stage that limited most rounds of the default.
 pub fn limited_by(variants: &[Measured]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for stage in variants.first().iter().flat_map(|default| &default.limited_by) {
@@ -41,70 +41,72 @@ pub fn limited_by(variants: &[Measured]) -> String {
     most.map_or("nothing", |(stage, _)| stage).to_owned()
 }
 
-/// What limits a run, how far it is from that stage alone, and what would help.
+/// Describes the bottleneck, how a run compares with that stage alone, and remedies.
 pub fn limit(limited_by: &str, alone: &[Alone]) -> String {
-    let (stage, what, helps) = match limited_by {
+    let (stage, name, remedy) = match limited_by {
         "source" => (
             "read",
             "Reading the archive",
-            "A faster disk for the archive helps, or another one than the destination's; more \
+            "A faster disk for the archive helps, or a different disk than the destination's; more \
              processors do not.",
         ),
         "decode" | "walk" => (
             "decode",
             "Decoding",
-            "Faster processors help, and more of them if the archive has many frames (Agave 4.3 \
-             and later write such); a faster disk does not.",
+            "Faster processors help, and so do more of them if the archive has many frames, as \
+             archives of Agave 4.3 and later have; a faster disk does not.",
         ),
         _ => (
             "write",
             "Writing files",
-            "A faster disk helps, or spreading the accounts over several (--accounts); more \
-             processors do not.",
+            "A faster disk helps, or several disks for the accounts (--accounts); more processors \
+             do not.",
         ),
     };
     let found = alone.iter().find(|alone| alone.stage == stage);
-    let mut sentences = vec![format!("{what} is what the other stages wait for.")];
+    let mut sentences = vec![format!("{name} is the bottleneck: the other stages wait for it.")];
     if let Some(found) = found {
         let ratio = found.run_ratio;
         let distance = match ratio.median {
-            ratio if ratio < 1.0 => "less than that alone takes: its own way is the faster one",
-            ratio if ratio <= CLOSE => "close to what that alone takes",
-            _ => "more than that alone takes: the stages get into each other's way",
+            ratio if ratio < 1.0 => "the pipeline is faster than the stage alone",
+            ratio if ratio <= CLOSE => "close to its limit",
+            _ => "the stages slow each other down",
         };
         let ratio = ratio.text();
-        sentences.push(format!("A whole run takes {ratio} times as long, {distance}."));
+        sentences.push(format!(
+            "A whole run takes {ratio} times as long as this stage alone: {distance}."
+        ));
     }
     let slowest = alone.iter().max_by(|a, b| a.seconds.median.total_cmp(&b.seconds.median));
     if let Some(slowest) = slowest.filter(|slowest| slowest.stage != stage) {
         let (action, time) = (action(slowest.stage), slowest.seconds.text());
-        sentences.push(format!("Alone, {action} takes longest: {time} s."));
+        sentences.push(format!("Measured alone, {action} takes longest: {time} s."));
     }
-    sentences.push(helps.to_owned());
+    sentences.push(remedy.to_owned());
     sentences.join(" ")
 }
 
-/// The flags to use, and why.
+/// Returns the recommended flags, and the reason.
 pub fn advice(variants: &[Measured], rounds: u32) -> (String, String) {
     let tried = variants.iter().skip(1).filter(|variant| variant.skipped.is_none());
     let better = tried
         .filter(|variant| variant.ratio.max < 1.0 && variant.ratio.median * GAIN_MIN <= 1.0)
         .min_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
     if rounds < ROUNDS_MIN {
-        let text = format!("Use no flags: to advise any takes --rounds {ROUNDS_MIN} or more.");
+        let text = format!("Use no flags: a recommendation needs --rounds {ROUNDS_MIN} or more.");
         return (String::new(), text);
     }
     let Some(best) = better else {
-        let text = "Use no flags: nothing that was tried is faster than the default in every round and \
-                    by 5 % or more.";
+        let text = "Use no flags: no variant was faster than the default in every round and by at \
+                    least 5 %.";
         return (String::new(), text.to_owned());
     };
     let (flags, ratio) = (&best.flags, best.ratio.text());
-    let text = format!("Use {flags}: it took {ratio} of the default's time, less in every round.");
+    let text = format!("Use {flags}: {ratio} of the default's time, and less in every round.");
     (flags.clone(), text)
 }
 
-/// What a stage does.
+/// Returns the verb for a stage.
 pub fn action(stage: &str) -> &'static str {
     match stage {
         "read" => "reading",
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_advised_only_if_it_wins_every_round() {
+    fn a_flag_is_recommended_only_if_it_wins_every_round() {
         let mut variants = vec![
             measured("", &[1000, 1000, 1000]),
             measured("--lucky", &[500, 500, 1001]),
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_told_with_its_distance() {
+    fn the_bottleneck_is_named_with_its_distance() {
         let mut variants = vec![measured("", &[1100, 1100, 1100])];
         let mut stages =
             vec![alone("read", &[400; 3]), alone("decode", &[1500; 3]), alone("write", &[1000; 3])];
@@ -160,10 +162,11 @@ mod tests {
         assert_eq!(limited_by(&variants), "create");
         let text = limit("create", &stages);
         assert!(text.starts_with("Writing files"), "{text}");
-        assert!(text.contains("1.10 [1.10–1.10] times as long, close to"), "{text}");
-        assert!(text.contains("Alone, decoding takes longest: 1.50"), "{text}");
+        let expected = "1.10 [1.10–1.10] times as long as this stage alone: close to its limit.";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("Measured alone, decoding takes longest: 1.50"), "{text}");
         let text = limit("decode", &stages);
-        assert!(text.contains("less than that alone takes"), "{text}");
+        assert!(text.contains("faster than the stage alone"), "{text}");
         assert!(!text.contains("takes longest"), "{text}");
         assert_eq!(limited_by(&[]), "nothing");
     }

@@ -1,22 +1,24 @@
-//! Measuring: the archive is made ready, and everything is run in fresh directories.
+//! Runs of the pipeline and of single stages in fresh directories, and the archive for them.
 
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Read, Write},
     ops::ControlFlow,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::Context;
-use rustix::fs::{Advice, fadvise, statvfs, syncfs};
-use unsnap_cli::{printer::Printer, progress::Display};
+use rustix::fs::{Advice, fadvise, syncfs};
+use unsnap_cli::{exit::ProgramFailure, printer::Printer, progress::Display};
+use unsnap_fit::Free;
 use unsnap_lookup::Reader;
 use unsnap_pass::{
     Archive, CancelToken, Handles, LayoutKind, Options as PassOptions, Phase, Progress,
     on_a_thread_of_its_own,
 };
-use unsnap_ring::is_cached;
+use unsnap_ring::{Syscalls, is_cached};
 use unsnap_source::DigestKind;
 use unsnap_tarstream::{Member, MemberKind};
 use unsnap_testkit::{
@@ -27,55 +29,58 @@ use unsnap_unpack::{
     Destination, DigestUse, Options, PreflightMode, Report, Source, Tree, Unpacker, Verify,
 };
 
-use super::alone::{self, check};
+use super::{
+    alone::{self, check},
+    error::{BenchError, cannot},
+};
 
-/// Places in the archive that are asked whether they are still in the page cache.
+/// Number of samples of the archive that are looked up in the page cache.
 const SAMPLES: u64 = 64;
 
-/// Bytes of such a place: a page.
+/// Size of a sample: a page.
 const SAMPLE_BYTES: u64 = 4096;
 
-/// An archive of random accounts is smaller than its files by at least this.
+/// Minimum compression ratio of an archive of random accounts.
 const RATIO_MIN: u64 = 2;
 
-/// By how much it is smaller, in tenths (BENCHMARKS.md).
+/// Typical compression ratio, in tenths (BENCHMARKS.md).
 const RATIO_IN_TENTHS: u64 = 34;
 
 /// Space for directories and journals. A guess.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// What is run, and where.
+/// The archive to unpack, and the directory for it.
 pub struct Bench<'a> {
     pub printer: &'a Printer,
     pub archive: PathBuf,
-    /// Everything that is made lies in here, and is removed with it.
-    pub place: &'a Path,
+    /// Directory for everything that a run creates. It is removed at the end.
+    pub scratch: &'a Path,
     /// Decoded bytes after which a run ends.
     pub bytes_max: u64,
     pub handles: Handles,
 }
 
-/// What a run came to.
+/// Result of a run.
 pub struct Run {
     pub report: Report,
-    /// Compressed and decoded bytes, which the report does not know of a part of an archive.
+    /// Compressed and decoded bytes; the report lacks them for a part of an archive.
     pub bytes_read: u64,
     pub bytes_decoded: u64,
 }
 
 impl Bench<'_> {
-    /// Unpacks into a fresh directory, cold, and removes what was made.
+    /// Unpacks into a fresh directory, with a cold page cache, and removes the directory.
     pub fn unpack(&self, change: impl FnOnce(&mut PassOptions)) -> anyhow::Result<Run> {
         self.settle()?;
-        let output = self.place.join("output");
+        let output = self.scratch.join("output");
         let (source, tree) = (self.source(Verify::default())?, Tree::new(&output));
         let digest = DigestUse::Report(DigestKind::Xxh3);
         let mut options = Options::new(source, Destination::Tree(tree), digest)?;
-        // There was room at the start; a check in each run would be measured, too.
+        // There was enough space at the start; a check in each run would be measured too.
         options.preflight = PreflightMode::Off;
         change(&mut options.pass);
         let run = self.run(options)?;
-        fs::remove_dir_all(&output).with_context(|| cannot_remove(&output))?;
+        fs::remove_dir_all(&output).map_err(cannot("remove", &output))?;
         Ok(run)
     }
 
@@ -103,7 +108,7 @@ impl Bench<'_> {
         Ok(Run { report, bytes_read, bytes_decoded })
     }
 
-    /// Reads the archive's beginning without decoding it, cold.
+    /// Reads the archive's beginning with a cold page cache, without decoding it.
     pub fn read(&self, bytes: u64) -> anyhow::Result<u64> {
         self.settle()?;
         let _display = self.shown("reading", Phase::Unpacking, bytes);
@@ -115,20 +120,19 @@ impl Bench<'_> {
         )?))
     }
 
-    /// Writes files of these sizes until they are on the disk, and removes them.
+    /// Writes files of these sizes, waits until they are durable, and removes them.
     pub fn write(&self, sizes: &[u64]) -> anyhow::Result<u64> {
         self.settle()?;
-        let directory = self.place.join("alone");
-        fs::create_dir(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+        let directory = self.scratch.join("alone");
+        fs::create_dir(&directory).map_err(cannot("create", &directory))?;
         let display = self.shown("writing", Phase::Writing, sizes.iter().sum());
         let time = alone::write(&directory, sizes, &self.handles.progress, &self.handles.cancel)?;
         drop(display);
-        fs::remove_dir_all(&directory).with_context(|| cannot_remove(&directory))?;
+        fs::remove_dir_all(&directory).map_err(cannot("remove", &directory))?;
         Ok(milliseconds(time))
     }
 
-    /// Sizes of the files that a run makes, in their order.
+    /// Returns the sizes of the files that a run creates, in the archive's order.
     pub fn sizes(&self) -> anyhow::Result<Vec<u64>> {
         let mut sizes = Vec::new();
         let _display = Display::start_doing("listing", self.printer, self.handles.progress.clone());
@@ -149,38 +153,36 @@ impl Bench<'_> {
         Ok(sizes)
     }
 
-    /// Waits until what was removed and written before is on the disk, and drops the archive from the
-    /// page cache.
+    /// Waits until earlier writes and removals are durable, and drops the archive from the page cache.
     fn settle(&self) -> anyhow::Result<()> {
         check(&self.handles.cancel)?;
-        let opened = |path: &Path| {
-            File::open(path).with_context(|| format!("cannot open {}", path.display()))
-        };
-        syncfs(opened(self.place)?).map_err(io::Error::from).context("cannot sync")?;
-        // Only advice; whether it was taken is found out by `is_cold`.
-        let _ = fadvise(opened(&self.archive)?, 0, None, Advice::DontNeed);
+        let scratch = open(self.scratch)?;
+        syncfs(scratch).map_err(io::Error::from).map_err(cannot("sync", self.scratch))?;
+        // The kernel may ignore this advice; `is_cold` checks.
+        let _ = fadvise(open(&self.archive)?, 0, None, Advice::DontNeed);
         Ok(())
     }
 
-    /// Whether the archive's beginning can be dropped from the page cache; `None` if nobody tells.
+    /// Returns whether the archive's beginning can be dropped from the page cache; `None` if the kernel
+    /// does not tell.
     pub fn is_cold(&self, bytes: u64) -> anyhow::Result<Option<bool>> {
         self.settle()?;
-        let file = File::open(&self.archive)?;
+        let file = open(&self.archive)?;
         let step = (bytes / SAMPLES).max(SAMPLE_BYTES);
-        let places = (0..SAMPLES).map(|sample| sample * step);
-        let places = places.take_while(|at| at + SAMPLE_BYTES <= bytes);
+        let offsets = (0..SAMPLES).map(|sample| sample * step);
+        let offsets = offsets.take_while(|at| at + SAMPLE_BYTES <= bytes);
         let cached: Option<Vec<bool>> =
-            places.map(|at| is_cached(&file, at, SAMPLE_BYTES)).collect();
+            offsets.map(|at| is_cached(&file, at, SAMPLE_BYTES)).collect();
         Ok(cached.map(|cached| !cached.contains(&true)))
     }
 
-    /// Reads the archive's beginning through the page cache, so that it stays there.
+    /// Reads the archive's beginning into the page cache.
     pub fn warm(&self, bytes: u64) -> anyhow::Result<()> {
-        let mut file = File::open(&self.archive)?.take(bytes);
+        let mut file = open(&self.archive)?.take(bytes);
         let mut piece = vec![0; 1 << 20];
         let _display = self.shown("reading", Phase::Unpacking, bytes);
         loop {
-            let count = file.read(&mut piece)?;
+            let count = file.read(&mut piece).map_err(cannot("read", &self.archive))?;
             if count == 0 {
                 return Ok(());
             }
@@ -189,33 +191,29 @@ impl Bench<'_> {
         }
     }
 
-    /// Shows how far it is with so many bytes, which are counted in `progress` as they are read or
-    /// written.
+    /// Shows the progress of reading or writing this many bytes.
     fn shown(&self, doing: &'static str, phase: Phase, bytes: u64) -> Option<Display> {
         self.handles.progress.begin_bytes(phase, bytes);
         Display::start_doing(doing, self.printer, self.handles.progress.clone())
     }
 }
 
-/// Refuses what would fill the disk.
-pub fn make_sure_of_room(output: &Path, size: u64, makes_archive: bool) -> anyhow::Result<()> {
-    let space = statvfs(output).map_err(io::Error::from);
-    let space = space.with_context(|| format!("cannot look at {}", output.display()))?;
-    let free = space.f_bavail.saturating_mul(space.f_frsize);
-    let archive = if makes_archive { size / RATIO_MIN } else { 0 };
+/// Refuses a measurement that would fill the disk.
+pub fn check_space(output: &Path, size: u64, generates_archive: bool) -> anyhow::Result<()> {
+    let directory = OwnedFd::from(open(output)?);
+    let free = Free::of(&Syscalls::default(), &directory, output)?.bytes.unwrap_or(0);
+    let archive = if generates_archive { size / RATIO_MIN } else { 0 };
     let needed = size.saturating_add(size / 16).saturating_add(archive).saturating_add(SPARE_BYTES);
-    anyhow::ensure!(
-        needed <= free,
-        "{} has {free} bytes free, and {needed} are needed: choose a smaller --size",
-        output.display()
-    );
+    if needed > free {
+        return Err(BenchError::no_space(output, free, needed).into());
+    }
     Ok(())
 }
 
-/// Makes an archive like those of mainnet. How large it gets is not known beforehand: what `progress`
-/// tells of is an estimate.
-pub fn make_archive(
-    place: &Path,
+/// Generates an archive like those of mainnet. Its size is not known in advance: `progress` uses an
+/// estimate.
+pub fn generate_archive(
+    scratch: &Path,
     size: u64,
     one_frame: bool,
     progress: &Progress,
@@ -226,33 +224,33 @@ pub fn make_archive(
         frames: if one_frame { Frames::One } else { Frames::AGAVE },
         ..ArchiveSpec::default()
     };
-    let path = place.join(spec.name());
-    let file = File::create_new(&path);
-    let file = file.with_context(|| format!("cannot make {}", path.display()))?;
+    let path = scratch.join(spec.name());
+    let file = File::create_new(&path).map_err(cannot("create", &path))?;
     progress.begin_bytes(Phase::Writing, size * 10 / RATIO_IN_TENTHS);
-    let mut output = BufWriter::with_capacity(1 << 20, Stoppable { file: &file, progress, cancel });
-    let made = write_archive(&spec, &mut output);
+    let mut output =
+        BufWriter::with_capacity(1 << 20, Cancellable { file: &file, progress, cancel });
+    let written = write_archive(&spec, &mut output);
     check(cancel)?;
-    made.context("cannot make an archive")?;
-    output.flush().context("cannot make an archive")?;
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    output.flush().map_err(cannot("write", &path))?;
     drop(output);
     // Dirty pages cannot be dropped from the page cache.
-    file.sync_all().context("cannot make an archive")?;
+    file.sync_all().map_err(cannot("sync", &path))?;
     Ok(path)
 }
 
-/// A file until somebody asks to stop.
-struct Stoppable<'a> {
+/// A file whose writes fail when the run is cancelled.
+struct Cancellable<'a> {
     file: &'a File,
     progress: &'a Progress,
     cancel: &'a CancelToken,
 }
 
-impl Write for Stoppable<'_> {
+impl Write for Cancellable<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
-            // Not `Interrupted`, which would be tried again.
-            return Err(io::Error::other("stopped"));
+            // Not `Interrupted`, which callers retry.
+            return Err(io::Error::other("cancelled"));
         }
         let count = self.file.write(bytes)?;
         self.progress.count_read(count as u64);
@@ -264,8 +262,8 @@ impl Write for Stoppable<'_> {
     }
 }
 
-fn cannot_remove(path: &Path) -> String {
-    format!("cannot remove {}", path.display())
+fn open(path: &Path) -> Result<File, ProgramFailure> {
+    File::open(path).map_err(cannot("open", path))
 }
 
 fn milliseconds(time: Duration) -> u64 {

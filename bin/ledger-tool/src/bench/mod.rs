@@ -1,17 +1,18 @@
-//! `ledger-tool bench`: what limits unpacking on this machine, to this destination, and which flags
-//! make it faster.
+//! `ledger-tool bench`: finds the bottleneck of unpacking on this machine to this destination, and the
+//! flags that make it faster.
 //!
-//! Everything is measured in rounds, one of each kind after the other, so that what else goes on at
-//! the time hits all of them; ratios are of pairs from the same round.
+//! Measurements are interleaved: each round measures everything once, so that other load affects all
+//! variants alike. Ratios compare times of the same round.
 
 mod alone;
 mod args;
+mod error;
 mod judge;
 mod measure;
 mod page;
-mod place;
 mod plot;
 mod result;
+mod scratch;
 mod spread;
 mod text;
 mod variants;
@@ -19,38 +20,44 @@ mod variants;
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
-use indicatif::{BinaryBytes, HumanDuration};
+use unsnap_cli::{
+    exit::{ProgramFailure, failure},
+    units::{count, duration, size},
+};
 use unsnap_failure::{Failure, Family};
 use unsnap_pass::{CancelToken, Handles, Progress};
 
 pub use args::{BenchArgs, EXAMPLES};
-use measure::{Bench, Run, make_archive, make_sure_of_room};
-use place::{Place, PlaceFile};
+use error::cannot;
+use measure::{Bench, Run, check_space, generate_archive};
 use result::{Alone, ArchiveFacts, BenchResult, Measured};
+use scratch::{ScratchDirectory, ScratchFile};
 use variants::{Variant, variants};
 
 use crate::{printer::Printer, progress::Display, settings::RequestError, signals::Signals};
-use unsnap_cli::exit::failure;
 
-/// Less tells nothing about a disk.
+/// Minimum size of a measurement: less says nothing about a disk.
 const SIZE_MIN: u64 = 1 << 20;
+
+/// Write rate of a good disk, for an estimate of the duration.
+const DISK_BYTES_PER_S: u64 = 1_000_000_000;
 
 pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     let started = Instant::now();
     check_request(args)?;
-    // Before anything is measured, which takes its time.
+    // Before the measurement, which takes a while.
     let page = args.html.as_deref().map(|path| Page::begin(path, printer)).transpose()?;
     let cancel = CancelToken::default();
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
-    let place = Place::make(&args.output, printer)?;
+    let scratch = ScratchDirectory::create(&args.output, printer)?;
 
-    let measured = measure(args, printer, place.path(), &cancel);
-    // Whatever happened; an error of the measurement is the one that is told.
-    let removed = place.remove();
+    let measured = measure(args, printer, scratch.path(), &cancel);
+    // In any case. An error of the measurement takes precedence.
+    let removed = scratch.remove();
     let mut result = measured?;
     removed?;
 
@@ -67,49 +74,49 @@ fn check_request(args: &BenchArgs) -> Result<(), RequestError> {
         return refuse(format!("{} is not a directory", args.output.display()));
     }
     if args.size < SIZE_MIN {
-        return refuse(format!("a size of {} is too small: at least 1MiB", args.size));
+        return refuse(format!("--size {} is too small: at least 1MiB", args.size));
     }
     match &args.archive {
         Some(archive) if !archive.is_file() => {
-            refuse(format!("{} is not a file: it is read again and again", archive.display()))
+            refuse(format!("{} is not a file: bench reads it repeatedly", archive.display()))
         }
         _ => Ok(()),
     }
 }
 
-/// Makes ready, measures, and judges.
+/// Generates an archive if none is given, measures all rounds, and judges the result.
 fn measure(
     args: &BenchArgs,
     printer: &Printer,
-    place: &Path,
+    scratch: &Path,
     cancel: &CancelToken,
 ) -> anyhow::Result<BenchResult> {
-    make_sure_of_room(&args.output, args.size, args.archive.is_none())?;
+    check_space(&args.output, args.size, args.archive.is_none())?;
     let archive = if let Some(archive) = &args.archive {
         archive.clone()
     } else {
-        printer.tell(&format!("making an archive of {}", BinaryBytes(args.size)));
+        printer.tell(&format!("generating an archive of {}", size(args.size)));
         let progress = Progress::default();
-        let _display = Display::start_doing("making an archive", printer, progress.clone());
-        make_archive(place, args.size, args.one_frame, &progress, cancel)?
+        let _display = Display::start_doing("generating", printer, progress.clone());
+        generate_archive(scratch, args.size, args.one_frame, &progress, cancel)?
     };
     let bench = Bench {
         printer,
         archive,
-        place,
-        // What is generated is measured as a whole.
+        scratch,
+        // A generated archive is measured as a whole.
         bytes_max: if args.archive.is_none() { u64::MAX } else { args.size },
         handles: Handles { progress: Progress::default(), cancel: cancel.clone() },
     };
-    // The first look also tells what can be tried.
+    // The first pass also shows which variants make sense.
     let sizes = bench.sizes()?;
     let first = bench.decode()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let variants = variants(threads, decodes_in_parallel(&first));
     let cold = bench.is_cold(first.bytes_read)?;
-    tell_estimate(printer, &first, args.rounds, variants.len());
-    // Not counted: whatever comes first pays for what is done once, such as a file system's growth.
-    printer.tell("once to warm up");
+    print_estimate(printer, &first, args.rounds, variants.len());
+    // Not counted: the first run pays for one-time costs, such as the growth of the file system.
+    printer.tell("warming up");
     bench.unpack(|_| {})?;
 
     let mut rounds = Rounds::new(&bench, &sizes, &first, &variants);
@@ -118,14 +125,14 @@ fn measure(
         rounds.round(round, args.rounds)?;
         let left = since.elapsed() * (args.rounds - round - 1);
         if !left.is_zero() {
-            printer.tell(&format!("about {} left", HumanDuration(left)));
+            printer.tell(&format!("about {} left", duration(left)));
         }
     }
     let Rounds { mut alone, mut measured, .. } = rounds;
     judge::compare(&mut alone, &mut measured);
     let limited_by = judge::limited_by(&measured);
     let (flags, advice) = judge::advice(&measured, args.rounds);
-    let bytes = fs::metadata(&bench.archive)?.len();
+    let bytes = fs::metadata(&bench.archive).map_err(cannot("examine", &bench.archive))?.len();
     Ok(BenchResult {
         archive: ArchiveFacts {
             path: bench.archive.display().to_string(),
@@ -152,22 +159,21 @@ fn measure(
     })
 }
 
-/// Whether threads were given frames of their own.
+/// Returns whether several threads decoded frames.
 fn decodes_in_parallel(run: &Run) -> bool {
     run.report.threads.iter().any(|thread| thread.name.starts_with("decode-") && thread.busy_ms > 0)
 }
 
-fn tell_estimate(printer: &Printer, first: &Run, rounds: u32, variants: usize) {
-    // Once to warm up; then each round writes once for each variant, and once alone. A gigabyte a
-    // second is what a good disk takes.
+fn print_estimate(printer: &Printer, first: &Run, rounds: u32, variants: usize) {
+    // One warm-up; then each round writes once for each variant, and once alone.
     let writes = 1 + u64::from(rounds) * (variants as u64 + 1);
     let bytes = writes.saturating_mul(first.bytes_decoded);
-    let time = HumanDuration(std::time::Duration::from_secs(bytes / 1_000_000_000 + 1));
-    let each = BinaryBytes(first.bytes_decoded);
+    let time = duration(Duration::from_secs(bytes / DISK_BYTES_PER_S + 1));
     printer.tell(&format!(
-        "{each} will be written {writes} times, {} in all, and removed each time: about {time} at \
-         1 GB/s",
-        BinaryBytes(bytes)
+        "writing {} {}, {} in total: about {time} at 1 GB/s",
+        size(first.bytes_decoded),
+        count(writes, "time"),
+        size(bytes)
     ));
 }
 
@@ -176,24 +182,24 @@ fn notes(cold: Option<bool>, measured: &[Measured]) -> Vec<String> {
     match cold {
         Some(true) => {}
         Some(false) => notes.push(
-            "the archive could not be dropped from the page cache: reading is faster here than it \
-             will be"
+            "the archive could not be dropped from the page cache: reads were faster than from the \
+             disk"
                 .to_owned(),
         ),
         None => notes.push(
-            "whether the archive was dropped from the page cache is not known (Linux 6.5 and later \
-             tell the file's owner)"
+            "the archive may have stayed in the page cache: only Linux 6.5 and later tell, and only \
+             the file's owner"
                 .to_owned(),
         ),
     }
     let wide = |default: &Measured| default.seconds.max > 1.3 * default.seconds.min;
     if measured.first().is_some_and(wide) {
-        notes.push("rounds differ by more than 30 %: something else is at work here".to_owned());
+        notes.push("rounds differ by more than 30 %: other processes use the machine".to_owned());
     }
     notes
 }
 
-/// Measures everything once a round, each time beginning with another variant.
+/// Measures everything once in each round. Each round begins with another variant.
 struct Rounds<'a> {
     bench: &'a Bench<'a>,
     sizes: &'a [u64],
@@ -220,10 +226,10 @@ impl<'a> Rounds<'a> {
 
     fn round(&mut self, round: u32, rounds: u32) -> anyhow::Result<()> {
         let bench = self.bench;
-        let tell =
-            |what: &str| bench.printer.tell(&format!("round {} of {rounds}: {what}", round + 1));
+        let print =
+            |step: &str| bench.printer.tell(&format!("round {} of {rounds}: {step}", round + 1));
         for stage in &mut self.alone {
-            tell(&format!("{} alone", judge::action(stage.stage)));
+            print(&format!("{} alone", judge::action(stage.stage)));
             let elapsed_ms = match stage.stage {
                 "read" => bench.read(self.bytes_read)?,
                 "decode" => {
@@ -235,16 +241,16 @@ impl<'a> Rounds<'a> {
             stage.elapsed_ms.push(elapsed_ms);
         }
         let count = self.variants.len();
-        for place in 0..count {
-            let index = (place + round as usize) % count;
+        for turn in 0..count {
+            let index = (turn + round as usize) % count;
             let (variant, measured) = (&self.variants[index], &mut self.measured[index]);
             if measured.skipped.is_some() {
                 continue;
             }
-            tell(variant.name);
+            print(variant.name);
             match bench.unpack(|options| variant.apply(options)) {
                 Ok(run) => measured.add(&run),
-                Err(error) if round == 0 && cannot_be_tried(variant, &error) => {
+                Err(error) if round == 0 && is_unsupported(variant, &error) => {
                     measured.skipped = Some(error.to_string());
                 }
                 Err(error) => return Err(error),
@@ -254,8 +260,8 @@ impl<'a> Rounds<'a> {
     }
 }
 
-/// Whether it is what was tried that this machine does not have.
-fn cannot_be_tried(variant: &Variant, error: &anyhow::Error) -> bool {
+/// Returns whether a variant failed because this machine does not support it.
+fn is_unsupported(variant: &Variant, error: &anyhow::Error) -> bool {
     let family = failure(error).map(Failure::family);
     !variant.is_default() && matches!(family, Some(Family::Environment | Family::Request))
 }
@@ -273,26 +279,25 @@ impl Measured {
     }
 }
 
-/// The page's file, which has its name only once it is complete.
+/// The page's file, which gets its name when it is complete.
 struct Page {
-    file: PlaceFile,
+    file: ScratchFile,
     path: PathBuf,
 }
 
 impl Page {
-    fn begin(path: &Path, printer: &Printer) -> anyhow::Result<Self> {
+    fn begin(path: &Path, printer: &Printer) -> Result<Self, ProgramFailure> {
         let directory = match path.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
-        let file = PlaceFile::make(directory, printer)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let file = ScratchFile::create(directory, printer)?;
         Ok(Self { file, path: path.to_owned() })
     }
 
-    fn finish(mut self, html: &str) -> anyhow::Result<()> {
+    fn finish(mut self, html: &str) -> Result<(), ProgramFailure> {
         let written = self.file.write_all(html.as_bytes());
         let named = written.and_then(|()| self.file.persist(&self.path));
-        named.with_context(|| format!("cannot write {}", self.path.display()))
+        named.map_err(cannot("write", &self.path))
     }
 }

@@ -1,4 +1,4 @@
-//! The result as a page: one file, which loads nothing from elsewhere and runs nothing.
+//! The result as an HTML page: one file, without scripts, that loads nothing else.
 
 use std::fmt::Write;
 
@@ -20,14 +20,14 @@ svg path, svg circle { stroke: var(--mark); fill: none; stroke-width: 1.5; }
 table { border-collapse: collapse; } th, td { text-align: left; padding: 0.2rem 1rem 0.2rem 0; }
 td { font-variant-numeric: tabular-nums; }";
 
-/// The page, well-formed as XML, too.
+/// Returns the page, which is also well-formed XML.
 pub fn page(result: &BenchResult) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n\
          <meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>unsnap: what limits unpacking here</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<h1>What limits unpacking here</h1>\n<p>{}</p>\n",
+         <title>unsnap: bottleneck of unpacking</title>\n<style>{STYLE}</style>\n</head>\n\
+         <body>\n<h1>Bottleneck of unpacking</h1>\n<p>{}</p>\n",
         escaped(&headline(result))
     );
     let paragraph = |words: &str| format!("<p>{}</p>\n", escaped(words));
@@ -35,14 +35,14 @@ pub fn page(result: &BenchResult) -> String {
     page += &paragraph(&result.advice);
     page.extend(result.notes.iter().map(|note| paragraph(&format!("Note: {note}"))));
 
-    page += "<h2>Seconds for each way to unpack</h2>\n";
-    let label = "Seconds for each way to unpack: medians, ranges and every round";
+    page += "<h2>Time of each variant</h2>\n";
+    let label = "Seconds of each variant: medians, ranges and every round";
     page += &bars(label, "s", &times_of_variants(result));
-    page += "<h2>Seconds of each stage alone</h2>\n";
-    let label = "Seconds of each stage alone, beside a whole run by default";
+    page += "<h2>Time of each stage alone</h2>\n";
+    let label = "Seconds of each stage alone, beside a whole run of the default";
     page += &bars(label, "s", &times_of_stages(result));
     page += "<h2>Rate of each stage alone</h2>\n";
-    page += &bars("Gigabytes a second of each stage alone", "GB/s", &rates_of_stages(result));
+    page += &bars("Gigabytes per second of each stage alone", "GB/s", &rates_of_stages(result));
     page += &table(result);
     page + "</body>\n</html>\n"
 }
@@ -63,7 +63,7 @@ fn times_of_stages(result: &BenchResult) -> Vec<Bar> {
         dots: seconds(&alone.elapsed_ms),
     });
     let whole = result.variants.first().map(|default| Bar {
-        label: "a whole run".to_owned(),
+        label: "whole run".to_owned(),
         value: Some(default.seconds),
         dots: seconds(&default.elapsed_ms),
     });
@@ -82,12 +82,12 @@ fn rates_of_stages(result: &BenchResult) -> Vec<Bar> {
 }
 
 fn table(result: &BenchResult) -> String {
-    let mut table = "<h2>Every way that was tried</h2>\n<table>\n<tr><th>way</th><th>flags</th>\
+    let mut table = "<h2>All variants</h2>\n<table>\n<tr><th>variant</th><th>flags</th>\
                      <th>seconds</th><th>× default</th><th>limited by</th><th>engine</th></tr>\n"
         .to_owned();
     for variant in &result.variants {
         let rest = match &variant.skipped {
-            Some(reason) => format!("<td colspan=\"4\">not here: {}</td>", escaped(reason)),
+            Some(reason) => format!("<td colspan=\"4\">not supported: {}</td>", escaped(reason)),
             None => format!(
                 "<td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
                 variant.seconds.text(),
@@ -113,7 +113,7 @@ mod tests {
     use crate::bench::result::{Alone, ArchiveFacts, Measured};
 
     #[test]
-    fn whatever_is_told_is_text() {
+    fn hostile_text_stays_text() {
         let attack = "</p><script>alert(1)</script>".to_owned();
         let result = BenchResult {
             archive: ArchiveFacts { path: attack.clone(), ..ArchiveFacts::default() },
@@ -133,7 +133,7 @@ mod tests {
         assert!(!page.contains("<script"), "{page}");
         assert_eq!(page.matches("&lt;script&gt;").count(), 9, "{page}");
         assert_eq!(page.matches("<svg").count(), 3);
-        // Nothing is loaded: the only addresses are names of formats.
+        // Nothing is loaded: the only addresses are names of namespaces.
         assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/").count());
     }
 }

@@ -1,27 +1,27 @@
-//! Bars with their spread, as SVG.
+//! Bar charts with ranges, as SVG.
 
 use std::fmt::Write;
 
 use super::spread::Spread;
 
-/// A line of a plot.
+/// A bar of a chart.
 pub struct Bar {
     pub label: String,
-    /// What the bar is as long as, and the range of its whisker; `None` where there is nothing.
+    /// Length of the bar and range of its whisker; `None` if it was not measured.
     pub value: Option<Spread>,
     /// Each measurement, drawn as a dot.
     pub dots: Vec<f64>,
 }
 
-/// Sizes in the units of the drawing, which is scaled to the page.
+/// Sizes in units of the drawing, which is scaled to the page.
 const WIDTH: f64 = 800.0;
 const LABELS: f64 = 190.0;
 const NUMBERS: f64 = 130.0;
 const LINE: f64 = 34.0;
 const BAR: f64 = 16.0;
 
-/// Horizontal bars from zero, one below the other, with the values beside them. `label` is what it
-/// shows, for who cannot see it; `unit` stands behind each value.
+/// Returns horizontal bars from zero, with their values. `label` describes the chart for screen
+/// readers, `unit` follows each value.
 pub fn bars(label: &str, unit: &str, bars: &[Bar]) -> String {
     let most = bars.iter().filter_map(|bar| bar.value).map(|value| value.max).fold(0.0, f64::max);
     let scale = (WIDTH - LABELS - NUMBERS) / most.max(1e-9);
@@ -41,7 +41,8 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar]) -> String {
             escaped(&bar.label)
         );
         let Some(value) = bar.value else {
-            let _ = writeln!(svg, "<text x=\"{LABELS}\" y=\"{}\">not here</text>", middle + 5.0);
+            let _ =
+                writeln!(svg, "<text x=\"{LABELS}\" y=\"{}\">not supported</text>", middle + 5.0);
             continue;
         };
         let at = |value: f64| LABELS + value * scale;
@@ -76,7 +77,7 @@ pub fn bars(label: &str, unit: &str, bars: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// Text that means nothing to a browser, whatever it is.
+/// Escapes text for HTML and XML.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -86,7 +87,7 @@ pub fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Control characters cannot be in XML at all.
+            // XML allows no control characters.
             character if character.is_control() => escaped.push('\u{FFFD}'),
             character => escaped.push(character),
         }
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_their_values() {
+    fn the_length_of_bars_follows_their_values() {
         let spread = |median, min, max| Some(Spread { median, min, max });
         let bar = |value| Bar { label: "x".to_owned(), value, dots: vec![1.0] };
         let svg = bars("times", "s", &[bar(spread(1.0, 0.5, 2.0)), bar(None)]);
@@ -112,11 +113,11 @@ mod tests {
         assert!(svg.contains("width=\"240.0\""), "{svg}");
         assert!(svg.contains("M310.0 17H670.0"), "{svg}");
         assert!(svg.contains("cx=\"430.0\""), "{svg}");
-        assert!(svg.contains("not here"), "{svg}");
+        assert!(svg.contains("not supported"), "{svg}");
     }
 
     #[test]
-    fn nothing_gets_out_of_a_text() {
+    fn text_is_escaped() {
         assert_eq!(escaped("<a href='\"&\n"), "&lt;a href=&#39;&quot;&amp;\u{FFFD}");
         let bar = Bar { label: "</text><script>".to_owned(), value: None, dots: Vec::new() };
         let svg = bars("\"><script>", "", &[bar]);

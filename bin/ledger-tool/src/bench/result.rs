@@ -1,5 +1,5 @@
-//! What was measured. It becomes JSON as it is: times are milliseconds, sizes bytes; keys stay, more
-//! may be added.
+//! The measurements. JSON has the same form: times in milliseconds, sizes in bytes. Keys are stable;
+//! new ones may be added.
 
 use serde::Serialize;
 
@@ -8,46 +8,47 @@ use super::spread::Spread;
 #[derive(Debug, Default, Serialize)]
 pub struct BenchResult {
     pub archive: ArchiveFacts,
-    /// The directory that was measured, and its file system.
+    /// The measured directory.
     pub output: String,
+    /// Its file system.
     pub file_system: String,
     pub rounds: u32,
-    /// Whether the archive had to be read from the disk every time; `None` if that is not known.
+    /// Whether each run read the archive from the disk; `None` if unknown.
     pub cold: Option<bool>,
     /// The stages alone.
     pub alone: Vec<Alone>,
-    /// What was tried, the default first.
+    /// The variants, the default first.
     pub variants: Vec<Measured>,
-    /// The stage that limits the default, by its threads: "source", "decode", "walk", "create" or
-    /// "sync".
+    /// The stage that limits the default: "source", "decode", "walk", "create" or "sync".
     pub limited_by: String,
-    /// The same in plain words.
+    /// The same, as text.
     pub limit: String,
-    /// The flags that are faster than the default; empty if there are none.
+    /// The recommended flags; empty if the default is best.
     pub flags: String,
-    /// The same in plain words.
+    /// The same, as text.
     pub advice: String,
-    /// What makes the measurement doubtful.
+    /// Doubts about the measurement.
     pub notes: Vec<String>,
     pub elapsed_ms: u64,
 }
 
 #[derive(Debug, Default, Serialize)]
 pub struct ArchiveFacts {
-    /// Its name; it is not there any more if it was generated.
+    /// Its path. A generated archive no longer exists.
     pub path: String,
     pub generated: bool,
+    /// Size of the archive.
     pub bytes: u64,
-    /// What a run reads of it, decodes, and makes of it.
+    /// Amounts of a run.
     pub bytes_read: u64,
     pub bytes_decoded: u64,
     pub bytes_written: u64,
     pub files: u64,
-    /// Whether that is all of it.
+    /// Whether a run unpacks the whole archive.
     pub whole: bool,
 }
 
-/// A stage by itself.
+/// Measurements of a stage alone.
 #[derive(Debug, Default, Serialize)]
 pub struct Alone {
     /// "read", "decode" or "write".
@@ -56,34 +57,34 @@ pub struct Alone {
     pub elapsed_ms: Vec<u64>,
     #[serde(rename = "spread_ms", serialize_with = "Spread::in_milliseconds")]
     pub seconds: Spread,
-    /// How many times as long a whole run by default takes, of pairs of one round.
+    /// Time of a whole run of the default, divided by the stage's time in the same round.
     pub run_ratio: Spread,
 }
 
-/// A way to unpack.
+/// Measurements of a variant.
 #[derive(Debug, Default, Serialize)]
 pub struct Measured {
     pub name: String,
-    /// What to type for it.
+    /// The flags for it.
     pub flags: String,
-    /// Why it could not be tried.
+    /// Error of a variant that this machine does not support.
     pub skipped: Option<String>,
     pub elapsed_ms: Vec<u64>,
     #[serde(rename = "spread_ms", serialize_with = "Spread::in_milliseconds")]
     pub seconds: Spread,
-    /// Of the default's time in the same round.
+    /// Its time, divided by the default's in the same round.
     pub ratio: Spread,
     pub limited_by: Vec<String>,
     pub io_engine: String,
     pub direct_read: bool,
     pub direct_write: bool,
     pub decode_threads: usize,
-    /// Bytes that were in the page cache, of the last round.
+    /// Bytes that the last round found in the page cache.
     pub bytes_from_cache: u64,
 }
 
 impl Alone {
-    /// Bytes for each second, by the median.
+    /// Returns bytes per second, by the median.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn rate(&self) -> u64 {
         (self.bytes as f64 / self.seconds.median.max(1e-3)) as u64

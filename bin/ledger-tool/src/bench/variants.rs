@@ -1,13 +1,13 @@
-//! The flags that are tried.
+//! Variants of flags to measure.
 
 use unsnap_pass::{DirectMode, IoEngine, Options};
 
-/// A way to unpack.
+/// A combination of flags.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What it is called in the result.
+    /// Its name in the result.
     pub name: &'static str,
-    /// What to type for it; empty for the default.
+    /// The flags for it; empty for the default.
     pub flags: String,
     change: Change,
 }
@@ -26,8 +26,8 @@ enum Engine {
     Threads,
 }
 
-/// All that are worth trying, the default first. `cores`: threads that decode by default.
-/// `frames_in_parallel`: whether the archive can be decoded by several threads.
+/// Returns all variants worth measuring, the default first. `cores` is the default number of decoding
+/// threads; `frames_in_parallel` says whether several threads can decode the archive.
 pub fn variants(cores: usize, frames_in_parallel: bool) -> Vec<Variant> {
     let variant = |name, flags: &str, change| Variant { name, flags: flags.to_owned(), change };
     let mut variants = vec![
@@ -75,9 +75,9 @@ mod tests {
         settings,
     };
 
-    /// What is advised can be typed, and means what was tried.
+    /// The recommended flags are valid, and have the measured effect.
     #[test]
-    fn flags_do_what_was_tried() {
+    fn flags_have_the_measured_effect() {
         for variant in variants(4, true) {
             let words = ["ledger-tool", "unpack", "a", "--output", "b"].into_iter();
             let Command::Unpack(args) =

@@ -1,4 +1,4 @@
-//! What can be typed after `ledger-tool doctor`.
+//! Arguments of `ledger-tool doctor`.
 
 use std::path::PathBuf;
 
@@ -7,24 +7,24 @@ use unsnap_cli::args::{OutputArgs, ReportFormat};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  This machine and these directories (exit code 3 if something is wrong):
+  Check this machine and these directories (exit code 3 on a warning or problem):
     ledger-tool doctor /mnt/ledger /mnt/accounts
 
-  What makes unsnap slow or unsafe here? (exit code 3 if anything does)
+  List only warnings and problems (exit code 3 if there are any):
     ledger-tool doctor /mnt/accounts --format json \\
       | jq '.checks[] | select(.verdict == \"warning\" or .verdict == \"problem\")'
 
-  What a service would find (exit code 3 if something is wrong):
+  Check with the user and the limits of a service (exit code 3 on a warning or problem):
     systemd-run --pipe --wait --property=User=sol --property=LimitMEMLOCK=2G \\
       ledger-tool doctor /mnt/ledger";
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Directories that files will be written to, and archives to be read [default: the current directory]
+    /// Destination directories and archives to check [default: the current directory]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
-    /// How to print the result on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 

@@ -1,24 +1,24 @@
-//! What a check comes to.
+//! The result of a check.
 
 use serde::Serialize;
 
-/// How bad it is. The worst of all checks decides the exit code.
+/// Severity of a check's result. The worst verdict decides the exit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// As recommended.
     #[default]
     Ok,
-    /// Worth knowing; unsnap is neither slower nor less safe for it.
+    /// Worth knowing, but makes unsnap neither slower nor less safe.
     Note,
-    /// unsnap is slower or less safe than it could be on such a machine.
+    /// unsnap is slower or less safe than it could be on this machine.
     Warning,
-    /// unsnap would fail here, or what it reports as durable might not be.
+    /// unsnap would fail here, or data that it reports as durable might not be.
     Problem,
 }
 
 impl Verdict {
-    /// The word, as in JSON.
+    /// Returns the word that JSON uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -28,50 +28,50 @@ impl Verdict {
         }
     }
 
-    /// Whether it makes unsnap slow or unsafe: then the exit code is 3.
+    /// Returns whether unsnap is slow or unsafe: then the exit code is 3.
     pub fn is_bad(self) -> bool {
         self >= Self::Warning
     }
 }
 
-/// One thing that was looked at.
+/// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was looked at, in one word or two; stable.
+    /// Name of the check, one to three words; stable.
     pub id: &'static str,
-    /// The path it is about; `None` for the machine and the process.
+    /// The checked path; `None` for the machine and the process.
     pub path: Option<String>,
-    /// How bad it is.
+    /// Severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What follows from it, if anything does.
+    /// The consequence for unsnap, if there is one.
     pub consequence: Option<String>,
-    /// What to do: a command, a line of a unit file, or a flag.
+    /// A remedy: a command, a line of a unit file, or a flag.
     pub remedy: Option<String>,
 }
 
 impl Check {
-    /// All is well.
+    /// Creates a check with the verdict `Ok`.
     pub fn ok(id: &'static str, found: impl Into<String>) -> Self {
         let (verdict, found) = (Verdict::Ok, found.into());
         Self { id, path: None, verdict, found, consequence: None, remedy: None }
     }
 
-    /// The same, with what follows from it.
+    /// Sets the verdict and the consequence.
     pub fn but(mut self, verdict: Verdict, consequence: impl Into<String>) -> Self {
         self.verdict = verdict;
         self.consequence = Some(consequence.into());
         self
     }
 
-    /// The same, with what to do.
+    /// Sets the remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// The same, about a path.
+    /// Sets the path.
     pub fn of(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
         self

@@ -1,9 +1,9 @@
-//! What was found out, before it is judged. Sizes are bytes; `None` is "not known", or where it says
-//! so "no limit".
+//! Facts about the machine, before they are judged. Sizes are in bytes. `None` means "unknown", or
+//! "no limit" for fields whose doc says so.
 
 use serde::Serialize;
 
-/// Everything that verdicts are made from.
+/// All facts that verdicts are based on.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
     pub kernel: Kernel,
@@ -27,9 +27,9 @@ pub struct Kernel {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Uring {
-    /// The kernel's answer where a ring was refused, such as "Operation not permitted (os error 1)".
+    /// The kernel's error if it refused a ring, such as "Operation not permitted (os error 1)".
     pub refused: Option<String>,
-    /// What it means.
+    /// Likely cause of the refusal.
     pub reason: Option<String>,
     /// The sysctl kernel.io_uring_disabled (Linux 6.6): 0 for all, 1 for a group, 2 for nobody.
     pub disabled: Option<u32>,
@@ -40,34 +40,34 @@ pub struct Uring {
     pub registers: bool,
 }
 
-/// What this process may do.
+/// Restrictions of this process.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Confinement {
     /// Version of Landlock's interface, such as "abi 6".
     pub landlock: Option<String>,
-    /// What a run's sandbox would lack.
+    /// Restrictions that a run's sandbox would lack.
     pub sandbox_missing: Vec<String>,
     /// 0 none, 1 strict, 2 a filter.
     pub seccomp_mode: Option<u32>,
     pub no_new_privs: Option<bool>,
-    /// What kind of container this is in.
+    /// Kind of container that the process runs in.
     pub container: Option<String>,
-    /// What kind of virtual machine this is in.
+    /// Kind of virtual machine that the process runs in.
     pub virtual_machine: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Processor {
     pub model: Option<String>,
-    /// Vector features that hashing and decoding make use of.
+    /// Vector features that hashing and decoding use.
     pub features: Vec<&'static str>,
-    /// Logical processors of the machine that are on.
+    /// Logical processors of the machine that are online.
     pub online: usize,
-    /// Of these, processors that this process may run on.
+    /// Online processors that this process may run on.
     pub allowed: usize,
-    /// Threads that are worth starting: `allowed`, or what the cgroup's quota leaves.
+    /// Useful number of threads: `allowed`, or fewer if the cgroup has a quota.
     pub usable: usize,
-    /// How the first processor's frequency is chosen.
+    /// Frequency governor of the first processor.
     pub governor: Option<String>,
 }
 
@@ -75,13 +75,13 @@ pub struct Processor {
 pub struct Memory {
     pub total_bytes: u64,
     pub available_bytes: u64,
-    /// What a run reserves by default.
+    /// Memory that a run reserves by default.
     pub needed_bytes: u64,
     /// Transparent huge pages: "always", "madvise" or "never".
     pub transparent: Option<String>,
-    /// Huge pages that were set aside and are free.
+    /// Free reserved huge pages.
     pub huge_free: u64,
-    /// Of this many.
+    /// All reserved huge pages.
     pub huge_total: u64,
     pub huge_page_bytes: u64,
 }
@@ -90,7 +90,7 @@ pub struct Memory {
 pub struct Limits {
     /// RLIMIT_MEMLOCK; `None` for no limit.
     pub locked_bytes: Option<u64>,
-    /// Whether that does not hold for this process (CAP_IPC_LOCK).
+    /// Whether this process is exempt from that limit (CAP_IPC_LOCK).
     pub may_lock: bool,
     /// RLIMIT_NOFILE; `None` for no limit.
     pub open_files: Option<u64>,
@@ -104,9 +104,9 @@ pub struct Limits {
 pub struct Cgroup {
     /// Memory beyond which processes are killed (memory.max, memory.limit_in_bytes).
     pub memory_bytes: Option<u64>,
-    /// Memory beyond which processes are slowed down (memory.high).
+    /// Memory beyond which processes are throttled (memory.high).
     pub memory_high_bytes: Option<u64>,
-    /// Processor time for each second (cpu.max, cpu.cfs_quota_us).
+    /// Processor time per second (cpu.max, cpu.cfs_quota_us).
     pub cores: Option<f64>,
     /// Limits of disks, as the kernel prints them (io.max, blkio.throttle.*).
     pub io: Vec<String>,
@@ -114,51 +114,51 @@ pub struct Cgroup {
     pub unknown: bool,
 }
 
-/// What validators ask of the kernel.
+/// Kernel settings that validators need.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sysctls {
     pub max_map_count: Option<u64>,
     pub nr_open: Option<u64>,
 }
 
-/// A path, and what it lies on.
+/// A path, and the file system and disks that hold it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Place {
     pub path: String,
-    /// Whether files can be written into it; else it is a file to read.
+    /// Whether it is a directory, to write files to. Otherwise it is a file to read.
     pub is_directory: bool,
     /// `st_dev`.
     pub device: u64,
     /// Such as "ext4".
     pub file_system: String,
     pub mount_point: String,
-    /// What is mounted there, such as "/dev/nvme0n1p1".
+    /// The mounted device, such as "/dev/nvme0n1p1".
     pub source: String,
-    /// Of the mount, and of the file system.
+    /// Options of the mount and of the file system.
     pub options: Vec<String>,
-    /// Why nothing can be written, if that was tried and failed.
+    /// Error of creating a file, if it failed.
     pub write_error: Option<String>,
     pub direct: Direct,
-    /// For this user.
+    /// Free space for this process, as `unpack` counts it.
     pub free_bytes: u64,
     pub total_bytes: u64,
     /// `None` where there is no limit.
     pub free_inodes: Option<u64>,
-    /// The disk, and those that it is made of.
+    /// The disk, and the disks that it is made of.
     pub disks: Vec<Disk>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Direct {
-    /// What statx says (STATX_DIOALIGN, Linux 6.1); `None` if nothing.
+    /// Whether statx reports direct I/O as supported (STATX_DIOALIGN, Linux 6.1).
     pub declared: Option<bool>,
-    /// Alignment it asks of offsets and lengths.
+    /// Required alignment of offsets and lengths.
     pub offset_align: Option<u64>,
-    /// Alignment it asks of memory.
+    /// Required alignment of memory.
     pub memory_align: Option<u64>,
-    /// Whether a direct write and read of 4 KiB (of an archive: a read) worked.
+    /// Whether a direct write and read of 4 KiB succeeded; for an archive, a read.
     pub works: Option<bool>,
-    /// Why not.
+    /// Its error, if it failed.
     pub error: Option<String>,
 }
 
@@ -172,7 +172,7 @@ pub struct Disk {
     pub rotational: Option<bool>,
     /// "write back" or "write through".
     pub write_cache: Option<String>,
-    /// Most bytes that one discard takes; 0 if the device has none.
+    /// Maximum size of a discard; 0 if the device does not support discards.
     pub discard_bytes: Option<u64>,
     pub block_bytes: Option<u64>,
 }

@@ -1,7 +1,8 @@
-//! `ledger-tool doctor`: whether unsnap can be fast and safe here, and if not, why and what to do.
+//! `ledger-tool doctor`: checks whether unsnap can be fast and safe on this machine, and names causes
+//! and remedies if not.
 //!
-//! Finding out ([`probe`]), what was found ([`facts`]) and what it means ([`verdicts`]) are apart, so
-//! that every verdict can be tested on machines that have no such fault.
+//! Probing the machine ([`probe`]), the facts ([`facts`]) and judging them ([`verdicts`]) are separate,
+//! so that every verdict can be tested on machines without the fault.
 
 mod args;
 mod check;
@@ -21,10 +22,10 @@ pub use probe::file_system_of;
 
 use crate::{exit::MachineUnfit, printer::Printer};
 
-/// What JSON shows. Keys stay; more may be added.
+/// The report as JSON. Keys are stable; new ones may be added.
 #[derive(Serialize)]
 struct Diagnosis<'a> {
-    /// The worst of all.
+    /// The worst verdict.
     verdict: Verdict,
     checks: &'a [Check],
     facts: &'a Facts,

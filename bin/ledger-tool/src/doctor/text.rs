@@ -1,17 +1,17 @@
-//! The checks, for people.
+//! The checks as text.
 
 use std::fmt::Write;
 
-use unsnap_cli::printer::Printer;
+use unsnap_cli::{printer::Printer, units::count};
 
 use super::check::{Check, Verdict};
 
-/// Columns before what was found: of the verdict, and of the check's name.
+/// Widths of the columns before the finding: the verdict and the check's name.
 const VERDICT_COLUMNS: usize = 9;
 const ID_COLUMNS: usize = 24;
 
-/// One or more lines for each check, with a heading for the machine and for each path, and a line
-/// that adds up.
+/// Returns one or more lines for each check, with a heading for the machine and for each path, and a
+/// summary.
 pub fn text(checks: &[Check], printer: &Printer) -> String {
     let mut text = String::new();
     let mut about: Option<Option<&str>> = None;
@@ -41,23 +41,20 @@ pub fn text(checks: &[Check], printer: &Printer) -> String {
 }
 
 fn conclusion(checks: &[Check]) -> String {
-    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
-    let notes = count(Verdict::Note);
-    let plural = |count: usize, word: &str| match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    };
+    let with = |verdict| checks.iter().filter(|check| check.verdict == verdict).count() as u64;
+    let (problems, warnings) = (with(Verdict::Problem), with(Verdict::Warning));
+    let notes = with(Verdict::Note);
+
     let what = match (problems, warnings) {
         (0, 0) => "nothing makes unsnap slow or unsafe here",
         (0, _) => "unsnap is slower or less safe here than it could be",
-        _ => "unsnap would fail here, or be unsafe",
+        _ => "unsnap would fail or be unsafe here",
     };
-    let counts = [plural(problems, "problem"), plural(warnings, "warning"), plural(notes, "note")];
+    let counts = [count(problems, "problem"), count(warnings, "warning"), count(notes, "note")];
     format!("{what}: {}\n", counts.join(", "))
 }
 
-/// As `ls` and compilers have it: red, yellow, blue, green.
+/// Returns the colour of a verdict, as `ls` and compilers use them: red, yellow, blue, green.
 fn color(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Problem => "31;1",

@@ -1,4 +1,4 @@
-//! What can be typed behind `ledger-tool service`.
+//! Arguments of `ledger-tool service`.
 
 use std::path::PathBuf;
 
@@ -8,69 +8,69 @@ use unsnap_control::protocol::SOCKET;
 
 pub const SERVICE_EXAMPLES: &str = "\
 Examples:
-  See how everything stands:
+  Show the state of the service and its targets:
     ledger-tool service status
 
-  See it move, until interrupted (exit code 130):
+  Watch jobs until interrupted (exit code 130):
     ledger-tool service watch
 
-  Unpack these archives now, for one target:
+  Unpack an archive now, for one target:
     ledger-tool service submit snapshot-39-<HASH>.tar.zst --target validator
 
-  Leave the disks alone for a while:
+  Pause all work on the disks, and resume it:
     ledger-tool service pause
     ledger-tool service resume
 
-  Which targets are failing, for a script:
+  List failing targets in a script:
     ledger-tool service status --format json \\
       | jq '.targets[] | select(.state == \"failing\")'";
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
-  See how everything stands:
+  Show the state of the service and its targets:
     ledger-tool service status
 
-  The newest result of each target, for a script:
+  Print the newest result of each target in a script:
     ledger-tool service status --format json \\
       | jq -r '.targets[] | [.name, .results[0].slot, .results[0].path] | @tsv'";
 
 const SUBMIT_EXAMPLES: &str = "\
 Examples:
-  Unpack this archive now, for all targets:
+  Unpack an archive now, for all targets:
     ledger-tool service submit snapshot-39-<HASH>.tar.zst
 
-  A full archive and the incremental one upon it, for one target:
+  Unpack a full archive and an incremental one based on it, for one target:
     ledger-tool service submit snapshot-39-<HASH>.tar.zst --target validator \\
       --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
 
 const CANCEL_EXAMPLES: &str = "\
 Examples:
-  Take a job out of the queue; its number is one that `status` shows:
+  Cancel a job; `status` shows its number:
     ledger-tool service cancel 12";
 
 const PAUSE_EXAMPLES: &str = "\
 Examples:
-  Leave the disks alone for a while:
+  Pause all work on the disks, and resume it:
     ledger-tool service pause
     ledger-tool service resume";
 
 const RELOAD_EXAMPLES: &str = "\
 Examples:
-  After the configuration was edited (exit code 2 if it is bad):
+  Apply an edited configuration (exit code 2 if it is invalid):
     ledger-tool service reload";
 
 const WATCH_EXAMPLES: &str = "\
 Examples:
-  See it move, until interrupted (exit code 130):
+  Watch jobs until interrupted (exit code 130):
     ledger-tool service watch
 
-  Every job that ends, as a line of JSON, until interrupted (exit code 130):
+  Print a line of JSON for each job that ends, until interrupted (exit code 130):
     ledger-tool service watch --format json-lines \\
       | jq --unbuffered -c 'select(.event == \"job-ended\")'";
 
 const METRICS_EXAMPLES: &str = "\
 Examples:
-  Is the service paused?
+  Check whether the service is paused:
     ledger-tool service metrics | grep '^unsnap_paused'";
 
 #[derive(Debug, Args)]
@@ -81,47 +81,47 @@ pub struct ServiceArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ServiceAction {
-    /// Say how the service and all its targets stand
+    /// Show the state of the service and its targets
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(AskArgs),
-    /// Have archives unpacked that the service would not choose by itself, or not now
+    /// Unpack an archive that the service would not choose, or not now
     ///
-    /// Job numbers are printed; `watch` and `status` tell what becomes of them.
+    /// Prints the numbers of the queued jobs; `watch` and `status` show their progress.
     #[command(after_long_help = SUBMIT_EXAMPLES)]
     Submit(SubmitArgs),
-    /// Take a job out of the queue, or stop it
+    /// Stop a job, or remove it from the queue
     #[command(after_long_help = CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
-    /// Start no jobs, and let running ones rest, until `resume` or a restart
+    /// Pause running jobs and start no others until `resume`, also across restarts
     #[command(after_long_help = PAUSE_EXAMPLES)]
     Pause(AskArgs),
-    /// Go on after a pause
+    /// Resume paused jobs
     #[command(after_long_help = PAUSE_EXAMPLES)]
     Resume(AskArgs),
-    /// Have the service read its configuration again
+    /// Reload the service's configuration
     ///
-    /// A bad one is refused, and the old one stays.
+    /// The service refuses an invalid configuration and keeps the old one.
     #[command(after_long_help = RELOAD_EXAMPLES)]
     Reload(AskArgs),
-    /// Show what happens until interrupted
+    /// Show jobs and events until interrupted
     ///
-    /// On a terminal a line for each target that moves; otherwise, or with --no-progress, a line for
-    /// each event.
+    /// On a terminal, it shows a live line for each target; otherwise, or with --no-progress, a line
+    /// for each event.
     #[command(after_long_help = WATCH_EXAMPLES)]
     Watch(AskArgs),
-    /// Print the metrics that Prometheus reads
+    /// Print metrics in Prometheus' text format
     #[command(after_long_help = METRICS_EXAMPLES)]
     Metrics(AskArgs),
 }
 
-/// Whom to ask, and how to tell the answer.
+/// The service to ask, and the format of its answer.
 #[derive(Debug, Args)]
 pub struct AskArgs {
-    /// The service's socket
+    /// Socket of the service
     #[arg(long, value_name = "PATH", env = "UNPACKD_CONTROL_SOCKET", default_value = SOCKET)]
     pub socket: PathBuf,
 
-    /// How to print the answer on standard output
+    /// Format of the answer on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: AnswerFormat,
 
@@ -131,14 +131,14 @@ pub struct AskArgs {
 
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
-    /// The full archive
+    /// Full archive
     pub archive: PathBuf,
 
-    /// The incremental archive upon it
+    /// Incremental archive based on it
     #[arg(long, value_name = "ARCHIVE")]
     pub incremental: Option<PathBuf>,
 
-    /// Which target it is for [default: all]
+    /// Target to unpack it for [default: all targets]
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
 
@@ -148,26 +148,26 @@ pub struct SubmitArgs {
 
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The job's number, as `status` shows it
+    /// Number of the job, as `status` shows it
     pub job: u64,
 
     #[command(flatten)]
     pub ask: AskArgs,
 }
 
-/// How an answer is printed.
+/// Format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AnswerFormat {
     /// For people
     Text,
-    /// For programs, indented
+    /// For programs, indented; `watch` prints one line for each event
     Json,
-    /// For programs, an object a line; so is every event of `watch` with either
+    /// For programs, one object per line
     JsonLines,
 }
 
 impl ServiceAction {
-    /// Whom to ask.
+    /// Returns the service to ask.
     pub fn ask(&self) -> &AskArgs {
         match self {
             Self::Submit(args) => &args.ask,

@@ -1,5 +1,6 @@
-//! `ledger-tool service`: speaks to unpackd.
+//! `ledger-tool service`: sends requests to unpackd.
 
+mod answer;
 pub mod args;
 mod text;
 mod view;
@@ -8,19 +9,21 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use serde::Serialize;
 use unsnap_control::{
-    Client, ClientError,
-    protocol::{Answered, Refusal, Request, SubmittedJob},
+    Client,
+    protocol::{Answered, Request, SubmittedJob},
 };
 
-use self::args::{AnswerFormat, AskArgs, ServiceAction, SubmitArgs};
+use self::{
+    answer::{cleaned, json},
+    args::{AnswerFormat, AskArgs, ServiceAction, SubmitArgs},
+};
 use crate::printer::{Printer, data};
 
 pub fn run(action: &ServiceAction, printer: &Printer) -> anyhow::Result<()> {
     let request = match action {
         ServiceAction::Status(_) => Request::Status {},
-        ServiceAction::Submit(args) => submission(args)?,
+        ServiceAction::Submit(args) => submit_request(args)?,
         ServiceAction::Cancel(args) => Request::Cancel { job: args.job },
         ServiceAction::Pause(_) => Request::Pause {},
         ServiceAction::Resume(_) => Request::Resume {},
@@ -33,7 +36,7 @@ pub fn run(action: &ServiceAction, printer: &Printer) -> anyhow::Result<()> {
     show(ask, printer, &answered)
 }
 
-fn submission(args: &SubmitArgs) -> anyhow::Result<Request> {
+fn submit_request(args: &SubmitArgs) -> anyhow::Result<Request> {
     Ok(Request::Submit {
         target: args.target.clone(),
         archive: absolute(&args.archive)?,
@@ -41,62 +44,44 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Request> {
     })
 }
 
-/// The service has another working directory.
+/// Makes a path absolute: the service has a different working directory.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("cannot make {} absolute", path.display()))
 }
 
 fn show(ask: &AskArgs, printer: &Printer, answered: &Answered) -> anyhow::Result<()> {
-    // Metrics are text for programs already, unless JSON is asked for.
+    // Metrics are text for programs, so `--quiet` does not hide them.
     let shown = match (ask.format, answered) {
         (AnswerFormat::Json, answered) => json(answered, true)?,
         (AnswerFormat::JsonLines, answered) => json(answered, false)?,
         (AnswerFormat::Text, Answered::Metrics { text }) => text.clone(),
         (AnswerFormat::Text, _) if !printer.wants_summary() => String::new(),
         (AnswerFormat::Text, Answered::Status(status)) => text::status(status),
-        (AnswerFormat::Text, answered) => told(answered),
+        (AnswerFormat::Text, answered) => confirmation(answered),
     };
     data(&shown)?;
     Ok(())
 }
 
-/// What was done, in words.
-fn told(answered: &Answered) -> String {
+/// Returns the confirmation of a request that changes something.
+fn confirmation(answered: &Answered) -> String {
     match answered {
         Answered::Status(_) | Answered::Metrics { .. } => String::new(),
         Answered::Submitted { jobs } => jobs.iter().fold(String::new(), |text, job| {
             let SubmittedJob { id, target } = job;
-            text + &format!("job {id} for {}\n", text::clean(target))
+            text + &format!("queued job {id} for {}\n", text::clean(target))
         }),
         Answered::Cancelled { job, was } => {
-            format!("job {job} is cancelled; it was {}\n", text::job_state(*was))
+            format!("cancelled job {job}, which was {}\n", text::job_state(*was))
         }
         Answered::Paused { was_paused: false } => "paused\n".to_owned(),
-        Answered::Paused { was_paused: true } => "it was paused already\n".to_owned(),
+        Answered::Paused { was_paused: true } => "already paused\n".to_owned(),
         Answered::Resumed { was_paused: true } => "resumed\n".to_owned(),
-        Answered::Resumed { was_paused: false } => "it was not paused\n".to_owned(),
+        Answered::Resumed { was_paused: false } => "not paused: nothing to resume\n".to_owned(),
         Answered::Reloaded { needs_restart } if needs_restart.is_empty() => "reloaded\n".to_owned(),
         Answered::Reloaded { needs_restart } => {
             let keys = text::clean(&needs_restart.join(", "));
-            format!("reloaded, but this takes effect only after a restart: {keys}\n")
+            format!("reloaded; these keys take effect after a restart: {keys}\n")
         }
     }
-}
-
-/// An error whose words, which may quote anything, can be shown.
-fn cleaned(error: ClientError) -> ClientError {
-    match error {
-        ClientError::Refused(Refusal { kind, message, hint }) => {
-            let hint = hint.map(|hint| text::clean(&hint));
-            Refusal { kind, message: text::clean(&message), hint }.into()
-        }
-        ClientError::Nonsense(message) => ClientError::Nonsense(text::clean(&message)),
-        other => other,
-    }
-}
-
-/// JSON with the end of a line.
-fn json(value: &impl Serialize, pretty: bool) -> anyhow::Result<String> {
-    let write = if pretty { serde_json::to_string_pretty } else { serde_json::to_string };
-    Ok(write(value).context("cannot write JSON")? + "\n")
 }

@@ -1,31 +1,31 @@
-//! How things stand, in words.
+//! Status, jobs and events as text.
 
 use std::{
     fmt::Write,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use indicatif::{BinaryBytes, HumanCount, HumanDuration};
+use unsnap_cli::units::{count, duration, seconds, size};
 use unsnap_control::protocol::{
     Event, EventLine, JobProgress, JobState, JobStatus, Outcome, ResultStatus, Status, TargetKind,
     TargetState, TargetStatus,
 };
 use unsnap_tarstream::printable;
 
-/// The answer to `status`.
+/// Returns the answer to `status`.
 pub fn status(status: &Status) -> String {
     let paused = if status.paused { ", paused" } else { "" };
-    let limit = status.rate_limit.map(|rate| format!(", limited to {}/s", BinaryBytes(rate)));
+    let limit = status.rate_limit.map(|rate| format!(", limited to {}/s", size(rate)));
     let limit = limit.unwrap_or_default();
     let mut text = format!(
-        "unpackd {}, process {}, started {}{limit}{paused}\n",
+        "unpackd {}, pid {}, started {}{limit}{paused}\n",
         clean(&status.version),
         status.pid,
         ago(status.started_unix_ms)
     );
     let archives = &status.archives;
     let newest = match &archives.newest {
-        Some(newest) => format!("newest is {}", slot(newest.slot, newest.base_slot)),
+        Some(newest) => format!("newest {}", slot(newest.slot, newest.base_slot)),
         None => "none".to_owned(),
     };
     let directories: Vec<String> =
@@ -37,12 +37,12 @@ pub fn status(status: &Status) -> String {
     }
     for bad in &status.bad {
         let (path, reason) = (clean(&bad.path.to_string_lossy()), clean(&bad.reason));
-        let _ = writeln!(text, "bad archive, seen {}: {path}: {reason}", ago(bad.seen_unix_ms));
+        let _ = writeln!(text, "bad archive: {path}: {reason} (found {})", ago(bad.seen_unix_ms));
     }
     text
 }
 
-/// Widths of what stands in columns.
+/// Widths of columns.
 struct Columns {
     name: usize,
     slot: usize,
@@ -86,10 +86,10 @@ fn target(text: &mut String, target: &TargetStatus, columns: &Columns) {
     {
         let _ = writeln!(
             text,
-            "  {:width$}  {:>10}  {:>9} files  {}  {}",
+            "  {:width$}  {:>10}  {:>15}  {}  {}",
             slot(*of, *base_slot),
-            BinaryBytes(*bytes).to_string(),
-            HumanCount(*files).to_string(),
+            size(*bytes),
+            count(*files, "file"),
             clean(&path.to_string_lossy()),
             ago(*finished_unix_ms),
             width = columns.slot
@@ -97,11 +97,11 @@ fn target(text: &mut String, target: &TargetStatus, columns: &Columns) {
     }
 }
 
-/// A job on a line.
+/// Returns a job on a line.
 fn job(job: &JobStatus) -> String {
     let mut text = format!("{}: {}", job_name(job), job_state(job.state));
     if let Some(ms) = job.retry_in_ms {
-        let _ = write!(text, " in {}", HumanDuration(Duration::from_millis(ms)));
+        let _ = write!(text, " in {}", duration(Duration::from_millis(ms)));
     }
     if job.attempt > 1 {
         let _ = write!(text, ", attempt {}", job.attempt);
@@ -113,65 +113,62 @@ fn job(job: &JobStatus) -> String {
         let _ = write!(text, "  {}", progress(now));
     }
     if let Some(error) = &job.last_error {
-        let _ = write!(text, "; before: {}", clean(error));
+        let _ = write!(text, "; last error: {}", clean(error));
     }
     text
 }
 
-/// How a job is spoken of.
+/// Returns a job's number and slot.
 pub fn job_name(job: &JobStatus) -> String {
     format!("job {}, {}", job.id, slot(job.slot, job.base_slot))
 }
 
-/// How a job stands.
+/// Returns the state of a job.
 pub fn job_state(state: JobState) -> &'static str {
     match state {
         JobState::Queued => "queued",
         JobState::Running => "running",
         JobState::Paused => "paused",
-        JobState::Retrying => "to be tried again",
+        JobState::Retrying => "retrying",
     }
 }
 
-/// How far a job is; the same words as those of `unpack`.
+/// Returns the progress of a job, in the words of `unpack`.
 pub fn progress(now: &JobProgress) -> String {
     let mut text = match now.bytes_total {
         Some(total) => {
             let percent = percent(now).unwrap_or(0);
-            format!("{percent:3}%  {} of {} read", BinaryBytes(now.bytes_read), BinaryBytes(total))
+            format!("{percent:3}%  {} of {} read", size(now.bytes_read), size(total))
         }
-        None => format!("{} read", BinaryBytes(now.bytes_read)),
+        None => format!("{} read", size(now.bytes_read)),
     };
-    let _ = write!(
-        text,
-        "  {} written  {} files",
-        BinaryBytes(now.bytes_written),
-        HumanCount(now.files)
-    );
+    let (written, files) = (size(now.bytes_written), count(now.files, "file"));
+    let _ = write!(text, "  {written} written  {files}");
     if let Some(rate) = now.rate_bytes_per_s {
-        let _ = write!(text, "  {}/s", BinaryBytes(rate));
+        let _ = write!(text, "  {}/s", size(rate));
     }
-    if let Some(eta) = now.eta_ms {
-        let _ = write!(text, "  ETA {}", HumanDuration(Duration::from_millis(eta)));
+    // When everything has been read, the rest of the job has no estimate.
+    if let Some(eta) = now.eta_ms.filter(|_| percent(now) != Some(100)) {
+        let _ = write!(text, "  ETA {}", duration(Duration::from_millis(eta)));
     }
     text
 }
 
-/// Of 100, what has been read.
+/// Returns the percentage of the archive that has been read.
 pub fn percent(now: &JobProgress) -> Option<u64> {
     Some((now.bytes_read.saturating_mul(100) / now.bytes_total?.max(1)).min(100))
 }
 
-/// An event on a line, without its time. `None` for those of later versions.
+/// Returns an event on a line, without its time; `None` for events of later versions.
 pub fn event(event: &Event) -> Option<String> {
     Some(match event {
-        Event::JobQueued { job } => format!("{}: {} is queued", clean(&job.target), job_name(job)),
+        Event::JobQueued { job } => format!("{}: {}: queued", clean(&job.target), job_name(job)),
         Event::JobStarted { job } => {
             let attempt = match job.attempt {
                 0 | 1 => String::new(),
-                attempt => format!(" for attempt {attempt}"),
+                attempt => format!(", attempt {attempt}"),
             };
-            format!("{}: {} is started{attempt}", clean(&job.target), job_name(job))
+            format!("{}: {}: started{attempt}", clean(&job.target), job_name(job))
         }
         Event::Progress { job, target, phase, progress: now } => {
             let phase = phase.as_deref().map(|phase| format!("{}  ", clean(phase)));
@@ -179,54 +176,58 @@ pub fn event(event: &Event) -> Option<String> {
             format!("{}: job {job}: {phase}{}", clean(target), progress(now))
         }
         Event::JobEnded { job, outcome, message, elapsed_ms } => {
-            let how = match outcome {
-                Outcome::Done => "is done",
-                Outcome::Failed => "has failed",
-                Outcome::Cancelled => "was cancelled",
-                Outcome::Superseded => "is superseded",
-                Outcome::BadArchive => "has a bad archive",
-            };
             let why = message.as_deref().map(|message| format!(": {}", clean(message)));
             let (target, job) = (clean(&job.target), job_name(job));
-            let (s, cs) = (elapsed_ms / 1000, elapsed_ms % 1000 / 10);
-            format!("{target}: {job} {how} after {s}.{cs:02} s{}", why.unwrap_or_default())
+            let (how, took) = (self::outcome(*outcome), seconds(*elapsed_ms));
+            format!("{target}: {job}: {how} after {took}{}", why.unwrap_or_default())
         }
         Event::Paused => "paused".to_owned(),
         Event::Resumed => "resumed".to_owned(),
-        Event::Reloaded => "the configuration was read again".to_owned(),
+        Event::Reloaded => "reloaded the configuration".to_owned(),
         Event::ResultsRemoved { target, paths } => {
             let paths: Vec<String> =
                 paths.iter().map(|path| clean(&path.to_string_lossy())).collect();
             format!("{}: removed {}", clean(target), paths.join(", "))
         }
-        Event::Missed { events } => format!("{events} events were missed"),
+        Event::Missed { events } => format!("missed {}", count(*events, "event")),
         Event::Unknown => return None,
     })
 }
 
-/// An event on a line, with its time.
+/// Returns the result of a job.
+pub fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Done => "done",
+        Outcome::Failed => "failed",
+        Outcome::Cancelled => "cancelled",
+        Outcome::Superseded => "superseded by a newer archive",
+        Outcome::BadArchive => "bad archive",
+    }
+}
+
+/// Returns an event on a line, with its time.
 pub fn event_line(line: &EventLine) -> Option<String> {
-    // A time that cannot be shown is no reason to show nothing.
+    // A time out of range must not hide the event.
     let at = UNIX_EPOCH.checked_add(Duration::from_millis(line.unix_ms)).unwrap_or(UNIX_EPOCH);
     Some(format!("{} {}", humantime::format_rfc3339_seconds(at), event(&line.event)?))
 }
 
-/// What a pair of archives is spoken of.
+/// Returns the slot of an archive, or the slots of a pair.
 pub fn slot(slot: u64, base_slot: Option<u64>) -> String {
     match base_slot {
-        Some(base) => format!("slot {slot} upon {base}"),
+        Some(base) => format!("slot {slot} (base {base})"),
         None => format!("slot {slot}"),
     }
 }
 
-/// How long ago that was.
+/// Returns the time since a moment.
 pub fn ago(unix_ms: u64) -> String {
     let then = UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms)).unwrap_or(UNIX_EPOCH);
     let passed = SystemTime::now().duration_since(then).unwrap_or_default();
-    format!("{} ago", HumanDuration(passed))
+    format!("{} ago", duration(passed))
 }
 
-/// As it can be shown, whatever it holds.
+/// Returns text with control characters escaped.
 pub fn clean(text: &str) -> String {
     printable(text.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! The live view: on a terminal, a line or two for each target.
+//! The live view on a terminal: one or two lines for each target.
 
 use std::collections::HashMap;
 
@@ -10,24 +10,24 @@ use unsnap_control::protocol::{
 
 use super::text;
 
-/// A job that runs: a bar, and below it how far it is.
+/// A running job: a bar, and its progress below.
 const WORKING: &str = "{prefix}  [{bar:40}] {percent:>3}%\n  {msg}";
 
-/// A target at rest.
+/// A target without a running job.
 const RESTING: &str = "{prefix}  {msg}";
 
-/// All targets. What happened otherwise scrolls by above them.
+/// All targets. Other events scroll by above them.
 pub struct View {
     bars: MultiProgress,
-    /// By name, in no order; on the screen they are in the configuration's.
+    /// Targets by name. The bars are in the order of the configuration.
     targets: HashMap<String, Target>,
-    /// As wide as the longest name.
+    /// Width of the longest name.
     width: usize,
 }
 
 struct Target {
     bar: ProgressBar,
-    /// Which job the bar shows.
+    /// The job that the bar shows.
     job: Option<JobStatus>,
 }
 
@@ -68,7 +68,7 @@ impl View {
             }
             Event::JobStarted { job } => {
                 let target = self.target(&job.target);
-                target.rest(&format!("{} is started", text::job_name(job)));
+                target.rest(&format!("{}: started", text::job_name(job)));
                 target.job = Some(job.clone());
             }
             Event::JobEnded { job, outcome, .. } => {
@@ -83,13 +83,13 @@ impl View {
         }
     }
 
-    /// Above the bars.
+    /// Prints a line above the bars.
     fn print(&self, line: &str) {
-        // A terminal that is gone ends the process by its signal.
+        // Ignored: if the terminal is gone, a signal ends the process.
         let _ = self.bars.println(line);
     }
 
-    /// One of a configuration that is newer than the status is added at the end.
+    /// Returns a target. A target of a newer configuration than the status is added at the end.
     fn target(&mut self, name: &str) -> &mut Target {
         let (bars, width) = (&self.bars, self.width);
         self.targets.entry(name.to_owned()).or_insert_with(|| {
@@ -133,7 +133,7 @@ fn at_rest(target: &TargetStatus) -> String {
     let detail = target.detail.as_deref().map(|detail| format!(": {}", text::clean(detail)));
     let detail = detail.unwrap_or_default();
     match (target.state, target.results.first()) {
-        (TargetState::Idle, None) => "nothing yet".to_owned(),
+        (TargetState::Idle, None) => "no result yet".to_owned(),
         (TargetState::Idle, Some(ResultStatus { slot, base_slot, finished_unix_ms, .. })) => {
             format!("{}, {}", text::slot(*slot, *base_slot), text::ago(*finished_unix_ms))
         }
@@ -146,11 +146,8 @@ fn at_rest(target: &TargetStatus) -> String {
 fn after(job: &JobStatus, outcome: Outcome) -> String {
     let name = text::job_name(job);
     match outcome {
-        Outcome::Done => format!("{} is there", text::slot(job.slot, job.base_slot)),
-        _ if job.state == JobState::Retrying => format!("{name} will be tried again"),
-        Outcome::Failed => format!("{name} has failed"),
-        Outcome::Cancelled => format!("{name} was cancelled"),
-        Outcome::Superseded => format!("{name} is superseded"),
-        Outcome::BadArchive => format!("{name} has a bad archive"),
+        Outcome::Done => format!("{} is ready", text::slot(job.slot, job.base_slot)),
+        _ if job.state == JobState::Retrying => format!("{name}: retrying"),
+        outcome => format!("{name}: {}", text::outcome(outcome)),
     }
 }

@@ -1,4 +1,4 @@
-//! `ledger-tool service watch`
+//! `ledger-tool service watch`.
 
 use std::{
     collections::HashMap,
@@ -13,8 +13,9 @@ use unsnap_control::{
 };
 
 use super::{
+    answer::{cleaned, json},
     args::{AnswerFormat, AskArgs},
-    cleaned, json, text,
+    text,
     view::View,
 };
 use crate::{
@@ -22,16 +23,17 @@ use crate::{
     signals::Signals,
 };
 
-/// How often a log gets a line of a job that goes on, in milliseconds: as often as one of `unpack` does.
+/// Interval between lines about the progress of a job in a log, in milliseconds: the same as for
+/// `unpack`.
 const LOG_EVERY_MS: u64 = 10_000;
 
 pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
     let (status, mut watching) = Client::connect(&ask.socket)?.watch().map_err(cleaned)?;
-    let end = watching.end().context("cannot watch for signals")?;
-    signals.each(move || end.end()).context("cannot watch for signals")?;
+    let stop = watching.end().context("cannot watch for signals")?;
+    signals.each(move || stop.end()).context("cannot watch for signals")?;
     let mut screen = Screen::new(ask, printer, status)?;
-    let seen = loop {
+    let end = loop {
         match watching.next_event() {
             Ok(Some(event)) => screen.show(&event)?,
             Ok(None) => break Err(ClientError::Gone(io::ErrorKind::UnexpectedEof.into())),
@@ -39,20 +41,20 @@ pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
         }
     };
     drop(screen);
-    // Whichever it was that ended it.
+    // A signal also ends the connection.
     if signals::received() {
         return Err(Interrupted.into());
     }
-    Ok(seen.map_err(cleaned)?)
+    Ok(end.map_err(cleaned)?)
 }
 
-/// Where events are shown.
+/// Output of events.
 enum Screen {
-    /// A terminal.
+    /// The live view on a terminal.
     View(View),
-    /// Lines for people; of each job, when its progress was shown last.
+    /// Lines of text. Holds the time of each job's last line of progress.
     Lines(HashMap<u64, u64>),
-    /// Lines for programs.
+    /// Lines of JSON.
     Json,
 }
 
@@ -86,7 +88,7 @@ impl Screen {
     }
 }
 
-/// Whether an event is to be shown: of progress not all is.
+/// Returns whether to print an event. Progress is printed at intervals only.
 fn due(shown: &mut HashMap<u64, u64>, line: &EventLine) -> bool {
     match &line.event {
         Event::Progress { job, .. } => {

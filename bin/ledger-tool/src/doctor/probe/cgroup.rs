@@ -1,4 +1,4 @@
-//! The limits of this process's control groups, and of those that they lie in.
+//! Limits of this process's control groups and of their ancestors.
 
 use std::{
     fs,
@@ -8,13 +8,14 @@ use std::{
 use super::proc_files::{Mount, number};
 use crate::doctor::facts::Cgroup;
 
-/// Levels of groups that are looked at. A guess; the kernel's own limit is far above any use.
+/// Maximum number of levels of groups to examine. A guess; the kernel's own limit is far above any
+/// use.
 const LEVELS_MAX: usize = 64;
 
-/// "No limit" in version 1 is the largest multiple of a page; nobody has that much memory.
+/// "No limit" in version 1 is the largest multiple of a page; no machine has that much memory.
 const V1_UNLIMITED: u64 = 1 << 60;
 
-/// The tightest limits there are. `own`: /proc/self/cgroup.
+/// Returns the tightest limits. `own` is the content of /proc/self/cgroup.
 pub fn limits(own: &str, mounts: &[Mount]) -> Cgroup {
     let mut limits = Cgroup::default();
     for line in own.lines() {
@@ -37,7 +38,7 @@ pub fn limits(own: &str, mounts: &[Mount]) -> Cgroup {
     limits
 }
 
-/// The directories of a group and all groups around it, the innermost first; `None` where the
+/// Returns the directories of a group and of its ancestors, the innermost first; `None` if the
 /// controller is not mounted. `controller` is empty for version 2.
 fn groups(controller: &str, path: &str, mounts: &[Mount]) -> Option<Vec<PathBuf>> {
     let mount = mounts.iter().find(|mount| match mount.file_system.as_str() {
@@ -45,7 +46,7 @@ fn groups(controller: &str, path: &str, mounts: &[Mount]) -> Option<Vec<PathBuf>
         "cgroup" => mount.options.iter().any(|option| option == controller),
         _ => false,
     })?;
-    // In a container the mount shows a part of the tree only.
+    // In a container the mount shows only a part of the tree.
     let below = Path::new(path).strip_prefix(&mount.root).unwrap_or(Path::new(""));
     let below = below.strip_prefix("/").unwrap_or(below);
     let point = Path::new(&mount.point);
@@ -76,7 +77,7 @@ fn version_1(group: &Path, limits: &mut Cgroup) {
     }
 }
 
-/// Processor time for each second; `None` without a quota ("max", or -1).
+/// Returns the processor time per second; `None` without a quota ("max", or -1).
 fn cores(quota: Option<i32>, period: Option<u32>) -> Option<f64> {
     let (quota, period) = (quota.filter(|quota| *quota > 0)?, period.filter(|period| *period > 0)?);
     Some(f64::from(quota) / f64::from(period))
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_limit_around_counts_in_version_2() {
+    fn the_tightest_limit_of_all_ancestors_counts_in_version_2() {
         let tree = tempfile::tempdir().unwrap();
         let root = tree.path();
         write(root, &[]);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mounted_is_not_known() {
+    fn limits_of_unmounted_controllers_are_unknown() {
         assert!(limits("0::/\n", &[]).unknown);
         assert!(!limits("7:pids:/\n1:name=systemd:/\n", &[]).unknown);
     }

@@ -1,4 +1,4 @@
-//! The block devices below a path, from sysfs.
+//! Block devices below a path, from sysfs.
 
 use std::{
     fs,
@@ -8,16 +8,16 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-use super::{proc_files, text};
+use super::proc_files;
 use crate::doctor::facts::Disk;
 
-/// Devices that are looked at: a RAID of more is like these. A guess.
+/// Maximum number of devices to probe: the others of a larger RAID are alike. A guess.
 const DISKS_MAX: usize = 16;
 
-/// The disk that a file system lies on, and those that it is made of (device mapper, md); none where
-/// there is no disk. `source`: what is mounted.
+/// Returns the disk below a file system, and the disks that it is made of (device mapper, md); empty
+/// if there is no disk. `source` is the mounted device.
 pub fn below(device: u64, source: &str) -> Vec<Disk> {
-    // Of btrfs and the like files have a device of their own, which no disk has.
+    // Files of btrfs and the like have a device number that no disk has.
     let mounted = fs::metadata(source).ok().filter(|node| node.file_type().is_block_device());
     let device = mounted.map_or(device, |node| node.rdev());
     let directory = format!("/sys/dev/block/{}:{}", major(device), minor(device));
@@ -29,7 +29,7 @@ pub fn below(device: u64, source: &str) -> Vec<Disk> {
 }
 
 fn collect(device: &Path, found: &mut Vec<Disk>) {
-    // A partition has no queue of its own; its directory lies inside that of the whole disk.
+    // A partition has no queue of its own; its directory is inside that of the whole disk.
     let partition = device.join("partition").exists();
     let whole = device.parent().filter(|_| partition).unwrap_or(device);
     let disk = disk(whole);
@@ -49,13 +49,13 @@ fn collect(device: &Path, found: &mut Vec<Disk>) {
 }
 
 fn disk(directory: &Path) -> Disk {
-    let read = |name: &str| text(directory.join("queue").join(name)).trim().to_owned();
+    let read = |name: &str| proc_files::read(directory.join("queue").join(name)).trim().to_owned();
     let number = |name: &str| proc_files::number::<u64>(&read(name));
     let known = |word: String| Some(word).filter(|word| !word.is_empty());
     let scheduler = read("scheduler");
     Disk {
         name: directory.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        // Without a choice there is one word without brackets.
+        // A disk without a choice of schedulers has one word without brackets.
         scheduler: proc_files::selected(&scheduler).or_else(|| known(scheduler)),
         requests: number("nr_requests"),
         rotational: number("rotational").map(|flag| flag == 1),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_disk_has_none() {
+    fn a_device_that_is_no_disk_has_none() {
         assert_eq!(below(rustix::fs::makedev(0, 0xfffff), "tmpfs"), []);
     }
 }

@@ -1,5 +1,4 @@
-//! Finding out. Nothing is judged here, and nothing is written but unnamed files in the directories
-//! that were given.
+//! Probing the machine. Judges nothing, and writes nothing but unnamed files in the given directories.
 
 mod cgroup;
 mod disk;
@@ -19,14 +18,14 @@ use unsnap_ring::survey_uring;
 use super::facts::{Confinement, Facts, Kernel, Memory, Processor, Sysctls, Uring};
 use crate::settings::RequestError;
 
-use proc_files::{Mount, field, number, selected};
+use proc_files::{Mount, field, number, read, selected};
 
-/// Everything about this process, the machine and the paths.
+/// Returns all facts about this process, the machine and the paths.
 pub fn facts(paths: &[PathBuf]) -> Result<Facts, RequestError> {
-    let mounts = proc_files::mounts(&text("/proc/self/mountinfo"));
-    let places = paths.iter().map(|path| place::look_at(path, &mounts));
+    let mounts = proc_files::mounts(&read("/proc/self/mountinfo"));
+    let places = paths.iter().map(|path| place::probe(path, &mounts));
     Ok(Facts {
-        // First, so that a path that is not there is told at once.
+        // First, so that a missing path is reported at once.
         places: places.collect::<Result<_, _>>()?,
         kernel: kernel(),
         uring: uring(),
@@ -34,35 +33,30 @@ pub fn facts(paths: &[PathBuf]) -> Result<Facts, RequestError> {
         processor: processor(),
         memory: memory(),
         limits: process::limits(),
-        cgroup: cgroup::limits(&text("/proc/self/cgroup"), &mounts),
+        cgroup: cgroup::limits(&read("/proc/self/cgroup"), &mounts),
         sysctls: Sysctls {
-            max_map_count: number(&text("/proc/sys/vm/max_map_count")),
-            nr_open: number(&text("/proc/sys/fs/nr_open")),
+            max_map_count: number(&read("/proc/sys/vm/max_map_count")),
+            nr_open: number(&read("/proc/sys/fs/nr_open")),
         },
     })
 }
 
-/// The kind of file system that a path lies on; "unknown" if the kernel does not tell.
+/// Returns the type of the file system that holds a path; "unknown" if the kernel does not list it.
 pub fn file_system_of(path: &Path) -> String {
-    let mounts = proc_files::mounts(&text("/proc/self/mountinfo"));
+    let mounts = proc_files::mounts(&read("/proc/self/mountinfo"));
     let whole = fs::canonicalize(path).unwrap_or_default();
     let mount = place::mount_of(&whole, &mounts);
     mount.map_or_else(|| "unknown".to_owned(), |mount| mount.file_system.clone())
 }
 
-/// A small file of the kernel's; empty if it cannot be read.
-fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).unwrap_or_default()
-}
-
 fn kernel() -> Kernel {
-    let release = text("/proc/sys/kernel/osrelease").trim().to_owned();
+    let release = read("/proc/sys/kernel/osrelease").trim().to_owned();
     let version = proc_files::version(&release);
     Kernel { release, version }
 }
 
 fn uring() -> Uring {
-    let disabled = number(&text("/proc/sys/kernel/io_uring_disabled"));
+    let disabled = number(&read("/proc/sys/kernel/io_uring_disabled"));
     match survey_uring() {
         Err(refused) => Uring {
             refused: Some(refused.errno.to_string()),
@@ -84,7 +78,7 @@ fn uring() -> Uring {
 
 fn confinement(mounts: &[Mount]) -> Confinement {
     let sandbox = survey_sandbox();
-    let status = text("/proc/self/status");
+    let status = read("/proc/self/status");
     Confinement {
         landlock: sandbox.landlock,
         sandbox_missing: sandbox.missing,
@@ -96,12 +90,12 @@ fn confinement(mounts: &[Mount]) -> Confinement {
 }
 
 fn processor() -> Processor {
-    let information = text("/proc/cpuinfo");
-    let governor = text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
+    let information = read("/proc/cpuinfo");
+    let governor = read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
     Processor {
         model: field(&information, "model name").map(str::to_owned),
         features: process::vector_features(),
-        online: proc_files::list_length(&text("/sys/devices/system/cpu/online")),
+        online: proc_files::list_length(&read("/sys/devices/system/cpu/online")),
         allowed: process::allowed_processors(),
         usable: thread::available_parallelism().map_or(1, usize::from),
         governor: Some(governor.trim().to_owned()).filter(|governor| !governor.is_empty()),
@@ -109,13 +103,13 @@ fn processor() -> Processor {
 }
 
 fn memory() -> Memory {
-    let information = text("/proc/meminfo");
+    let information = read("/proc/meminfo");
     let value = |name| field(&information, name).map_or(0, proc_files::kib_or_count);
     Memory {
         total_bytes: value("MemTotal"),
         available_bytes: value("MemAvailable"),
         needed_bytes: Resources::default().memory_bytes(),
-        transparent: selected(&text("/sys/kernel/mm/transparent_hugepage/enabled")),
+        transparent: selected(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
         huge_free: value("HugePages_Free"),
         huge_total: value("HugePages_Total"),
         huge_page_bytes: value("Hugepagesize"),

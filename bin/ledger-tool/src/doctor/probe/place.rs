@@ -1,4 +1,4 @@
-//! What a path lies on, and whether it can be written to, directly.
+//! The file system and the disks that hold a path, and whether writes and direct I/O work there.
 
 use std::{
     fs::{self, File},
@@ -7,7 +7,8 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, statvfs};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use unsnap_fit::Free;
 use unsnap_ring::{DirectSupport, Syscalls};
 
 use super::{disk, proc_files::Mount};
@@ -16,28 +17,32 @@ use crate::{
     settings::RequestError,
 };
 
-/// Bytes that are written and read for a trial: a block of any file system, aligned to itself.
+/// Size of the trial write and read: a block of any file system, aligned to its size.
 const TRIAL_BYTES: usize = 4096;
 
-pub fn look_at(path: &Path, mounts: &[Mount]) -> Result<Place, RequestError> {
+/// Probes a path. Refuses paths that are neither directories nor regular files.
+pub fn probe(path: &Path, mounts: &[Mount]) -> Result<Place, RequestError> {
     let refuse =
         |error: io::Error| RequestError(format!("cannot examine {}: {error}", path.display()));
     let metadata = fs::metadata(path).map_err(refuse)?;
     let whole = fs::canonicalize(path).map_err(refuse)?;
     if !metadata.is_dir() && !metadata.is_file() {
-        let reason = "it is neither a directory nor an archive";
+        let reason = "it is neither a directory nor a file";
         return Err(RequestError(format!("cannot examine {}: {reason}", path.display())));
     }
-    let space = statvfs(&whole).map_err(|errno| refuse(errno.into()))?;
+    // A path that may not be read has free space, too.
+    let named = open(&whole, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let named = named.map_err(|errno| refuse(errno.into()))?;
+    let space = Free::of(&Syscalls::default(), &named, path)
+        .map_err(|error| RequestError(error.to_string()))?;
     let mount = mount_of(&whole, mounts).cloned().unwrap_or_default();
     let mut place = Place {
         path: path.display().to_string(),
         is_directory: metadata.is_dir(),
         device: metadata.dev(),
-        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
-        // File systems without a limit (btrfs) say that they have none at all.
-        free_inodes: (space.f_files > 0).then_some(space.f_favail),
+        free_bytes: space.bytes.unwrap_or(0),
+        total_bytes: space.total_bytes,
+        free_inodes: space.inodes,
         disks: disk::below(metadata.dev(), &mount.source),
         file_system: mount.file_system,
         mount_point: mount.point,
@@ -56,13 +61,13 @@ pub fn look_at(path: &Path, mounts: &[Mount]) -> Result<Place, RequestError> {
     Ok(place)
 }
 
-/// The innermost mount that holds a path; of two on one directory the later.
+/// Returns the innermost mount that holds a path; of two on one directory, the later one.
 pub fn mount_of<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
     let around = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     around.max_by_key(|mount| Path::new(&mount.point).components().count())
 }
 
-/// What the kernel says of direct I/O on the file, and whether it works.
+/// Returns whether the kernel declares direct I/O for the file, and whether it works.
 fn direct(file: &File, write: bool) -> Direct {
     let declared = Syscalls::default().direct_support(file);
     let tried = try_directly(file, write);
@@ -94,7 +99,7 @@ fn try_directly(file: &File, write: bool) -> io::Result<()> {
     }
     let read = file.read_at(block, 0)?;
     if write && (read < block.len() || block.iter().any(|byte| *byte != 0x5A)) {
-        return Err(io::Error::other("what was written is not what is read"));
+        return Err(io::Error::other("the data read differs from the data written"));
     }
     Ok(())
 }
@@ -118,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_left_as_it_was() {
+    fn a_probed_directory_stays_unchanged() {
         let directory = tempfile::tempdir().unwrap();
-        let place = look_at(directory.path(), &[]).unwrap();
+        let place = probe(directory.path(), &[]).unwrap();
         assert_eq!(place.write_error, None);
         assert!(place.direct.works.is_some());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
-        assert!(look_at(&directory.path().join("absent"), &[]).is_err());
-        assert!(look_at(Path::new("/dev/null"), &[]).is_err());
+        assert!(probe(&directory.path().join("absent"), &[]).is_err());
+        assert!(probe(Path::new("/dev/null"), &[]).is_err());
     }
 }

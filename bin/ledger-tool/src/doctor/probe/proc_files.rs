@@ -1,23 +1,32 @@
-//! Reading what the kernel writes in /proc and /sys.
+//! Parsers of files in /proc and /sys.
+
+use std::{fs, path::Path};
 
 /// A line of /proc/self/mountinfo.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// What of the file system is mounted.
+    /// The mounted directory of the file system.
     pub root: String,
     pub point: String,
     pub file_system: String,
     pub source: String,
-    /// Of the mount and of the file system.
+    /// Options of the mount and of the file system.
     pub options: Vec<String>,
 }
 
-/// Mounts in the order they were made: of two on one directory the later hides the earlier.
+/// Returns a small file of the kernel; empty if it cannot be read.
+pub fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// Returns the mounts in the order of mounting: of two mounts on one directory, the later one hides
+/// the earlier one.
 pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// See proc_pid_mountinfo(5): fixed fields, optional ones until a dash, and three more.
+/// Parses a line. See proc_pid_mountinfo(5): fixed fields, optional fields up to a dash, and three
+/// more.
 fn mount(line: &str) -> Option<Mount> {
     let (fixed, rest) = line.split_once(" - ")?;
     let mut fixed = fixed.split(' ').skip(3);
@@ -40,13 +49,13 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Space, tab, newline and backslash are written as three octal digits.
+/// Replaces escapes: space, tab, newline and backslash are written as three octal digits.
 fn unescape(text: &str) -> String {
     let spaces = text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n");
     spaces.replace("\\134", "\\")
 }
 
-/// The value behind `name:` (or `name :`) in lines of such.
+/// Returns the value of the line `name: value` (or `name : value`).
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;
@@ -54,7 +63,7 @@ pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// "123 kB" in bytes, "123" as it is.
+/// Parses "123 kB", in bytes, or "123".
 pub fn kib_or_count(value: &str) -> u64 {
     match value.strip_suffix("kB") {
         Some(kib) => number(kib).map_or(0, |kib: u64| kib.saturating_mul(1024)),
@@ -62,18 +71,18 @@ pub fn kib_or_count(value: &str) -> u64 {
     }
 }
 
-/// A number on a line of its own.
+/// Parses a number on a line of its own.
 pub fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.trim().parse().ok()
 }
 
-/// The choice in brackets: `always [madvise] never`.
+/// Returns the choice in brackets: `always [madvise] never`.
 pub fn selected(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(choice, _)| choice.to_owned())
 }
 
-/// Numbers in a list such as "0-3,7".
+/// Counts the numbers in a list such as "0-3,7".
 pub fn list_length(text: &str) -> usize {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -82,7 +91,7 @@ pub fn list_length(text: &str) -> usize {
     ranges.map(|(first, last)| last.saturating_sub(first).saturating_add(1)).sum()
 }
 
-/// The first two numbers of a release.
+/// Returns the first two numbers of a release.
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))

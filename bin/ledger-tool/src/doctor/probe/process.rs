@@ -1,4 +1,4 @@
-//! What this process is and may do.
+//! Limits and surroundings of this process.
 
 use std::{fs, path::Path};
 
@@ -7,10 +7,7 @@ use rustix::{
     thread::sched_getaffinity,
 };
 
-use super::{
-    proc_files::{Mount, field},
-    text,
-};
+use super::proc_files::{Mount, field, read};
 use crate::doctor::facts::Limits;
 
 /// Number of CAP_IPC_LOCK, see linux/capability.h.
@@ -18,7 +15,7 @@ const CAP_IPC_LOCK: u32 = 14;
 
 pub fn limits() -> Limits {
     let open_files = getrlimit(Resource::Nofile);
-    let status = text("/proc/self/status");
+    let status = read("/proc/self/status");
     let effective = field(&status, "CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
     Limits {
         locked_bytes: getrlimit(Resource::Memlock).current,
@@ -34,7 +31,7 @@ pub fn allowed_processors() -> usize {
     sched_getaffinity(None).map_or_else(|_| online(), |set| set.count() as usize)
 }
 
-/// Features that the lattice hash and zstd have code for.
+/// Returns the processor's features for which the lattice hash and zstd have code.
 pub fn vector_features() -> Vec<&'static str> {
     let mut features = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -55,13 +52,13 @@ pub fn vector_features() -> Vec<&'static str> {
     features
 }
 
-/// As systemd-detect-virt finds it, as far as files tell.
+/// Returns the kind of container, found like systemd-detect-virt does, as far as files reveal it.
 pub fn container(mounts: &[Mount]) -> Option<String> {
-    let named = text("/run/systemd/container").trim().to_owned();
+    let named = read("/run/systemd/container").trim().to_owned();
     if !named.is_empty() {
         return Some(named);
     }
-    // Of the first process, whose environment only its user may see.
+    // The environment of the first process, which only its user may read.
     let environment = fs::read("/proc/1/environ").unwrap_or_default();
     let variable =
         environment.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(b"container="));
@@ -80,14 +77,15 @@ pub fn container(mounts: &[Mount]) -> Option<String> {
     (root.file_system == "overlay").then(|| "unknown (its root is an overlay)".to_owned())
 }
 
-/// The vendor of the machine where that is a hypervisor's, or the word that a processor has for it.
+/// Returns the vendor of the virtual machine, or the type of the hypervisor; `None` on a physical
+/// machine.
 pub fn virtual_machine() -> Option<String> {
-    let information = text("/proc/cpuinfo");
+    let information = read("/proc/cpuinfo");
     let flags = field(&information, "flags")?;
     if !flags.split(' ').any(|flag| flag == "hypervisor") {
         return None;
     }
     let named = ["/sys/class/dmi/id/sys_vendor", "/sys/hypervisor/type"];
-    let named = named.iter().map(|file| text(file).trim().to_owned());
+    let named = named.iter().map(|file| read(file).trim().to_owned());
     Some(named.into_iter().find(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned()))
 }

@@ -1,57 +1,58 @@
-//! The kernel, and what it lets this process do.
+//! Checks of the kernel, and of the features that it allows this process to use.
 
 use crate::doctor::{
     check::{Check, Verdict},
     facts::{Confinement, Kernel, Uring},
 };
 
-/// The first kernel with openat2(2), without which no file is created.
+/// The first kernel with openat2(2), which unsnap needs to create files.
 const RELEASE_MIN: (u32, u32) = (5, 6);
 
-/// The first kernel whose syncfs(2) tells of failed write-back.
+/// The first kernel whose syncfs(2) reports failed write-back.
 const RELEASE_SYNCFS: (u32, u32) = (5, 8);
 
-/// What later kernels have brought that unsnap makes use of.
-const BROUGHT: [((u32, u32), &str); 5] = [
+/// Features of later kernels that unsnap uses.
+const FEATURES: [((u32, u32), &str); 5] = [
     ((5, 19), "the sandbox (Landlock, 5.19)"),
     ((6, 1), "the alignment of direct I/O (STATX_DIOALIGN, 6.1)"),
-    ((6, 5), "reading from the page cache what is there (cachestat, 6.5)"),
-    ((6, 9), "cutting files by the ring (6.9)"),
-    ((6, 12), "the whole sandbox (Landlock ABI 6, 6.12)"),
+    ((6, 5), "reads of cached parts from the page cache (cachestat, 6.5)"),
+    ((6, 9), "truncation of files by io_uring (6.9)"),
+    ((6, 12), "the full sandbox (Landlock ABI 6, 6.12)"),
 ];
 
 pub fn release(kernel: &Kernel) -> Check {
     let check = Check::ok("kernel", format!("Linux {}", kernel.release));
     let Some(version) = kernel.version else {
-        return check.but(Verdict::Note, "its version is not known");
+        return check.but(Verdict::Note, "the version is unknown");
     };
-    let upgrade = "use a kernel of Linux 6.12 or later";
+    let upgrade = "use Linux 6.12 or later";
     if version < RELEASE_MIN {
-        let why = "openat2(2) is missing (5.6): nothing can be unpacked";
+        let why = "openat2(2) is missing (before 5.6): unsnap cannot unpack anything";
         return check.but(Verdict::Problem, why).remedy(upgrade);
     }
     if version < RELEASE_SYNCFS {
-        let why = "syncfs(2) hides errors (before 5.8): what is reported as durable might not be";
+        let why = "syncfs(2) hides I/O errors (before 5.8): data that unsnap reports as durable \
+                   might not be";
         return check.but(Verdict::Problem, why).remedy(upgrade);
     }
     let missing: Vec<&str> =
-        BROUGHT.iter().filter(|(since, _)| version < *since).map(|(_, what)| *what).collect();
+        FEATURES.iter().filter(|(since, _)| version < *since).map(|(_, name)| *name).collect();
     if missing.is_empty() {
         return check;
     }
-    check.but(Verdict::Note, format!("is done without: {}", missing.join("; "))).remedy(upgrade)
+    check.but(Verdict::Note, format!("missing: {}", missing.join("; "))).remedy(upgrade)
 }
 
 pub fn uring(uring: &Uring) -> Check {
-    const CONSEQUENCE: &str = "plain threads take over: more of them, blocked in system calls; \
+    const CONSEQUENCE: &str = "unsnap uses more threads, which block in system calls, instead; \
                                with --io-engine uring every run fails";
     if let Some(errno) = &uring.refused {
         let reason = uring.reason.as_deref().unwrap_or("see io_uring_setup(2)");
         let check = Check::ok("io_uring", format!("refused: {errno}"));
         let remedy = match uring.disabled {
-            Some(2) => "sysctl kernel.io_uring_disabled=0 (it is 2: for nobody)".to_owned(),
-            Some(1) => "sysctl kernel.io_uring_disabled=0, or be in the group of the sysctl \
-                        kernel.io_uring_group, or have CAP_SYS_ADMIN (it is 1)"
+            Some(2) => "sysctl kernel.io_uring_disabled=0 (now 2: disabled for all)".to_owned(),
+            Some(1) => "sysctl kernel.io_uring_disabled=0 (now 1), or join the group that \
+                        kernel.io_uring_group names, or run with CAP_SYS_ADMIN"
                 .to_owned(),
             _ if reason.contains("memory") => "LimitMEMLOCK=2G (or ulimit -l)".to_owned(),
             _ => {
@@ -67,16 +68,16 @@ pub fn uring(uring: &Uring) -> Check {
     let check = Check::ok("io_uring", found);
     if !uring.missing_operations.is_empty() {
         let missing = uring.missing_operations.join(", ");
-        let why = format!("operations are missing: {missing}; {CONSEQUENCE}");
-        return check.but(Verdict::Warning, why).remedy("use a kernel of Linux 5.6 or later");
+        let why = format!("missing operations: {missing}; {CONSEQUENCE}");
+        return check.but(Verdict::Warning, why).remedy("use Linux 5.6 or later");
     }
     if !uring.registers {
-        let why = "buffers cannot be registered: the kernel pins memory for each read and write";
+        let why = "buffers cannot be registered: the kernel pins memory at each read and write";
         let remedy = "LimitMEMLOCK=2G (or ulimit -l)";
         return check.but(Verdict::Warning, why).remedy(remedy);
     }
     if !uring.truncates {
-        return check.but(Verdict::Note, "files are cut by system calls (before Linux 6.9)");
+        return check.but(Verdict::Note, "system calls truncate files (before Linux 6.9)");
     }
     check
 }
@@ -84,15 +85,15 @@ pub fn uring(uring: &Uring) -> Check {
 pub fn ring_restrictions(uring: &Uring) -> Check {
     let id = "ring restrictions";
     if uring.refused.is_some() {
-        return Check::ok(id, "no ring, nothing to restrict");
+        return Check::ok(id, "not needed without io_uring");
     }
     if uring.restricts {
-        return Check::ok(id, "rings can be restricted to the operations of unsnap");
+        return Check::ok(id, "rings can be restricted to the operations that unsnap uses");
     }
-    let why = "a parser that is taken over could submit any operation to the ring";
+    let why = "an exploited parser could submit any operation to the ring";
     Check::ok(id, "refused")
         .but(Verdict::Warning, why)
-        .remedy("use a kernel of Linux 5.10 or later, or --io-engine threads")
+        .remedy("use Linux 5.10 or later, or --io-engine threads")
 }
 
 pub fn sandbox(confinement: &Confinement) -> Check {
@@ -103,9 +104,9 @@ pub fn sandbox(confinement: &Confinement) -> Check {
     }
     let missing = confinement.sandbox_missing.join("; ");
     if confinement.landlock.is_some() {
-        return check.but(Verdict::Note, missing).remedy("use a kernel of Linux 6.12 or later");
+        return check.but(Verdict::Note, missing).remedy("use Linux 6.12 or later");
     }
-    let why = format!("{missing}: a parser that is taken over has all rights of its user");
+    let why = format!("{missing}: an exploited parser has all rights of its user");
     check.but(Verdict::Warning, why).remedy(
         "boot with lsm=landlock,… on Linux 5.19 or later, and allow landlock_create_ruleset, \
          landlock_add_rule and landlock_restrict_self in the seccomp filter",
@@ -115,22 +116,20 @@ pub fn sandbox(confinement: &Confinement) -> Check {
 pub fn seccomp(confinement: &Confinement) -> Check {
     let privileges = match confinement.no_new_privs {
         Some(true) => "; no new privileges",
-        Some(false) => {
-            "; privileges can be gained (unsnap gives that up before it reads an archive)"
-        }
+        Some(false) => "; new privileges possible (unsnap forbids them before it reads an archive)",
         None => "",
     };
     let mode = match confinement.seccomp_mode {
         Some(0) => "no filter",
         Some(1) => "strict",
-        Some(2) => "a filter is in force",
-        _ => "not known",
+        Some(2) => "a filter is active",
+        _ => "unknown",
     };
     let check = Check::ok("seccomp", format!("{mode}{privileges}"));
     match confinement.seccomp_mode {
         Some(2) => check.but(
             Verdict::Note,
-            "system calls that it refuses are missing here: see what the other checks say",
+            "unsnap cannot use the system calls that it refuses: see the other checks",
         ),
         _ => check,
     }
@@ -138,15 +137,15 @@ pub fn seccomp(confinement: &Confinement) -> Check {
 
 pub fn container(confinement: &Confinement) -> Check {
     let machine = confinement.virtual_machine.as_ref();
-    let machine = machine.map_or("none".to_owned(), |name| format!("virtual machine: {name}"));
+    let machine =
+        machine.map_or("no virtual machine".to_owned(), |name| format!("virtual machine: {name}"));
     let Some(name) = &confinement.container else {
-        let found = if machine == "none" { "none, and no virtual machine" } else { &machine };
-        return Check::ok("container", found);
+        return Check::ok("container", format!("none; {machine}"));
     };
-    let why = "its limits, its seccomp filter and its root file system are what unsnap runs on";
+    let why = "its limits, seccomp filter and root file system apply to unsnap";
     Check::ok("container", format!("{name}; {machine}"))
         .but(Verdict::Note, why)
-        .remedy("give archives and destinations volumes of the host")
+        .remedy("put archives and destinations on volumes of the host")
 }
 
 #[cfg(test)]
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_are_unsafe_and_new_ones_whole() {
+    fn old_kernels_are_unsafe_and_new_ones_complete() {
         assert_eq!(judged("6.18.1", (6, 18)).verdict, Verdict::Ok);
         assert_eq!(judged("5.4.0", (5, 4)).verdict, Verdict::Problem);
         let syncfs = judged("5.7.0", (5, 7));
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn each_refusal_has_its_remedy() {
         for (disabled, reason, remedy) in [
-            (Some(2), "sysctl or seccomp", "for nobody"),
+            (Some(2), "sysctl or seccomp", "disabled for all"),
             (Some(1), "sysctl or seccomp", "io_uring_group"),
             (Some(0), "sysctl or seccomp", "SystemCallFilter=@aio"),
             (None, "sysctl or seccomp", "SystemCallFilter=@aio"),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_that_lacks_something_is_noted_and_one_that_is_none_warned_of() {
+    fn an_incomplete_sandbox_is_a_note_and_a_missing_one_a_warning() {
         let mut facts = Confinement { landlock: Some("abi 6".to_owned()), ..Default::default() };
         assert_eq!(sandbox(&facts).verdict, Verdict::Ok);
         facts.sandbox_missing.push("signals are not restricted".to_owned());

@@ -1,30 +1,31 @@
-//! Limits of the process and of its control groups.
+//! Checks of the process's limits and of its control groups.
 
 use std::collections::BTreeSet;
 
-use super::size;
+use unsnap_cli::units::{number, size};
+
 use crate::doctor::{
     check::{Check, Verdict},
     facts::{Cgroup, Facts, Limits},
 };
 
-/// Descriptors that a run makes good use of: the files in flight of two creators for each of a few
-/// devices, and some dozens for the rest. A guess on the safe side.
+/// Descriptors that a run can use: the files in flight of two creators for each of a few devices,
+/// and some dozens for the rest. A guess on the safe side.
 const OPEN_FILES_USEFUL: u64 = 512;
 
 /// Descriptors below which a run may fail.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// What validators want (Agave's documentation: LimitNOFILE=1000000).
+/// Limit that validators need (Agave's documentation: LimitNOFILE=1000000).
 const OPEN_FILES_VALIDATOR: u64 = 1_000_000;
 
 /// The largest storage that a validator opens (`append_vec.rs` of solana-accounts-db).
 const STORAGE_BYTES_MAX: u64 = 16 << 30;
 
-/// Larger than any file seen in a snapshot of mainnet (a bank file of some hundred MB).
+/// Size above all files seen in mainnet snapshots (a bank file has some hundred MB).
 const FILE_BYTES_COMMON: u64 = 2 << 30;
 
-/// What a run needs beyond what it reserves: code, stacks, and pages of small files. A guess.
+/// Memory that a run needs besides its reservation: code, stacks, and pages of small files. A guess.
 const MEMORY_BESIDE: u64 = 128 << 20;
 
 pub fn locked_memory(facts: &Facts) -> Check {
@@ -32,25 +33,25 @@ pub fn locked_memory(facts: &Facts) -> Check {
     let limits = &facts.limits;
     let Some(limit) = limits.locked_bytes else { return Check::ok(id, "no limit") };
     if limits.may_lock {
-        let found = format!("limit of {}, which does not hold for this process", size(limit));
+        let found = format!("limit {}, but this process is exempt", size(limit));
         return Check::ok(id, found);
     }
-    // The reader's ring and one for each device; the kernel counts the same memory for each.
+    // The reader's ring and one for each device. The kernel counts the memory once for each ring.
     let directories = facts.places.iter().filter(|place| place.is_directory);
     let devices: BTreeSet<u64> = directories.map(|place| place.device).collect();
     let rings = 1 + devices.len().max(1) as u64;
     let needed = rings * facts.memory.needed_bytes;
-    let check = Check::ok(id, format!("limit of {}", size(limit)));
+    let check = Check::ok(id, format!("limit {}", size(limit)));
     if limit >= needed {
         return check;
     }
     let why = format!(
-        "{rings} rings would register {}: some stay unregistered, and the kernel pins memory for \
-         each read and write",
+        "{rings} rings would register {}: some buffers stay unregistered, and the kernel pins \
+         memory at each read and write",
         size(needed)
     );
-    let remedy = "LimitMEMLOCK=2000000000 in the unit (validators want it, too), or ulimit -l";
-    // Without a ring nothing is registered.
+    let remedy = "LimitMEMLOCK=2000000000 in the unit (validators need it too), or ulimit -l";
+    // Without io_uring no memory is registered.
     let verdict = if facts.uring.refused.is_some() { Verdict::Note } else { Verdict::Warning };
     check.but(verdict, why).remedy(remedy)
 }
@@ -58,17 +59,17 @@ pub fn locked_memory(facts: &Facts) -> Check {
 pub fn open_files(limits: &Limits) -> Check {
     let id = "open files";
     let Some(limit) = limits.open_files else { return Check::ok(id, "no limit") };
-    let hard = limits.open_files_hard.map_or("no limit".to_owned(), |hard| hard.to_string());
-    let check = Check::ok(id, format!("limit of {limit} (hard: {hard})"));
+    let hard = limits.open_files_hard.map_or("none".to_owned(), number);
+    let check = Check::ok(id, format!("limit {} (hard limit {hard})", number(limit)));
     let remedy = "LimitNOFILE=1000000 in the unit, or ulimit -n";
     if limit < OPEN_FILES_MIN {
-        return check.but(Verdict::Problem, "too few for a run").remedy(remedy);
+        return check.but(Verdict::Problem, "too few: a run may fail").remedy(remedy);
     }
     if limit < OPEN_FILES_USEFUL {
-        return check.but(Verdict::Warning, "fewer files are written at a time").remedy(remedy);
+        return check.but(Verdict::Warning, "unsnap writes fewer files at a time").remedy(remedy);
     }
     if limit < OPEN_FILES_VALIDATOR {
-        let why = "enough for unsnap; a validator wants 1000000";
+        let why = format!("enough for unsnap; a validator needs {}", number(OPEN_FILES_VALIDATOR));
         return check.but(Verdict::Note, why).remedy(remedy);
     }
     check
@@ -77,14 +78,14 @@ pub fn open_files(limits: &Limits) -> Check {
 pub fn file_size(limits: &Limits) -> Check {
     let id = "file size";
     let Some(limit) = limits.file_bytes else { return Check::ok(id, "no limit") };
-    let check = Check::ok(id, format!("limit of {}", size(limit)));
+    let check = Check::ok(id, format!("limit {}", size(limit)));
     let remedy = "LimitFSIZE=infinity in the unit, or ulimit -f unlimited";
     if limit < FILE_BYTES_COMMON {
-        let why = "a run ends at the first file that is larger (EFBIG)";
+        let why = "a run fails at the first larger file (EFBIG)";
         return check.but(Verdict::Problem, why).remedy(remedy);
     }
     if limit < STORAGE_BYTES_MAX {
-        let why = format!("storages may have {}", size(STORAGE_BYTES_MAX));
+        let why = format!("storages may be as large as {}", size(STORAGE_BYTES_MAX));
         return check.but(Verdict::Note, why).remedy(remedy);
     }
     check
@@ -95,21 +96,21 @@ pub fn cgroup_memory(facts: &Facts) -> Check {
     let Cgroup { memory_bytes, memory_high_bytes, unknown, .. } = &facts.cgroup;
     let (max, high) = (memory_bytes.map(size), memory_high_bytes.map(size));
     let found = match (max, high) {
-        (None, None) if *unknown => "not known: the control groups are not mounted here".to_owned(),
+        (None, None) if *unknown => "unknown: control groups are not mounted".to_owned(),
         (None, None) => "no limit".to_owned(),
-        (Some(max), None) => format!("limit of {max}"),
-        (None, Some(high)) => format!("slowed down beyond {high}"),
-        (Some(max), Some(high)) => format!("limit of {max}, slowed down beyond {high}"),
+        (Some(max), None) => format!("limit {max}"),
+        (None, Some(high)) => format!("throttled beyond {high}"),
+        (Some(max), Some(high)) => format!("limit {max}, throttled beyond {high}"),
     };
     let check = Check::ok(id, found);
     let needed = facts.memory.needed_bytes + MEMORY_BESIDE;
     if memory_bytes.is_some_and(|limit| limit < needed) {
-        let why = format!("a run takes about {}, and would be killed", size(needed));
+        let why = format!("a run needs about {} and would be killed", size(needed));
         let remedy = format!("MemoryMax={} in the unit, or a smaller --memory-budget", 2 * needed);
         return check.but(Verdict::Problem, why).remedy(remedy);
     }
     if memory_high_bytes.is_some_and(|limit| limit < needed) {
-        let why = format!("a run takes about {}, and would be slowed down", size(needed));
+        let why = format!("a run needs about {} and would be throttled", size(needed));
         let remedy = format!("MemoryHigh={} in the unit, or a smaller --memory-budget", 2 * needed);
         return check.but(Verdict::Warning, why).remedy(remedy);
     }
@@ -119,13 +120,15 @@ pub fn cgroup_memory(facts: &Facts) -> Check {
 pub fn cgroup_cpu(facts: &Facts) -> Check {
     let id = "cgroup cpu";
     let Some(cores) = facts.cgroup.cores else { return Check::ok(id, "no quota") };
-    let check = Check::ok(id, format!("a quota of {cores:.2} processors"));
+    let check = Check::ok(id, format!("quota of {cores:.2} processors"));
     #[allow(clippy::cast_precision_loss)] // a count of processors
     if cores >= facts.processor.allowed as f64 {
         return check;
     }
-    let why = "whoever has used up the quota stands still until the next period";
-    check.but(Verdict::Warning, why).remedy("CPUQuota= (empty) in the unit; weigh by CPUWeight=")
+    let why = "when the quota is used up, all threads stop until the next period";
+    check
+        .but(Verdict::Warning, why)
+        .remedy("CPUQuota= (empty) in the unit; rank units by CPUWeight= instead")
 }
 
 pub fn cgroup_io(cgroup: &Cgroup) -> Check {
@@ -134,8 +137,10 @@ pub fn cgroup_io(cgroup: &Cgroup) -> Check {
         return Check::ok(id, "no limit");
     }
     Check::ok(id, cgroup.io.join(", "))
-        .but(Verdict::Warning, "reads and writes of these devices are held back")
-        .remedy("remove IOReadBandwidthMax= and the like from the unit; weigh by IOWeight=")
+        .but(Verdict::Warning, "reads and writes of these devices are throttled")
+        .remedy(
+            "remove IOReadBandwidthMax= and the like from the unit; rank units by IOWeight= instead",
+        )
 }
 
 #[cfg(test)]
@@ -185,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_kill_slow_down_and_hold_back() {
+    fn limits_of_control_groups_have_verdicts() {
         let mut facts = facts();
         assert_eq!(cgroup_memory(&facts).verdict, Verdict::Ok);
         facts.cgroup.memory_high_bytes = Some(GIB / 2);

@@ -1,28 +1,29 @@
-//! Processors, memory, and what validators want of the kernel.
+//! Checks of processors, memory, and kernel settings that validators need.
 
-use super::size;
+use unsnap_cli::units::{number, size};
+
 use crate::doctor::{
     check::{Check, Verdict},
     facts::{Memory, Processor, Sysctls},
 };
 
-/// What validators want (Agave's documentation, /etc/sysctl.d/21-agave-validator.conf).
+/// Settings that validators need (Agave's documentation, /etc/sysctl.d/21-agave-validator.conf).
 const MAX_MAP_COUNT: u64 = 1_000_000;
 const NR_OPEN: u64 = 1_000_000;
 
 pub fn processors(processor: &Processor) -> Check {
     let Processor { model, online, allowed, usable, .. } = processor;
-    let model = model.as_deref().unwrap_or("model not known");
+    let model = model.as_deref().unwrap_or("unknown model");
     let found = format!("{usable} of {online} usable ({model})");
     let check = Check::ok("processors", found);
     if allowed < online {
         let why = format!("this process may run on {allowed} of them");
-        let remedy = "CPUAffinity= (empty) in the unit, or taskset with more of them";
+        let remedy = "CPUAffinity= (empty) in the unit, or taskset with more processors";
         return check.but(Verdict::Note, why).remedy(remedy);
     }
     if *online == 1 {
-        let why = "reading, decoding and writing take turns";
-        return check.but(Verdict::Warning, why).remedy("more processors");
+        let why = "reading, decoding and writing share one processor";
+        return check.but(Verdict::Warning, why).remedy("use more processors");
     }
     check
 }
@@ -31,7 +32,7 @@ pub fn vectors(processor: &Processor) -> Check {
     let id = "vector features";
     let has = |name| processor.features.contains(&name);
     if processor.features.is_empty() {
-        let why = "accounts are hashed one at a time (--verify accounts)";
+        let why = "--verify accounts hashes one account at a time";
         return Check::ok(id, "none").but(Verdict::Note, why);
     }
     let check = Check::ok(id, processor.features.join(" "));
@@ -39,18 +40,18 @@ pub fn vectors(processor: &Processor) -> Check {
         return check;
     }
     if has("avx2") {
-        let why = "accounts are hashed in lanes of AVX2; AVX-512 would have twice as many";
+        let why = "--verify accounts hashes in AVX2 lanes; AVX-512 has twice as many";
         return check.but(Verdict::Note, why);
     }
-    check.but(Verdict::Note, "accounts are hashed in narrow lanes (--verify accounts)")
+    check.but(Verdict::Note, "--verify accounts hashes in narrow lanes")
 }
 
 pub fn governor(processor: &Processor) -> Check {
     let id = "frequency";
     match processor.governor.as_deref() {
-        None => Check::ok(id, "not up to this kernel"),
+        None => Check::ok(id, "not controlled by this kernel"),
         Some(governor @ "powersave") => Check::ok(id, governor)
-            .but(Verdict::Warning, "processors may stay slow while there is work")
+            .but(Verdict::Warning, "processors may stay slow under load")
             .remedy("cpupower frequency-set -g performance"),
         Some(governor) => Check::ok(id, governor),
     }
@@ -66,8 +67,10 @@ pub fn memory(memory: &Memory) -> Check {
     );
     let check = Check::ok("memory", found);
     if available_bytes < needed_bytes {
-        let why = "a run would push other things out of memory, or be killed";
-        return check.but(Verdict::Problem, why).remedy("--memory-budget 256MiB, or free memory");
+        let why = "a run would push other data out of memory, or be killed";
+        return check
+            .but(Verdict::Problem, why)
+            .remedy("free memory, or use --memory-budget 256MiB");
     }
     check
 }
@@ -77,7 +80,7 @@ pub fn huge_pages(memory: &Memory) -> Check {
     match memory.transparent.as_deref() {
         Some(mode @ ("always" | "madvise")) => Check::ok(id, mode),
         mode => Check::ok(id, mode.unwrap_or("none"))
-            .but(Verdict::Warning, "buffers are made of small pages, which costs processor time")
+            .but(Verdict::Warning, "buffers consist of small pages, which costs processor time")
             .remedy("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"),
     }
 }
@@ -86,15 +89,15 @@ pub fn reserved_pages(memory: &Memory) -> Check {
     let Memory { huge_free, huge_total, huge_page_bytes, needed_bytes, .. } = memory;
     let id = "reserved huge pages";
     if *huge_total == 0 {
-        return Check::ok(id, "none, and none are needed");
+        return Check::ok(id, "none; none needed");
     }
-    let found = format!("{huge_free} of {huge_total} free, of {} each", size(*huge_page_bytes));
+    let found = format!("{huge_free} of {huge_total} free, {} each", size(*huge_page_bytes));
     let check = Check::ok(id, found);
     if huge_free.saturating_mul(*huge_page_bytes) < *needed_bytes {
-        let why = "too few for --hugetlb; transparent ones are used instead";
+        let why = "too few for --hugetlb; unsnap uses transparent huge pages instead";
         return check.but(Verdict::Note, why);
     }
-    check.but(Verdict::Note, "unsnap uses them with --hugetlb only, and is no faster for it")
+    check.but(Verdict::Note, "unsnap uses them only with --hugetlb, which does not make it faster")
 }
 
 pub fn max_map_count(sysctls: &Sysctls) -> Check {
@@ -105,17 +108,17 @@ pub fn nr_open(sysctls: &Sysctls) -> Check {
     sysctl("fs.nr_open", sysctls.nr_open, NR_OPEN)
 }
 
-/// One that a validator wants to be at least so much.
-fn sysctl(id: &'static str, found: Option<u64>, wanted: u64) -> Check {
+/// Compares a setting with the minimum that a validator needs.
+fn sysctl(id: &'static str, found: Option<u64>, needed: u64) -> Check {
     let Some(found) = found else {
-        return Check::ok(id, "not known").but(Verdict::Note, "/proc/sys cannot be read here");
+        return Check::ok(id, "unknown").but(Verdict::Note, "/proc/sys cannot be read");
     };
-    let check = Check::ok(id, found.to_string());
-    if found >= wanted {
+    let check = Check::ok(id, number(found));
+    if found >= needed {
         return check;
     }
-    let why = format!("enough for unsnap; a validator wants {wanted}");
-    check.but(Verdict::Note, why).remedy(format!("sysctl {id}={wanted}"))
+    let why = format!("enough for unsnap; a validator needs {}", number(needed));
+    check.but(Verdict::Note, why).remedy(format!("sysctl {id}={needed}"))
 }
 
 #[cfg(test)]
@@ -143,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_judged_by_what_a_run_needs() {
+    fn memory_is_compared_with_the_needs_of_a_run() {
         let mut facts = Memory { available_bytes: 10, needed_bytes: 5, ..Memory::default() };
         assert_eq!(memory(&facts).verdict, Verdict::Ok);
         facts.needed_bytes = 11;
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_wanted_but_not_reserved() {
+    fn transparent_huge_pages_are_recommended_and_reserved_ones_are_not() {
         let with = |mode: Option<&str>| {
             let transparent = mode.map(str::to_owned);
             huge_pages(&Memory { transparent, ..Memory::default() }).verdict
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_validator_wants_is_noted() {
+    fn needs_of_a_validator_are_notes() {
         let sysctls = Sysctls { max_map_count: Some(65_530), nr_open: Some(1_048_576) };
         let check = max_map_count(&sysctls);
         assert_eq!(check.verdict, Verdict::Note);

@@ -1,20 +1,13 @@
-//! What facts mean. Everything here is a function of facts alone.
+//! Judging the facts. All functions here depend on facts alone.
 
 mod kernel;
 mod limits;
 mod machine;
 mod place;
 
-use indicatif::BinaryBytes;
-
 use super::{check::Check, facts::Facts};
 
-/// What a snapshot of mainnet takes (November 2026): the archive, its files, and how many these are.
-pub const MAINNET_ARCHIVE_BYTES: u64 = 110_000_000_000;
-pub const MAINNET_BYTES: u64 = 500_000_000_000;
-pub const MAINNET_FILES: u64 = 430_000;
-
-/// All checks, those of the machine first, then those of each path.
+/// Returns all checks: of the machine first, then of each path.
 pub fn judge(facts: &Facts) -> Vec<Check> {
     let mut checks = vec![
         kernel::release(&facts.kernel),
@@ -53,8 +46,4 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
     }
     checks.extend(place::together(&facts.places));
     checks
-}
-
-fn size(bytes: u64) -> String {
-    BinaryBytes(bytes).to_string()
 }

@@ -1,53 +1,63 @@
-//! File systems, and the disks below them.
+//! Checks of paths: their file systems, and the disks below them.
 
 use std::collections::BTreeMap;
 
-use indicatif::HumanCount;
+use unsnap_cli::units::{count, number, size};
 
-use super::{MAINNET_ARCHIVE_BYTES, MAINNET_BYTES, MAINNET_FILES, size};
 use crate::doctor::{
     check::{Check, Verdict},
     facts::{Disk, Place},
 };
 
-/// Requests that a disk should take at a time, so that a few large writes and the reader's do not
-/// wait for each other: what the engines keep in flight. Below 32 a virtual disk idles.
+/// Size of a mainnet snapshot (November 2026): the archive, its files, and their number.
+const MAINNET_ARCHIVE_BYTES: u64 = 110_000_000_000;
+const MAINNET_BYTES: u64 = 500_000_000_000;
+const MAINNET_FILES: u64 = 430_000;
+
+/// Minimum queue depth of a disk, so that a few large writes and the reader's requests do not wait
+/// for each other: the number of requests that the engines keep in flight. Below 32 a virtual disk
+/// idles.
 const REQUESTS_MIN: u64 = 32;
 
 pub fn file_system(place: &Place) -> Check {
     let kind = place.file_system.as_str();
     let found = format!("{kind} on {}, mounted at {}", place.source, place.mount_point);
     let check = Check::ok("file system", found);
-    let disk = "use a directory on a local disk with ext4 or XFS";
+    let remedy = "use a directory on a local disk with ext4 or XFS";
     let (verdict, consequence) = match kind {
         "ext4" | "xfs" => return check,
-        "tmpfs" | "ramfs" => (Verdict::Warning, "it is memory: nothing survives a reboot"),
+        "tmpfs" | "ramfs" => {
+            (Verdict::Warning, "files are in memory: they do not survive a reboot")
+        }
         "overlay" => (
             Verdict::Warning,
-            "an overlay, as a container's root: whether a rename is durable is up to the file \
-             systems below it",
+            "an overlay, such as a container's root: the file systems below it decide whether a \
+             rename is durable",
         ),
         "nfs" | "nfs4" | "cifs" | "smb3" | "9p" | "virtiofs" | "ceph" | "glusterfs" => (
             Verdict::Warning,
-            "over a network: each of the 430,000 creates is a round trip, and what is durable is \
-             up to the server",
+            "a network file system: each of the 430,000 creates is a round trip, and the server \
+             decides whether data is durable",
         ),
-        "fuse" | "fuseblk" => (Verdict::Warning, "a program's: what is durable is up to that"),
+        "fuse" | "fuseblk" => (
+            Verdict::Warning,
+            "a file system in user space: its program decides whether data is durable",
+        ),
         "zfs" => (
             Verdict::Warning,
-            "it compresses and checks all that is written, and has no direct I/O before 2.3: \
-             writing takes processor time",
+            "it compresses and checksums all data, and has no direct I/O before 2.3: writes cost \
+             processor time",
         ),
         "btrfs" | "bcachefs" => (
             Verdict::Warning,
-            "copy on write: all that is written is checked and, with compression, goes through \
-             the page cache",
+            "copy on write: all data is checksummed and, if compressed, goes through the page \
+             cache",
         ),
-        "" => (Verdict::Note, "not known: it is not in /proc/self/mountinfo"),
-        _ => (Verdict::Note, "crashes have been tested with ext4 and XFS only"),
+        "" => (Verdict::Note, "unknown: it is not in /proc/self/mountinfo"),
+        _ => (Verdict::Note, "crash safety has been tested on ext4 and XFS only"),
     };
     let check = check.but(verdict, consequence);
-    if verdict.is_bad() { check.remedy(disk) } else { check }
+    if verdict.is_bad() { check.remedy(remedy) } else { check }
 }
 
 pub fn mount_options(place: &Place) -> Option<Check> {
@@ -64,11 +74,11 @@ pub fn mount_options(place: &Place) -> Option<Check> {
         return None;
     }
     if has("nobarrier") || has("barrier=0") {
-        let why = "a power cut loses what was reported as durable";
+        let why = "a power cut loses data that unsnap has reported as durable";
         return Some(check.but(Verdict::Problem, why).remedy(remount("barrier=1")));
     }
     if has("data=journal") {
-        let why = "all data is written twice, and not directly";
+        let why = "all data is written twice, without direct I/O";
         return Some(check.but(Verdict::Warning, why).remedy("data=ordered in /etc/fstab"));
     }
     if has("sync") || has("dirsync") {
@@ -76,7 +86,7 @@ pub fn mount_options(place: &Place) -> Option<Check> {
         return Some(check.but(Verdict::Warning, why).remedy(remount("async")));
     }
     if has("discard") {
-        let why = "removing an old snapshot discards its blocks at once, which can hold up writes";
+        let why = "removing an old snapshot discards its blocks at once, which can delay writes";
         let remedy = "nodiscard in /etc/fstab, and systemctl enable --now fstrim.timer";
         return Some(check.but(Verdict::Note, why).remedy(remedy));
     }
@@ -91,7 +101,7 @@ pub fn writable(place: &Place) -> Option<Check> {
     Some(match &place.write_error {
         None => Check::ok(id, "yes"),
         Some(error) => Check::ok(id, format!("no: {error}"))
-            .but(Verdict::Problem, "nothing can be unpacked here by this user")
+            .but(Verdict::Problem, "this user cannot unpack anything here")
             .remedy("run as the validator's user, or add ReadWritePaths= to the unit"),
     })
 }
@@ -102,28 +112,28 @@ pub fn direct_io(place: &Place) -> Option<Check> {
     let (what, consequence) = if place.is_directory {
         (
             "writes",
-            "all that is written goes through the page cache: more processor time, and \
-                    other things are pushed out of memory",
+            "all data is written through the page cache, which costs processor time and pushes \
+             other data out of memory",
         )
     } else {
         (
             "reads",
-            "the archive is read through the page cache: more processor time, and other \
-                   things are pushed out of memory",
+            "the archive is read through the page cache, which costs processor time and pushes \
+             other data out of memory",
         )
     };
     let alignment = match (direct.offset_align, direct.memory_align) {
         (Some(offset), Some(memory)) => {
-            format!("; aligned to {offset} bytes in the file, {memory} in memory")
+            format!("; alignment {offset} bytes in the file, {memory} in memory")
         }
-        _ => "; the kernel does not tell the alignment".to_owned(),
+        _ => "; the kernel does not report the alignment".to_owned(),
     };
-    let remedy = "use ext4 or XFS on a local disk; --use-direct-io=on makes it an error";
+    let remedy = "use ext4 or XFS on a local disk; --use-direct-io=on makes this an error";
     Some(match direct.works {
         None => return None,
         Some(true) if direct.declared == Some(false) => {
-            // Some file systems take the flag and then copy through the page cache.
-            Check::ok(id, format!("{what} are taken, but not direct"))
+            // Some file systems accept the flag and then copy through the page cache.
+            Check::ok(id, format!("{what} are accepted, but not direct"))
                 .but(Verdict::Warning, consequence)
                 .remedy(remedy)
         }
@@ -131,15 +141,15 @@ pub fn direct_io(place: &Place) -> Option<Check> {
             let check = Check::ok(id, format!("{what} work{alignment}"));
             match direct.offset_align {
                 Some(align) if align > 4096 => {
-                    let why = "files are written through the page cache: blocks are too large";
+                    let why = "blocks are too large: files are written through the page cache";
                     check.but(Verdict::Warning, why).remedy(remedy)
                 }
                 _ => check,
             }
         }
         Some(false) => {
-            let error = direct.error.as_deref().unwrap_or("not known why");
-            Check::ok(id, format!("none: {error}"))
+            let error = direct.error.as_deref().unwrap_or("unknown error");
+            Check::ok(id, format!("not supported: {error}"))
                 .but(Verdict::Warning, consequence)
                 .remedy(remedy)
         }
@@ -157,17 +167,17 @@ pub fn space(place: &Place) -> Option<Check> {
     }
     if free >= MAINNET_BYTES {
         let why = format!(
-            "enough for a snapshot of mainnet ({}), but not for its archive ({}) as well",
+            "enough for a mainnet snapshot ({}), but not for its archive ({}) as well",
             size(MAINNET_BYTES),
             size(MAINNET_ARCHIVE_BYTES)
         );
         return Some(check.but(Verdict::Note, why));
     }
     let why = format!(
-        "not enough for a snapshot of mainnet ({}), which would be refused; what is smaller fits",
+        "too small for a mainnet snapshot ({}), which unsnap would refuse; smaller ones fit",
         size(MAINNET_BYTES)
     );
-    Some(check.but(Verdict::Note, why).remedy("a larger disk, or remove old snapshots"))
+    Some(check.but(Verdict::Note, why).remedy("use a larger disk, or remove old snapshots"))
 }
 
 pub fn inodes(place: &Place) -> Option<Check> {
@@ -176,49 +186,49 @@ pub fn inodes(place: &Place) -> Option<Check> {
     }
     let id = "inodes";
     let Some(free) = place.free_inodes else { return Some(Check::ok(id, "no limit")) };
-    let check = Check::ok(id, format!("{} free", HumanCount(free)));
+    let check = Check::ok(id, format!("{} free", number(free)));
     if free >= MAINNET_FILES {
         return Some(check);
     }
-    let why = format!("a snapshot of mainnet has {} files", HumanCount(MAINNET_FILES));
-    let remedy = "mkfs.ext4 -i 65536 (or XFS, which makes inodes as they are needed)";
+    let why = format!("a mainnet snapshot has {}", count(MAINNET_FILES, "file"));
+    let remedy = "mkfs.ext4 -i 65536 (or XFS, which allocates inodes as needed)";
     Some(check.but(Verdict::Note, why).remedy(remedy))
 }
 
 pub fn disk(disk: &Disk) -> Check {
     let parts = [
         disk.scheduler.as_ref().map(|name| format!("scheduler {name}")),
-        disk.requests.map(|requests| format!("{requests} requests")),
+        disk.requests.map(|requests| format!("queue depth {requests}")),
         disk.rotational.map(|turns| if turns { "rotational" } else { "not rotational" }.to_owned()),
         disk.write_cache.as_ref().map(|cache| format!("cache {cache}")),
         disk.discard_bytes.map(|bytes| if bytes > 0 { "discard" } else { "no discard" }.to_owned()),
-        disk.block_bytes.map(|bytes| format!("blocks of {bytes} bytes")),
+        disk.block_bytes.map(|bytes| format!("blocks of {}", count(bytes, "byte"))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let name = &disk.name;
     let check = Check::ok("disk", format!("{name}: {}", parts.join(", ")));
     let set = |file, value| format!("echo {value} > /sys/block/{name}/queue/{file}");
     if disk.scheduler.as_deref() == Some("bfq") {
-        let why = "made for fairness on slow disks: it limits fast ones";
+        let why = "bfq is made for fairness on slow disks, and limits fast ones";
         return check.but(Verdict::Warning, why).remedy(set("scheduler", "none"));
     }
     if disk.requests.is_some_and(|requests| requests < REQUESTS_MIN) {
-        let why = "the disk takes too few requests at a time to be busy";
+        let why = "the queue is too short to keep the disk busy";
         return check.but(Verdict::Warning, why).remedy(set("nr_requests", "256"));
     }
     if disk.rotational == Some(true) {
-        // Virtual disks say so whatever they are (virtio does by default).
+        // Virtual disks report this whatever they are (virtio does by default).
         if name.starts_with("vd") || name.starts_with("xvd") {
-            let why = "it says that it turns, as virtual disks do whatever they are: measure it";
+            let why = "virtual disks report this whatever they are: measure it";
             return check.but(Verdict::Note, why).remedy("ledger-tool bench --output DIR");
         }
-        let why = "a disk that turns: every file costs a seek";
+        let why = "a rotating disk: every file costs a seek";
         return check.but(Verdict::Warning, why).remedy("use an NVMe disk");
     }
     check
 }
 
-/// Which of several places lie on the same file system.
+/// Groups several paths by their file systems.
 pub fn together(places: &[Place]) -> Option<Check> {
     if places.len() < 2 {
         return None;
@@ -232,8 +242,8 @@ pub fn together(places: &[Place]) -> Option<Check> {
     if systems.len() == places.len() {
         return Some(check);
     }
-    let why = "those on one file system share its space and its disk";
-    Some(check.but(Verdict::Note, why).remedy("a disk of its own for accounts"))
+    let why = "paths on one file system share its space and its disk";
+    Some(check.but(Verdict::Note, why).remedy("use a separate disk for accounts"))
 }
 
 #[cfg(test)]
@@ -252,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_known_good_or_have_consequences() {
+    fn file_systems_are_recommended_or_have_consequences() {
         let verdict = |kind| file_system(&place(kind, &[])).verdict;
         assert_eq!((verdict("ext4"), verdict("xfs")), (Verdict::Ok, Verdict::Ok));
         for kind in ["tmpfs", "overlay", "nfs4", "zfs", "btrfs", "fuse"] {
@@ -281,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_io_is_what_works_and_not_what_is_said() {
+    fn direct_io_is_judged_by_what_works_and_not_by_what_is_declared() {
         let with = |declared, works, align| {
             let direct = Direct {
                 declared,
@@ -335,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn places_share_file_systems_or_not() {
+    fn shared_file_systems_are_noted() {
         let on = |path: &str, device| Place { path: path.to_owned(), device, ..Place::default() };
         assert_eq!(together(&[on("/a", 1)]), None);
         assert_eq!(together(&[on("/a", 1), on("/b", 2)]).unwrap().verdict, Verdict::Ok);

@@ -1,8 +1,8 @@
-//! The validator's command line: what it says of where things are, and what is added to it.
+//! The validator's arguments: the directories that they name, and the flag that is added to them.
 //!
-//! It is read as `agave-validator` 4.2 reads it, with clap 2: `--x V`, `--x=V`, `-l V`, `-lV` and
-//! `-l=V`, in any order, before and after a subcommand. What is not known is passed over: it is the
-//! validator's to judge.
+//! They are parsed as by `agave-validator` 4.2, which uses clap 2: `--x V`, `--x=V`, `-l V`, `-lV` and
+//! `-l=V`, in any order, before and after a subcommand. Unknown arguments are skipped: the validator
+//! judges them.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,14 +10,14 @@ use std::{
     path::PathBuf,
 };
 
-/// The flag that says whether a validator looks at states.
-const AT_STARTUP: &str = "--use-snapshot-archives-at-startup";
+/// The flag that decides whether a validator uses states.
+const ARCHIVE_USE_FLAG: &str = "--use-snapshot-archives-at-startup";
 
-/// Start from a state if it is as new as the newest archive: the validator's default, said aloud.
+/// Value of the flag: start from a state if it is as new as the newest archive. The validator's
+/// default.
 const WHEN_NEWEST: &str = "when-newest";
 
-/// The subcommands of `agave-validator` 4.2 (`cli.rs`); it also takes whatever only one of them
-/// begins with.
+/// The subcommands of `agave-validator` 4.2 (`cli.rs`). It also accepts unambiguous prefixes of them.
 const SUBCOMMANDS: &[&str] = &[
     "authorized-voter",
     "contact-info",
@@ -37,12 +37,12 @@ const SUBCOMMANDS: &[&str] = &[
     "wait-for-restart-window",
 ];
 
-/// Those that load a ledger. So does no subcommand.
+/// Subcommands that load a ledger. Without a subcommand the validator loads it too.
 const STARTING: [&str; 2] = ["init", "run"];
 
-/// Flags of `agave-validator` that take no value (`commands/run/args.rs`, some of older and newer
-/// releases): a word behind another flag is taken for its value, and not for a subcommand. One that
-/// is missing here costs nothing as long as no subcommand follows it.
+/// Flags of `agave-validator` without a value (`commands/run/args.rs`, and some of older and newer
+/// releases). A word behind any other flag is taken for its value, not for a subcommand. A flag
+/// that is missing here matters only if a subcommand follows it.
 const SWITCHES: &[&str] = &[
     "accounts-db-test-hash-calculation",
     "accounts-db-verify-refcounts",
@@ -90,72 +90,72 @@ const SWITCHES: &[&str] = &[
     "tpu-enable-udp",
 ];
 
-/// What the validator is to do.
+/// Purpose of the validator's command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
     /// Load a ledger.
     #[default]
     Start,
-    /// Something else: help, or a message to a validator that is running.
+    /// Something else: help, or a message to a running validator. Holds the word that says so.
     Other(OsString),
 }
 
-/// Whether the validator looks at states.
+/// Whether the validator unpacks the archives at startup instead of using a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtStartup {
-    /// If they are as new as the newest archives.
+pub enum ArchiveUse {
+    /// Only if they are newer than the newest state.
     WhenNewest,
-    /// Never: it always takes the archives.
-    Archives,
-    /// Always: it never takes the archives.
-    State,
+    /// Always: it ignores states.
+    Always,
+    /// Never: it ignores archives.
+    Never,
 }
 
-/// What the arguments say.
+/// The relevant part of the validator's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ValidatorArgs {
     pub purpose: Purpose,
     pub ledger: Option<PathBuf>,
     pub snapshots: Option<PathBuf>,
     pub full_archives: Option<PathBuf>,
     pub incremental_archives: Option<PathBuf>,
     pub accounts: Vec<PathBuf>,
-    /// `None` if it is left to the default.
-    pub at_startup: Option<AtStartup>,
-    /// Where an argument can be put in.
+    /// `None` if the flag is missing.
+    pub archive_use: Option<ArchiveUse>,
+    /// Index at which a flag can be inserted.
     insert_at: usize,
 }
 
-impl Said {
-    /// Reads the arguments behind the program's name.
-    pub fn by(arguments: &[OsString]) -> Self {
-        let mut said = Self { insert_at: arguments.len(), ..Self::default() };
+impl ValidatorArgs {
+    /// Parses the arguments behind the program's name.
+    pub fn parse(arguments: &[OsString]) -> Self {
+        let mut parsed = Self { insert_at: arguments.len(), ..Self::default() };
         let mut words = Words { arguments, next: 0 };
         let mut subcommand = false;
         while let Some(word) = words.next() {
             let bytes = word.as_bytes();
             match bytes {
                 b"--" => {
-                    said.insert_at = said.insert_at.min(words.next - 1);
+                    parsed.insert_at = parsed.insert_at.min(words.next - 1);
                     break;
                 }
-                [b'-', b'-', flag @ ..] => said.long(flag, &mut words),
-                [b'-', short, rest @ ..] => said.short(*short, rest, &mut words),
+                [b'-', b'-', flag @ ..] => parsed.long(flag, &mut words),
+                [b'-', short, rest @ ..] => parsed.short(*short, rest, &mut words),
                 _ if subcommand => {}
                 _ => {
                     let Some(found) = subcommand_of(bytes) else { continue };
                     subcommand = true;
-                    said.insert_at = words.next - 1;
+                    parsed.insert_at = words.next - 1;
                     if !STARTING.contains(&found) {
-                        said.purpose = Purpose::Other(word.clone());
+                        parsed.purpose = Purpose::Other(word.clone());
                     }
                 }
             }
-            if said.purpose != Purpose::Start {
+            if parsed.purpose != Purpose::Start {
                 break;
             }
         }
-        said
+        parsed
     }
 
     fn long(&mut self, flag: &[u8], words: &mut Words<'_>) {
@@ -173,19 +173,19 @@ impl Said {
             b"incremental-snapshot-archive-path" => self.incremental_archives = path(words),
             b"accounts" => match attached {
                 Some(list) => self.add_accounts(list),
-                // As many as there are.
+                // The flag takes all values that follow it.
                 None => {
                     while let Some(list) = words.value() {
                         self.add_accounts(list.as_bytes());
                     }
                 }
             },
-            _ if name == &AT_STARTUP.as_bytes()[2..] => {
+            _ if name == &ARCHIVE_USE_FLAG.as_bytes()[2..] => {
                 let value = attached.or_else(|| words.value().map(OsStr::as_bytes));
-                self.at_startup = Some(match value {
-                    Some(b"always") => AtStartup::Archives,
-                    Some(b"never") => AtStartup::State,
-                    _ => AtStartup::WhenNewest,
+                self.archive_use = Some(match value {
+                    Some(b"always") => ArchiveUse::Always,
+                    Some(b"never") => ArchiveUse::Never,
+                    _ => ArchiveUse::WhenNewest,
                 });
             }
             b"help" | b"version" => self.purpose = Purpose::Other(words.last()),
@@ -203,7 +203,7 @@ impl Said {
             (b'h' | b'V', _) => self.purpose = Purpose::Other(words.last()),
             (b'l', []) => self.ledger = words.value().map(PathBuf::from),
             (b'l', rest) => self.ledger = Some(OsStr::from_bytes(without_equals(rest)).into()),
-            // All that there are take a value, but for what is a negative number.
+            // All short flags take a value. A digit begins a negative number instead.
             (short, []) if !short.is_ascii_digit() => drop(words.value()),
             (_, _) => {}
         }
@@ -214,17 +214,19 @@ impl Said {
         self.accounts.extend(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))));
     }
 
-    /// The arguments, and that the validator is to take a state: unless they speak of that.
+    /// Returns the arguments with the flag that makes the validator use a state, unless they contain
+    /// that flag.
     pub fn with_when_newest(&self, arguments: &[OsString]) -> Vec<OsString> {
         let mut arguments = arguments.to_vec();
-        if self.at_startup.is_none() {
+        if self.archive_use.is_none() {
             let at = self.insert_at;
-            arguments.splice(at..at, [AT_STARTUP.into(), WHEN_NEWEST.into()]);
+            arguments.splice(at..at, [ARCHIVE_USE_FLAG.into(), WHEN_NEWEST.into()]);
         }
         arguments
     }
 }
 
+/// The arguments, read one after the other.
 struct Words<'a> {
     arguments: &'a [OsString],
     next: usize,
@@ -237,7 +239,8 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The next word, if it can be the value of a flag: to clap 2 what begins like a flag is one.
+    /// Returns the next word if it can be the value of a flag. clap 2 takes a word that begins like a
+    /// flag for a flag.
     fn value(&mut self) -> Option<&'a OsStr> {
         let word = self.arguments.get(self.next)?;
         if word.as_bytes().starts_with(b"-") && word != "-" {
@@ -247,13 +250,13 @@ impl<'a> Words<'a> {
         Some(word)
     }
 
-    /// The word that was given last.
+    /// Returns the word that was read last.
     fn last(&self) -> OsString {
         self.arguments[self.next - 1].clone()
     }
 }
 
-/// The name that a word stands for.
+/// Returns the subcommand that a word names or abbreviates.
 fn subcommand_of(word: &[u8]) -> Option<&'static str> {
     if word.is_empty() {
         return None;

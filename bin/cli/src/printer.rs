@@ -1,11 +1,10 @@
-//! The only place that writes to the terminal. Standard output is data, standard error is for
-//! people.
+//! The only module that writes to the terminal. Data goes to standard output, everything else to
+//! standard error.
 
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use serde::Serialize;
-use tracing_subscriber::{EnvFilter, fmt::format::FmtSpan};
 use unsnap_control::ClientError;
 use unsnap_failure::Remedy;
 
@@ -15,20 +14,20 @@ use crate::{
     flags::Flags,
 };
 
-/// Decides what is told, and in which colours.
+/// Decides which messages are printed, and whether they are coloured.
 pub struct Printer {
     quiet: u8,
     progress: bool,
-    /// On standard error.
+    /// Whether standard error is coloured.
     color: bool,
-    /// On standard output.
+    /// Whether standard output is coloured.
     data_color: bool,
     /// Names for options in hints.
     names: Flags,
 }
 
 impl Printer {
-    /// As asked for.
+    /// Creates a printer that follows the output options.
     pub fn new(args: &OutputArgs) -> Self {
         let OutputArgs { quiet, no_progress, color, .. } = *args;
         Self {
@@ -40,38 +39,40 @@ impl Printer {
         }
     }
 
-    /// Names options in hints by the flags that the command has.
+    /// Names options in hints by these flags.
     #[must_use]
     pub fn with_names(mut self, names: Flags) -> Self {
         self.names = names;
         self
     }
 
-    /// Whether to show progress, and whether as a line that is redrawn.
+    /// Returns how to show progress; `None` if it is hidden.
     pub fn progress(&self) -> Option<ProgressStyle> {
         let style =
             if io::stderr().is_terminal() { ProgressStyle::Line } else { ProgressStyle::Log };
         self.progress.then_some(style)
     }
 
-    /// A line about what is being done, where progress is wanted.
+    /// Prints a line about the current step, unless progress is hidden.
     pub fn tell(&self, text: &str) {
         if self.progress {
             log_line(text);
         }
     }
 
-    /// Whether a report for people is wanted.
+    /// Returns whether to print reports for people.
     pub fn wants_summary(&self) -> bool {
         self.quiet == 0
     }
 
-    /// Whether warnings are wanted.
-    pub fn wants_warnings(&self) -> bool {
-        self.quiet < 2
+    /// Prints a warning, unless warnings are hidden.
+    pub fn warning(&self, text: &str) {
+        if self.quiet < 2 {
+            log_line(&format!("{}: {text}", Label::Warning.paint(self.color)));
+        }
     }
 
-    /// Prints what came of it on standard output: for programs, or for people unless it is to be quiet.
+    /// Prints a report on standard output. A report in text is not printed if it is not wanted.
     pub fn report<T: Serialize>(
         &self,
         format: ReportFormat,
@@ -89,10 +90,10 @@ impl Printer {
         Ok(())
     }
 
-    /// What went wrong, with its causes and its code, and the remedy if there is one.
+    /// Prints an error with its causes and its code, and a hint if a remedy is known.
     pub fn error(&self, error: &anyhow::Error) {
         let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
-        log_line(&format!("{}: {}{code}", self.paint("error", "31;1"), message(error)));
+        log_line(&format!("{}: {}{code}", Label::Error.paint(self.color), message(error)));
         let remedy = match failure(error) {
             Some(failure) => failure.remedy(),
             None => error
@@ -100,23 +101,46 @@ impl Printer {
                 .find_map(|cause| cause.downcast_ref::<io::Error>())
                 .and_then(Remedy::of_io_error),
         };
-        let asking = error.downcast_ref::<ClientError>().and_then(ClientError::hint);
-        let hint = match asking {
+        let of_service = error.downcast_ref::<ClientError>().and_then(ClientError::hint);
+        let hint = match of_service {
             Some(hint) => Some(hint.to_owned()),
             None => remedy.and_then(|remedy| remedy.words(&self.names)),
         };
         if let Some(hint) = hint {
-            log_line(&format!("{}: {hint}", self.paint("hint", "36;1")));
+            log_line(&format!("{}: {hint}", Label::Hint.paint(self.color)));
         }
     }
 
-    /// A word for standard output, in a colour (of ECMA-48, "31;1" say) if there are colours there.
+    /// Returns a word for standard output, in a colour of ECMA-48, such as "31;1", if standard output
+    /// is coloured.
     pub fn paint_data(&self, word: &str, code: &str) -> String {
         painted(word, code, self.data_color)
     }
+}
 
-    fn paint(&self, word: &str, code: &str) -> String {
-        painted(word, code, self.color)
+/// First word of a line on standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    Error,
+    Warning,
+    Hint,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Label {
+    /// Returns the word, coloured on demand. The colours are those of compilers.
+    pub(crate) fn paint(self, color: bool) -> String {
+        let (word, code) = match self {
+            Self::Error => ("error", "31;1"),
+            Self::Warning => ("warning", "33;1"),
+            Self::Hint => ("hint", "36;1"),
+            Self::Info => ("info", "32"),
+            Self::Debug => ("debug", "34"),
+            Self::Trace => ("trace", "35"),
+        };
+        painted(word, code, color)
     }
 }
 
@@ -124,30 +148,30 @@ fn painted(word: &str, code: &str, color: bool) -> String {
     if color { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
-/// An error and its causes, but for those that it quotes already.
+/// Returns an error and its causes, without causes that it quotes.
 fn message(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |message, cause| {
         if message.contains(&cause) { message } else { format!("{message}: {cause}") }
     })
 }
 
-/// Data, for programs or people, on standard output.
+/// Writes to standard output, and flushes it.
 pub fn data(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// The same for what is told last. That nobody reads it any more changes nothing of what came of it, and
-/// so neither of the exit code.
+/// Writes the last output of a command to standard output. A closed standard output is no error: the
+/// work is done, and the exit code says so.
 pub fn last(text: &str) -> io::Result<()> {
     match data(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        told => told,
+        written => written,
     }
 }
 
-/// A line for a log, on standard error.
+/// Writes a line to standard error. Errors are ignored.
 pub fn log_line(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -155,13 +179,14 @@ pub fn log_line(text: &str) {
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressStyle {
-    /// One line, redrawn: for a terminal.
+    /// One line that is redrawn, on a terminal.
     Line,
-    /// A line now and then: for a log.
+    /// A new line every few seconds, in a log.
     Log,
 }
 
-fn colored(color: Color, stream: &impl IsTerminal) -> bool {
+/// Returns whether a stream is coloured.
+pub(crate) fn colored(color: Color, stream: &impl IsTerminal) -> bool {
     match color {
         Color::Always => true,
         Color::Never => false,
@@ -170,26 +195,4 @@ fn colored(color: Color, stream: &impl IsTerminal) -> bool {
             !refused && stream.is_terminal()
         }
     }
-}
-
-/// Sends the library's log to standard error: warnings, or more with `--verbose`. `RUST_LOG` has
-/// the last word.
-pub fn start_log(args: &OutputArgs) {
-    let OutputArgs { quiet, verbose, color, .. } = *args;
-    let level = match (quiet, verbose) {
-        (2.., _) => "error",
-        (_, 0) => "warn",
-        (_, 1) => "info",
-        (_, 2) => "debug",
-        (_, _) => "trace",
-    };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(colored(color, &io::stderr()))
-        .with_span_events(FmtSpan::NONE)
-        .with_target(verbose > 1)
-        .log_internal_errors(false)
-        .init();
 }

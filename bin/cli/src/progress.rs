@@ -1,4 +1,4 @@
-//! Progress of what takes its time, for people: one line on a terminal, a line now and then in a log.
+//! Progress of long operations: one line on a terminal, a new line every 10 seconds in a log.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -18,11 +18,14 @@ use crate::{
     progress_line::{Rate, line},
 };
 
-/// How often the terminal's line is redrawn.
+/// Interval between redraws on a terminal.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// How often a log gets a line.
+/// Interval between lines in a log.
 const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// Interval at which a log takes samples, from which the rate is computed.
+const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Shows a run's progress until it is dropped.
 pub struct Display {
@@ -33,12 +36,13 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts showing `progress`, if the printer wants it shown.
+    /// Starts showing the progress of unpacking, unless the printer hides it.
     pub fn start(printer: &Printer, progress: Progress) -> Option<Self> {
         Self::start_doing("unpacking", printer, progress)
     }
 
-    /// The same for what is not unpacking, but goes through an archive like it: `doing` is what.
+    /// Starts showing the progress of another operation on an archive. `doing` names the operation,
+    /// such as "listing".
     pub fn start_doing(doing: &'static str, printer: &Printer, progress: Progress) -> Option<Self> {
         let style = printer.progress()?;
         let bar = (style == ProgressStyle::Line).then(bar);
@@ -54,7 +58,8 @@ impl Display {
         Some(Self { stop, thread, bar })
     }
 
-    /// Data goes to `out` while progress is shown. Where both are on a terminal, the line makes way.
+    /// Returns a stream for data that is written to `out` while progress is shown. If both are on a
+    /// terminal, the line is cleared for each write.
     pub fn beside<W: Write>(display: Option<&Self>, out: W) -> Beside<W> {
         let bar = display.and_then(|display| display.bar.clone());
         Beside { bar: bar.filter(|_| io::stdout().is_terminal()), out }
@@ -71,7 +76,8 @@ impl Drop for Display {
     }
 }
 
-/// A stream for data beside progress. To be buffered: each write redraws the line.
+/// A stream for data while progress is shown. The caller should buffer it: each write redraws the
+/// line.
 pub struct Beside<W> {
     bar: Option<ProgressBar>,
     out: W,
@@ -80,7 +86,7 @@ pub struct Beside<W> {
 impl<W: Write> Write for Beside<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &self.bar {
-            // The line must not begin where the data ends.
+            // Flushed, so that the line does not appear in the middle of the data.
             Some(bar) => bar.suspend(|| {
                 self.out.write(bytes).and_then(|count| self.out.flush().map(|()| count))
             }),
@@ -122,6 +128,6 @@ fn log(doing: &str, progress: &Progress, stop: &AtomicBool) {
             last = Instant::now();
             log_line(&line(doing, &now, &rate));
         }
-        thread::park_timeout(Duration::from_millis(500));
+        thread::park_timeout(SAMPLE);
     }
 }

@@ -1,4 +1,4 @@
-//! How far something is, in a line: what is done, how much of how much, how fast, how long it will take.
+//! One line of progress: operation, percentage, amounts, rate and remaining time.
 
 use std::{
     collections::VecDeque,
@@ -6,16 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indicatif::{BinaryBytes, HumanCount, HumanDuration};
 use unsnap_pass::{Phase, Snapshot};
 
-/// Rates are of the last seconds, so that they follow what happens.
+use crate::units::{count, duration, number, size};
+
+/// Period over which rates are computed, so that they follow changes.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// A rate of less time than this says nothing.
+/// Shortest period, in seconds, over which a rate is meaningful.
 const RATE_OVER_MIN: f64 = 0.05;
 
-/// What has been done over the last seconds.
+/// Samples of the last seconds.
 pub struct Rate {
     started: Instant,
     samples: VecDeque<(Duration, Snapshot)>,
@@ -27,13 +28,13 @@ impl Rate {
     }
 
     pub fn add(&mut self, snapshot: Snapshot) {
-        // A clock that stands still in pauses.
+        // This clock stands still during pauses.
         let now = self.started.elapsed().saturating_sub(Duration::from_millis(snapshot.paused_ms));
         self.add_at(now, snapshot);
     }
 
     fn add_at(&mut self, now: Duration, snapshot: Snapshot) {
-        // Each phase counts something else, or begins to count anew.
+        // Phases count different things, or start counting again.
         if self.samples.back().is_some_and(|(_, last)| last.phase != snapshot.phase) {
             self.samples.clear();
         }
@@ -45,7 +46,7 @@ impl Rate {
         }
     }
 
-    /// How much more of something there is in a second.
+    /// Returns the increase of a counter per second; `None` if the period is too short.
     #[allow(clippy::cast_precision_loss)] // for people
     fn per_second(&self, of: impl Fn(&Snapshot) -> u64) -> Option<f64> {
         let ((then, old), (now, new)) = (self.samples.front()?, self.samples.back()?);
@@ -55,7 +56,7 @@ impl Rate {
     }
 }
 
-/// The line. `doing`: what goes through the archive is doing.
+/// Returns the line. `doing` names the operation on the archive.
 pub fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
     match now.phase {
         Phase::Preparing => match now.headers_percent {
@@ -67,41 +68,41 @@ pub fn line(doing: &str, now: &Snapshot, rate: &Rate) -> String {
         Phase::Unpacking => moving(doing, "read", now, rate),
         Phase::Writing => moving(doing, "written", now, rate),
         Phase::Verifying => moved("verifying accounts", "read", now),
-        Phase::Syncing => moved("syncing to disk", "read", now),
+        Phase::Syncing => moved("syncing", "read", now),
         Phase::Publishing => moved("publishing", "read", now),
-        Phase::CleaningUp => moved("taking back what was written", "read", now),
-        Phase::LookingAtFiles => files("looking at files", now, rate),
+        Phase::CleaningUp => moved("cleaning up", "read", now),
+        Phase::LookingAtFiles => files("checking files", now, rate),
         Phase::Linking => files("linking files", now, rate),
-        Phase::Removing => files("removing what is old", now, rate),
+        Phase::Removing => files("removing old files", now, rate),
         Phase::Done => moved("done", "read", now),
     }
 }
 
-/// What has been read or written (`how`), and made of it.
+/// Returns the amounts. `how` is "read" or "written", the counter that the percentage is based on.
 fn moved(doing: &str, how: &str, now: &Snapshot) -> String {
     let mut line = match now.bytes_total {
         Some(total) => {
             let percent = percent(now.bytes_read, total);
-            let (read, total) = (BinaryBytes(now.bytes_read), BinaryBytes(total));
+            let (read, total) = (size(now.bytes_read), size(total));
             format!("{doing}  {percent:3}%  {read} of {total} {how}")
         }
-        None => format!("{doing}  {} {how}", BinaryBytes(now.bytes_read)),
+        None => format!("{doing}  {} {how}", size(now.bytes_read)),
     };
     if now.bytes_written > 0 {
-        let _ = write!(line, "  {} written", BinaryBytes(now.bytes_written));
+        let _ = write!(line, "  {} written", size(now.bytes_written));
     }
     if now.files > 0 {
-        let _ = write!(line, "  {} files", HumanCount(now.files));
+        let _ = write!(line, "  {}", count(now.files, "file"));
     }
     line
 }
 
-/// The same while it goes on.
+/// Returns the amounts with rate and remaining time.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // for people
 fn moving(doing: &str, how: &str, now: &Snapshot, rate: &Rate) -> String {
     let mut line = moved(doing, how, now);
     if let Some(decoding) = rate.per_second(|now| now.bytes_decoded) {
-        let _ = write!(line, "  {}/s", BinaryBytes(decoding as u64));
+        let _ = write!(line, "  {}/s", size(decoding as u64));
         let speed = rate.per_second(|now| now.bytes_read);
         let left = now.bytes_total.map(|total| total.saturating_sub(now.bytes_read));
         line.push_str(&eta(left, speed));
@@ -109,15 +110,14 @@ fn moving(doing: &str, how: &str, now: &Snapshot, rate: &Rate) -> String {
     line
 }
 
-/// One file after the other.
+/// Returns the number of handled files with rate and remaining time.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // for people
 fn files(doing: &str, now: &Snapshot, rate: &Rate) -> String {
     let (done, total) = (now.files_handled, now.files_to_handle);
     let percent = percent(done, total);
-    let mut line =
-        format!("{doing}  {percent:3}%  {} of {} files", HumanCount(done), HumanCount(total));
+    let mut line = format!("{doing}  {percent:3}%  {} of {}", number(done), count(total, "file"));
     if let Some(speed) = rate.per_second(|now| now.files_handled) {
-        let _ = write!(line, "  {}/s", HumanCount(speed as u64));
+        let _ = write!(line, "  {}/s", number(speed as u64));
         line.push_str(&eta(Some(total.saturating_sub(done)), Some(speed)));
     }
     line
@@ -127,14 +127,14 @@ fn percent(done: u64, total: u64) -> u64 {
     done.saturating_mul(100) / total.max(1)
 }
 
-/// How long the rest takes, if both it and the speed are known.
+/// Returns the remaining time; empty if the remaining amount or the rate is unknown.
 #[allow(clippy::cast_precision_loss)] // for people
 fn eta(left: Option<u64>, per_second: Option<f64>) -> String {
     match (left, per_second) {
         (Some(0), _) => "  ETA 0 seconds".to_owned(),
         (Some(left), Some(speed)) if speed > 0.0 => {
             let seconds = (left as f64 / speed).min(1e9);
-            format!("  ETA {}", HumanDuration(Duration::from_secs_f64(seconds)))
+            format!("  ETA {}", duration(Duration::from_secs_f64(seconds)))
         }
         _ => String::new(),
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_and_time_left_are_of_what_is_counted() {
+    fn rate_and_time_left_follow_the_counter_of_the_phase() {
         let read = |now: &mut Snapshot, second: u64| {
             now.bytes_total = Some(10 << 20);
             now.bytes_read = second << 20;
@@ -169,19 +169,19 @@ mod tests {
         assert_eq!(shown(Phase::CheckingIndex, read), format!("checking the index   {expected}"));
         let written = "repacking   20%  2.00 MiB of 10.00 MiB written  4.00 MiB/s  ETA 8 seconds";
         assert_eq!(shown(Phase::Writing, read), written);
-        let expected = "syncing to disk   20%  2.00 MiB of 10.00 MiB read";
+        let expected = "syncing   20%  2.00 MiB of 10.00 MiB read";
         assert_eq!(shown(Phase::Syncing, read), expected);
 
         let removed = |now: &mut Snapshot, second: u64| {
             now.files_handled = second * 1000;
             now.files_to_handle = 4000;
         };
-        let expected = "removing what is old   50%  2,000 of 4,000 files  1,000/s  ETA 2 seconds";
+        let expected = "removing old files   50%  2,000 of 4,000 files  1,000/s  ETA 2 seconds";
         assert_eq!(shown(Phase::Removing, removed), expected);
     }
 
     #[test]
-    fn a_phase_begins_to_count_anew() {
+    fn a_new_phase_starts_counting_again() {
         let mut rate = Rate::new();
         let mut now = Progress::default().snapshot();
         for (second, phase) in

@@ -1,33 +1,33 @@
-//! Examples, as they stand at the end of a command's `--help`:
+//! Examples at the end of a command's `--help`:
 //!
 //! ```text
 //! Examples:
-//!   What it is good for:
-//!     what to type
+//!   Purpose of the example:
+//!     line to type
 //! ```
 //!
-//! One form for all programs, so that manual pages show them in a section of their own, and a test runs
-//! every one.
+//! All programs use this form, so that manual pages have a section of examples, and a test runs every
+//! example.
 
-/// The line that examples begin after.
+/// The line above the examples.
 const HEADING: &str = "Examples:";
 
-/// Columns before what an example is good for.
+/// Indentation of an example's purpose.
 const WHAT_COLUMNS: usize = 2;
 
-/// Columns before what is to be typed.
+/// Indentation of an example's lines.
 const LINE_COLUMNS: usize = 4;
 
-/// Something to type.
+/// An example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Example {
-    /// What it is good for.
+    /// Its purpose.
     pub what: String,
-    /// What to type: lines for a shell.
+    /// Lines to type in a shell.
     pub lines: Vec<String>,
 }
 
-/// The examples at the end of a help text; none if there is no such heading.
+/// Returns the examples at the end of a help text; none if the heading is missing.
 pub fn examples(help: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     for line in help.lines().skip_while(|line| *line != HEADING).skip(1) {
@@ -39,7 +39,7 @@ pub fn examples(help: &str) -> Vec<Example> {
             }
             _ => {
                 if let Some(example) = examples.last_mut() {
-                    // What is indented further goes on with the line before.
+                    // A line with more indentation continues the line before it.
                     let line = line.get(LINE_COLUMNS..).unwrap_or(text);
                     example.lines.push(line.to_owned());
                 }

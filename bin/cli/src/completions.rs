@@ -1,4 +1,4 @@
-//! Completions of command lines by shells, generated from what a program takes.
+//! Shell completions, generated from a program's command line.
 
 use clap::{Command, ValueEnum, ValueHint};
 use clap_complete::{Generator, shells};
@@ -15,14 +15,16 @@ pub enum Shell {
 }
 
 impl Shell {
-    /// All of them.
+    /// All shells.
     pub const ALL: [Self; 3] = [Self::Bash, Self::Zsh, Self::Fish];
 
-    /// What the shell sources to complete the arguments of `program`. `command` is what that takes.
+    /// Returns the script that the shell sources to complete the arguments of `program`, whose
+    /// command line is `command`.
     pub fn script(self, mut command: Command, program: &'static str) -> String {
-        command = hinted(command);
-        // For bash, clap_complete 4.6.11 does not find subcommands of a program with "-" in its name: two
-        // of its functions make different words of it. What bash completes is said at the script's end.
+        command = with_hints(command);
+        // For bash, clap_complete 4.6.11 does not find the subcommands of a program with "-" in its
+        // name, because two of its functions replace the "-" in different ways. The last line of
+        // the script names the program that bash completes.
         let plain = match self {
             Self::Bash => program.replace('-', "_"),
             Self::Zsh | Self::Fish => program.to_owned(),
@@ -38,21 +40,21 @@ impl Shell {
         String::from_utf8_lossy(&script).replace(&format!(" {plain}\n"), &format!(" {program}\n"))
     }
 
-    /// Name of the file that the shell looks for when it is to complete arguments of `program`.
+    /// Returns the name of the file that the shell looks for to complete arguments of `program`.
     pub fn file_name(self, program: &str) -> String {
         match self {
             Self::Bash => shells::Bash.file_name(program),
             Self::Zsh => shells::Zsh.file_name(program),
             Self::Fish => shells::Fish.file_name(program),
         }
-        // The one of bash-completion 2, which loads files by the program's name.
+        // bash-completion 2 loads files by the program's name.
         .trim_end_matches(".bash")
         .to_owned()
     }
 }
 
-/// Says of arguments what they name, by what they are called in help texts.
-fn hinted(command: Command) -> Command {
+/// Adds hints about directories and files, which follow from the names of values in help texts.
+fn with_hints(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         let hint = match argument.get_value_names().unwrap_or_default() {
             [name] if name == "DIR" => ValueHint::DirPath,
@@ -61,5 +63,5 @@ fn hinted(command: Command) -> Command {
         };
         argument.value_hint(hint)
     });
-    command.mut_subcommands(hinted)
+    command.mut_subcommands(with_hints)
 }

@@ -1,4 +1,4 @@
-//! From the command line to options of the libraries: defaults < file < flags.
+//! Options of the libraries, from defaults, a file of limits and flags; later ones take precedence.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub use unsnap_settings::parse_size;
 
 use crate::args::{DirectIo, Engine, IoArgs};
 
-/// The request makes no sense. Exit code 2.
+/// An invalid request. Exit code 2.
 #[derive(Debug)]
 pub struct RequestError(pub String);
 
@@ -21,7 +21,7 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// The archive that was named: `-` is standard input.
+/// Returns the archive with this name; `-` is standard input.
 pub fn archive(path: &Path) -> Archive {
     match path.as_os_str().as_encoded_bytes() {
         b"-" => Archive::Stdin,
@@ -29,7 +29,7 @@ pub fn archive(path: &Path) -> Archive {
     }
 }
 
-/// How archives are read.
+/// Returns the options for reading archives. Reads the file of limits, if one is given.
 pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
     let mut options = Options {
         io: Io {
@@ -59,7 +59,7 @@ pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-/// A configuration file. Every key is explained in `config/ledger-tool.toml`.
+/// A file of limits. `config/ledger-tool.toml` explains every key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct LimitsFile {

@@ -47,39 +47,39 @@ fn newest(request: &Request) -> Option<(u64, Condition)> {
 }
 
 #[test]
-fn a_panic_is_a_failure_and_takes_everything_back() {
+fn a_panic_is_a_failure_and_leaves_nothing() {
     let ledger = ledger();
     let mut request = request(&ledger);
     request.pass.tuning.compromised = Some(Compromised::new(|| panic!("for a test")));
     let failure = run(&request, Wanted::Newest, None).unwrap_err();
     assert!(matches!(failure, Failure::Panicked), "{failure}");
-    look_after(&request, &failure);
+    repair_older_state(&request, &failure);
     assert_eq!(newest(&request), None);
     for (directory, left) in [("snapshots", 0), ("accounts/run", 0), ("accounts", 2)] {
         let entries: Vec<_> = fs::read_dir(ledger.path().join(directory)).unwrap().collect();
         assert_eq!(entries.len(), left, "{directory}: {entries:?}");
     }
-    // Nothing is locked, and nothing in the way.
+    // Nothing is locked or in the way.
     request.pass.tuning.compromised = None;
     run(&request, Wanted::Newest, None).unwrap();
     assert_eq!(newest(&request), Some((47, Condition::Whole { storages: 48 })));
 }
 
 #[test]
-fn a_deadline_that_is_over_takes_everything_back_and_one_far_away_is_not_waited_for() {
+fn a_deadline_that_has_passed_leaves_nothing_and_a_later_one_is_not_waited_for() {
     let ledger = ledger();
     let request = request(&ledger);
     let failure = run(&request, Wanted::Newest, Some(Duration::ZERO)).unwrap_err();
     assert!(matches!(failure, Failure::Expired(_)), "{failure}");
     assert_eq!(newest(&request), None);
     run(&request, Wanted::Newest, Some(Duration::from_secs(1 << 40))).unwrap();
-    // A state that is there needs no time.
+    // An existing state needs no time.
     let outcome = run(&request, Wanted::Newest, Some(Duration::ZERO)).unwrap();
     assert!(matches!(outcome, Outcome::Ready { slot: 47, .. }), "{outcome:?}");
 }
 
 #[test]
-fn where_archives_are_not_looked_at_a_state_is_not_replaced() {
+fn a_validator_that_ignores_archives_keeps_its_state() {
     let ledger = ledger();
     let mut request = request(&ledger);
     let incremental = fs::read_dir(ledger.path()).unwrap();
@@ -89,14 +89,14 @@ fn where_archives_are_not_looked_at_a_state_is_not_replaced() {
         .unwrap();
     let aside = ledger.path().join("aside");
     fs::rename(&incremental, &aside).unwrap();
-    // There is none: one is made.
+    // Without a state, one is prepared.
     run(&request, Wanted::Any, None).unwrap();
     assert_eq!(newest(&request).unwrap().0, 39);
-    // There is one.
+    // An older state is kept.
     fs::rename(&aside, &incremental).unwrap();
     run(&request, Wanted::Any, None).unwrap();
     assert_eq!(newest(&request), Some((39, Condition::Whole { storages: 40 })));
-    // It is replaced on demand, and where archives are looked at.
+    // It is replaced on demand.
     request.replace = true;
     run(&request, Wanted::Any, None).unwrap();
     assert_eq!(newest(&request).unwrap().0, 47);
@@ -118,6 +118,6 @@ fn a_damaged_state_does_not_stay_marked_when_nothing_can_be_prepared() {
     }
     assert!(newest(&request).unwrap().1.is_loadable());
     let failure = run(&request, Wanted::Newest, None).unwrap_err();
-    look_after(&request, &failure);
+    repair_older_state(&request, &failure);
     assert!(!newest(&request).unwrap().1.is_loadable());
 }

@@ -1,4 +1,4 @@
-//! Exit codes.
+//! Exit codes, and the words in brackets behind error messages.
 
 use std::{error::Error, fmt, process::ExitCode};
 
@@ -14,28 +14,29 @@ use unsnap_unpack::UnpackError;
 
 use crate::{settings::RequestError, signals};
 
-/// A validator would load the newest state, and fail. Exit code 1, as for other things that fail to
-/// verify.
+/// The newest state is damaged, so that a validator would load it and fail. Exit code 1, as for
+/// archives that fail verification.
 #[derive(Debug)]
 pub struct StateDamaged {
-    /// Whether it can be made whole again.
+    /// Whether `fastboot repair` can restore it.
     pub repairable: bool,
 }
 
 impl fmt::Display for StateDamaged {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a validator that starts would fail: ")?;
+        formatter.write_str("a validator would fail to start from this state: ")?;
         formatter.write_str(if self.repairable {
-            "run `ledger-tool fastboot repair` before"
+            "`ledger-tool fastboot repair` restores it"
         } else {
-            "run `ledger-tool fastboot repair` before, which withdraws the state"
+            "`ledger-tool fastboot repair` withdraws it"
         })
     }
 }
 
 impl Error for StateDamaged {}
 
-/// Words for what the library has no [`Code`] for: [`StateDamaged`], and three kinds of [`ClientError`].
+/// Words for errors without a [`Code`] of the libraries: [`StateDamaged`] and three kinds of
+/// [`ClientError`].
 pub const CODES: [&str; 4] = [STATE_DAMAGED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
 
 const STATE_DAMAGED: &str = "state-damaged";
@@ -43,7 +44,7 @@ const SERVICE_REFUSED: &str = "service-refused";
 const SERVICE_UNREACHABLE: &str = "service-unreachable";
 const SERVICE_GONE: &str = "service-gone";
 
-/// Somebody has seen enough, and said so by a signal. There is nothing to tell about it.
+/// The user ended a command that runs until interrupted. Nothing is printed.
 #[derive(Debug)]
 pub struct Interrupted;
 
@@ -55,7 +56,7 @@ impl fmt::Display for Interrupted {
 
 impl Error for Interrupted {}
 
-/// Two archives differ, and that was to be the exit code: 1, without any word.
+/// Two archives differ, and the user asked for an exit code: 1, without a message.
 #[derive(Debug)]
 pub struct Differ;
 
@@ -67,7 +68,7 @@ impl fmt::Display for Differ {
 
 impl Error for Differ {}
 
-/// Something makes unsnap slow or unsafe on this machine; what it is has been told. Exit code 3.
+/// Something makes unsnap slow or unsafe on this machine; the report names it. Exit code 3.
 #[derive(Debug)]
 pub struct MachineUnfit;
 
@@ -79,17 +80,50 @@ impl fmt::Display for MachineUnfit {
 
 impl Error for MachineUnfit {}
 
-/// Exit codes that all programs for people have in common, and what they mean.
+/// A failure of a program itself, in the style of the libraries' failures.
+#[derive(Debug)]
+pub struct ProgramFailure(Box<dyn Failure + Send + Sync>);
+
+impl ProgramFailure {
+    /// Wraps a failure.
+    pub fn new(failure: impl Failure + Send + Sync + 'static) -> Self {
+        Self(Box::new(failure))
+    }
+}
+
+impl fmt::Display for ProgramFailure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Error for ProgramFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl Failure for ProgramFailure {
+    fn inner(&self) -> Option<&dyn Failure> {
+        Some(&*self.0)
+    }
+}
+
+/// Exit codes that all commands share, and their meanings.
 pub const EXIT_STATUS: [(&str, &str); 7] = [
-    ("0", "It is done; or whoever read the output has had enough of it."),
+    ("0", "Success, or the reader of standard output closed it."),
     (
         "1",
-        "An archive is bad, or what was made of it is, or what was to be verified or compared is not \
-           as it was said to be.",
+        "The archive is bad, or an unpacked state is, or verification failed, or archives that were \
+         to be equal differ.",
     ),
-    ("2", "What was asked for makes no sense."),
-    ("3", "The machine cannot do it: a disk is full, input or output failed, a limit is too low."),
-    ("4", "A destination is not clean, or somebody else is at work on it."),
+    ("2", "The request is invalid."),
+    (
+        "3",
+        "The environment does not allow it: a disk is full, an I/O operation failed, or a limit is \
+         too low.",
+    ),
+    ("4", "A destination is not clean, or another process is using it."),
     ("130", "Interrupted (SIGINT)."),
     ("143", "Terminated (SIGTERM)."),
 ];
@@ -106,31 +140,32 @@ pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
         .or_else(|| of::<PassError>(error))
         .or_else(|| of::<CommitError>(error))
         .or_else(|| of::<FitError>(error))
+        .or_else(|| of::<ProgramFailure>(error))
 }
 
-/// How the process ends when it does not succeed.
+/// How the process ends if it does not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// An archive is bad, or what was made of it. 1.
+    /// An archive is bad, or an unpacked state is. 1.
     BadArchive,
-    /// What was asked for makes no sense. 2.
+    /// The request is invalid. 2.
     Usage,
-    /// The machine cannot do it. 3.
+    /// The environment does not allow it. 3.
     Environment,
-    /// A destination is not clean, or somebody else is at work. 4.
+    /// A destination is not clean, or another process is using it. 4.
     NotClean,
-    /// Stopped by a signal; the process ends by that signal, as the shell expects.
+    /// A signal stopped the run; the process ends by that signal, as the shell expects.
     Signal,
-    /// Whoever read our output has had enough: a quiet success.
+    /// The reader of standard output closed it: a quiet success.
     BrokenPipe,
-    /// What was compared is different, as was found out on demand. 1.
+    /// Two archives differ, and the user asked for an exit code. 1.
     Differ,
 }
 
 impl Exit {
-    /// What an error means.
+    /// Returns the exit that an error leads to.
     pub fn of(error: &anyhow::Error) -> Self {
-        // A reader of our output that has had enough is no failure, see below.
+        // A reader that closes standard output is no failure, see below.
         let is_output =
             matches!(error.downcast_ref::<LookupError>(), Some(LookupError::Output { .. }));
         if let Some(failure) = failure(error).filter(|_| !is_output) {
@@ -168,7 +203,7 @@ impl Exit {
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
     }
 
-    /// What went wrong, in a word that stays the same; `None` if there is none for it.
+    /// Returns the stable word for an error; `None` if it has none.
     pub fn code(error: &anyhow::Error) -> Option<&'static str> {
         if let Some(failure) = failure(error) {
             return Some(failure.code().name());
@@ -190,7 +225,7 @@ impl Exit {
         Some(Code::of_io_error(system).name())
     }
 
-    /// What it means that the service does not do it.
+    /// Returns the exit that a refusal of the service or a lost connection leads to.
     fn of_client(error: &ClientError) -> Self {
         match error {
             ClientError::Refused(refusal) => match refusal.kind {
@@ -209,12 +244,12 @@ impl Exit {
         }
     }
 
-    /// Whether nothing is to be said.
+    /// Returns whether no message is printed.
     pub fn is_quiet(self) -> bool {
         matches!(self, Self::BrokenPipe | Self::Differ)
     }
 
-    /// What `main` returns, if it does.
+    /// Returns the exit code for `main`, or ends the process by the signal that stopped it.
     pub fn leave(self) -> ExitCode {
         match self {
             Self::BadArchive | Self::Differ => ExitCode::from(1),

@@ -1,4 +1,4 @@
-//! Preparing, with everything that may come in between.
+//! Preparing a state within a deadline, where a panic is just another failure.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,22 +12,22 @@ use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, prepare, repair
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
-/// What kept a state from being prepared.
+/// Reason why no state was prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What the library says.
+    /// An error of the library.
     #[error(transparent)]
     Failed(#[from] FastbootError),
-    /// Not in time.
-    #[error("the state is not ready after {0:?}, which is the deadline")]
+    /// The deadline has passed. Holds the time limit.
+    #[error("no state was ready within the deadline of {0:?}")]
     Expired(Duration),
-    /// A mistake of ours. What it was has been said already.
-    #[error("unsnap has failed unexpectedly: please report it")]
+    /// A bug of unsnap. The panic's message has been printed already.
+    #[error("unsnap has panicked: please report this bug")]
     Panicked,
 }
 
 impl Failure {
-    /// For the printer, and the exit code.
+    /// Returns the error for the printer and the exit code.
     pub fn into_error(self) -> anyhow::Error {
         match self {
             Self::Failed(error) => error.into(),
@@ -36,19 +36,18 @@ impl Failure {
     }
 }
 
-/// Whether a state is to be put in the place of another.
+/// The state that the validator can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// One as new as the newest archives.
+    /// A state as new as the newest archives.
     Newest,
-    /// Any: the validator does not look at archives.
+    /// Any state: the validator ignores archives.
     Any,
 }
 
-/// Prepares a state. Nothing that happens here is a panic, and on a failure there is no state that
-/// looks loadable and is known not to be.
+/// Prepares a state. Turns panics into failures.
 ///
-/// Threads that look at archives are confined, the calling thread is not.
+/// The threads that read archives are confined, the calling thread is not.
 pub fn prepare_guarded(
     request: &Request,
     wanted: Wanted,
@@ -72,8 +71,8 @@ pub fn prepare_guarded(
     })
 }
 
-/// If there is a state, it is looked after; a newer one is not put in its place: should that fail,
-/// there would be none.
+/// Repairs the existing state, and prepares one only if there is none. It does not replace an older
+/// state: if that failed, the validator would have none.
 fn prepare_any(
     request: &Request,
     progress: &Progress,
@@ -93,27 +92,27 @@ fn prepare_any(
     }
 }
 
-/// After a failure: sees to it that a state from before is whole, or not marked as one. What was
-/// begun has been taken back already.
-pub fn look_after(request: &Request, failure: &Failure) {
+/// Repairs an older state after a failure, or withdraws it: no state that looks loadable and is known
+/// to be broken may stay. The files of the failed preparation have been removed already.
+pub fn repair_older_state(request: &Request, failure: &Failure) {
     if let Failure::Failed(error) = failure
         && (error.is_in_the_way() || error.family() == Family::Cancelled)
     {
-        // Others are at work on it; or the operator wants an end.
+        // Another process is using the ledger, or the operator interrupted this one.
         return;
     }
     match guarded(|| repair(&Syscalls::default(), &request.places, &Progress::default())) {
         Ok(Repaired::Withdrawn { slot }) => {
-            tracing::warn!(slot, "an older state was damaged, and is withdrawn");
+            tracing::warn!(slot, "withdrew an older state, which was damaged");
         }
         Ok(Repaired::NoState) => {}
         Err(Failure::Failed(error)) if error.family() == Family::Request => {}
-        Ok(state) => tracing::info!(?state, "an older state is left as it is"),
-        Err(error) => tracing::warn!(%error, "older states could not be looked after"),
+        Ok(state) => tracing::info!(?state, "kept an older state"),
+        Err(error) => tracing::warn!(%error, "cannot check older states"),
     }
 }
 
-/// What would unwind beyond here is a failure.
+/// Turns a panic into a failure.
 fn guarded<T>(work: impl FnOnce() -> Result<T, FastbootError>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
@@ -121,10 +120,10 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, FastbootError>) -> Result<T, Fail
     }
 }
 
-/// Cancels when the time is up.
+/// Cancels the preparation when the time is up.
 struct Deadline {
     after: Duration,
-    /// Dropped, it ends the thread.
+    /// Ends the thread when it is dropped.
     waits: Sender<()>,
     thread: Option<JoinHandle<bool>>,
 }
@@ -144,12 +143,12 @@ impl Deadline {
         };
         let thread = thread::Builder::new().name("unsnap-deadline".to_owned()).spawn(watch);
         if let Err(error) = &thread {
-            tracing::warn!(%error, "the deadline cannot be watched");
+            tracing::warn!(%error, "cannot watch the deadline");
         }
         Self { after, waits, thread: thread.ok() }
     }
 
-    /// Gives the time, if it was up.
+    /// Ends the thread. Returns the time limit if it has passed.
     fn end(self) -> Option<Duration> {
         drop(self.waits);
         let expired = self.thread.is_some_and(|thread| thread.join().unwrap_or(false));

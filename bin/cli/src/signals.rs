@@ -1,4 +1,4 @@
-//! Signals: the first asks the run to stop, the second ends the process at once.
+//! Signals: the first stops the run, the second ends the process at once.
 
 use std::{
     fs, io,
@@ -19,19 +19,20 @@ use signal_hook::{
 };
 use unsnap_pass::CancelToken;
 
-/// The signal that stopped the run; 0 for none.
+/// Number of the signal that stopped the run; 0 for none.
 static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// SIGINT, SIGTERM and SIGHUP, which no longer end the process.
+/// SIGINT, SIGTERM and SIGHUP, caught.
 pub struct Signals {
     caught: iterator::Signals,
     again: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// From here on the first of them is kept for [`cancel`](Self::cancel). The second ends the
-    /// process: somebody is impatient; what is staged stays behind, and the next run removes it.
-    /// Whoever started the process with one of them ignored (`nohup`) wants it ignored.
+    /// Catches these signals. The first one is kept for [`cancel`](Self::cancel). The second one
+    /// ends the process at once, because the user is impatient: staged files stay behind, and the
+    /// next run removes them. A signal that was ignored when the process started (`nohup`) stays
+    /// ignored.
     pub fn catch() -> anyhow::Result<Self> {
         let ignored = ignored();
         let numbers = [SIGINT, SIGTERM, SIGHUP];
@@ -40,12 +41,12 @@ impl Signals {
         let register = || {
             for number in numbers.clone() {
                 let value = usize::try_from(number).unwrap_or(0);
-                // In this order: the first one is not yet the second.
+                // The order matters: the first signal must not count as the second.
                 flag::register_conditional_default(number, Arc::clone(&again))?;
                 flag::register_usize(number, Arc::clone(&RECEIVED), value)?;
                 flag::register(number, Arc::clone(&again))?;
             }
-            // A limit of file sizes is an error of the write that meets it, and not the end.
+            // A write beyond the limit of file sizes then fails, instead of ending the process.
             flag::register(SIGXFSZ, Arc::default())?;
             iterator::Signals::new(numbers)
         };
@@ -53,12 +54,12 @@ impl Signals {
         Ok(Self { caught, again })
     }
 
-    /// Has a thread cancel the run when one of them comes, or at once if one has come.
+    /// Starts a thread that cancels the run at the first signal, or at once if one has arrived.
     pub fn cancel(self, token: CancelToken) -> io::Result<Watch> {
         self.each(move || token.cancel())
     }
 
-    /// Has a thread do this when one of them comes, or at once if one has come.
+    /// Starts a thread that calls `act` at each signal, or at once if one has arrived.
     pub fn each(mut self, mut act: impl FnMut() + Send + 'static) -> io::Result<Watch> {
         let (handle, again) = (self.caught.handle(), self.again);
         let watch = move || self.caught.forever().for_each(|_| act());
@@ -67,7 +68,7 @@ impl Signals {
     }
 }
 
-/// What cancels the run when a signal comes. Goes on when it is dropped.
+/// The thread that waits for signals. It keeps running when this is dropped.
 pub struct Watch {
     handle: Handle,
     again: Arc<AtomicBool>,
@@ -75,23 +76,24 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Gives the signals back: each that comes from here on ends the process at once, as it would
-    /// have before. Says whether one came until now; then [`die_of_received`] is what is left to do.
+    /// Restores the signals: from now on each ends the process at once, as before
+    /// [`Signals::catch`]. Returns whether one has arrived; the caller then calls
+    /// [`die_of_received`].
     pub fn end(self) -> bool {
         let received = self.again.swap(true, Ordering::SeqCst);
         self.handle.close();
-        // Where the other thread was to take one, it has by then.
+        // If a signal was pending, the thread has handled it by now.
         let _ = self.thread.join();
         received || RECEIVED.load(Ordering::SeqCst) != 0
     }
 }
 
-/// Whether one has come.
+/// Returns whether a signal has arrived.
 pub fn received() -> bool {
     RECEIVED.load(Ordering::SeqCst) != 0
 }
 
-/// Signals that this process ignores, as a set of bits, the first for the signal 1.
+/// Returns the signals that this process ignores, as a set of bits; bit 0 is signal 1.
 fn ignored() -> u64 {
     fs::read_to_string("/proc/self/status")
         .unwrap_or_default()
@@ -100,13 +102,13 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Ends the process by the signal it received, so that a shell sees 128 + its number.
+/// Ends the process by the signal that it received, so that a shell sees 128 plus its number.
 pub fn die_of_received() -> ExitCode {
     let signal = match i32::try_from(RECEIVED.load(Ordering::SeqCst)) {
         Err(_) | Ok(0) => SIGINT,
         Ok(signal) => signal,
     };
     let _ = emulate_default_handler(signal);
-    // Only if the signal is blocked or the process is a container's first.
+    // Reached only if the signal is blocked, or the process is the first of a container.
     ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))
 }

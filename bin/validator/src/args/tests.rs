@@ -6,8 +6,8 @@ fn words(line: &str) -> Vec<OsString> {
     line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect()
 }
 
-fn said(line: &str) -> Said {
-    Said::by(&words(line))
+fn parsed(line: &str) -> ValidatorArgs {
+    ValidatorArgs::parse(&words(line))
 }
 
 #[test]
@@ -35,16 +35,16 @@ fn all_spellings_of_the_ledger_are_known() {
         ("-i -l x", Some("x")),
         ("--log -lx", Some("x")),
         ("--identity --ledger x", Some("x")),
-        // Without a value, which the validator will say.
+        // Without a value, which the validator will report.
         ("--ledger --identity y", None),
         ("--ledger", None),
-        // Behind the end of flags there are none.
+        // Words behind the end of flags are no flags.
         ("-- --ledger x", None),
         ("--identity y -- -lx", None),
     ] {
         let ledger = ledger.map(PathBuf::from);
-        assert_eq!(said(line).ledger, ledger, "{line}");
-        assert_eq!(said(line).purpose, Purpose::Start, "{line}");
+        assert_eq!(parsed(line).ledger, ledger, "{line}");
+        assert_eq!(parsed(line).purpose, Purpose::Start, "{line}");
     }
 }
 
@@ -63,33 +63,33 @@ fn accounts_paths_add_up() {
         ("--account-index program-id --accounts a", "a"),
     ] {
         let expected: Vec<PathBuf> = words(accounts).into_iter().map(PathBuf::from).collect();
-        assert_eq!(said(line).accounts, expected, "{line}");
+        assert_eq!(parsed(line).accounts, expected, "{line}");
     }
 }
 
 #[test]
-fn places_of_archives_and_the_time_to_look_at_them_are_known() {
-    let all = said(
+fn directories_of_archives_and_their_use_at_startup_are_known() {
+    let all = parsed(
         "--snapshots s --full-snapshot-archive-path=f --incremental-snapshot-archive-path i --use-snapshot-archives-at-startup=never",
     );
     let path = |name: &str| Some(PathBuf::from(name));
     assert_eq!(all.snapshots, path("s"));
     assert_eq!(all.full_archives, path("f"));
     assert_eq!(all.incremental_archives, path("i"));
-    assert_eq!(all.at_startup, Some(AtStartup::State));
+    assert_eq!(all.archive_use, Some(ArchiveUse::Never));
     for (value, expected) in [
-        (" always", AtStartup::Archives),
-        ("=always", AtStartup::Archives),
-        (" when-newest", AtStartup::WhenNewest),
-        ("=nonsense", AtStartup::WhenNewest),
+        (" always", ArchiveUse::Always),
+        ("=always", ArchiveUse::Always),
+        (" when-newest", ArchiveUse::WhenNewest),
+        ("=nonsense", ArchiveUse::WhenNewest),
     ] {
         let line = format!("--use-snapshot-archives-at-startup{value}");
-        assert_eq!(said(&line).at_startup, Some(expected), "{line}");
+        assert_eq!(parsed(&line).archive_use, Some(expected), "{line}");
     }
 }
 
 #[test]
-fn what_does_not_start_a_validator_is_known() {
+fn command_lines_that_do_not_start_a_validator_are_known() {
     for (line, other) in [
         ("run", None),
         ("init", None),
@@ -106,7 +106,7 @@ fn what_does_not_start_a_validator_is_known() {
         ("run -h", Some("-h")),
         ("--version", Some("--version")),
         ("-V", Some("-V")),
-        // More than one begins so.
+        // More than one subcommand begins like this.
         ("set", None),
         // Values.
         ("--tower exit", None),
@@ -119,12 +119,12 @@ fn what_does_not_start_a_validator_is_known() {
         ("agave-validator --ledger x", None),
     ] {
         let purpose = other.map_or(Purpose::Start, |word| Purpose::Other(word.into()));
-        assert_eq!(said(line).purpose, purpose, "{line}");
+        assert_eq!(parsed(line).purpose, purpose, "{line}");
     }
 }
 
 #[test]
-fn what_is_added_is_put_where_it_is_read() {
+fn the_flag_is_added_where_the_validator_reads_it() {
     const NEW: &str = "--use-snapshot-archives-at-startup when-newest";
     for (line, expected) in [
         ("", NEW.to_owned()),
@@ -136,25 +136,33 @@ fn what_is_added_is_put_where_it_is_read() {
         ("--accounts a b", format!("--accounts a b {NEW}")),
     ] {
         let arguments = words(line);
-        assert_eq!(Said::by(&arguments).with_when_newest(&arguments), words(&expected), "{line}");
+        assert_eq!(
+            ValidatorArgs::parse(&arguments).with_when_newest(&arguments),
+            words(&expected),
+            "{line}"
+        );
     }
     for line in [
         "--use-snapshot-archives-at-startup never",
         "run --use-snapshot-archives-at-startup=when-newest -l x",
     ] {
         let arguments = words(line);
-        assert_eq!(Said::by(&arguments).with_when_newest(&arguments), arguments, "{line}");
+        assert_eq!(
+            ValidatorArgs::parse(&arguments).with_when_newest(&arguments),
+            arguments,
+            "{line}"
+        );
     }
 }
 
 #[test]
-fn bytes_that_are_no_text_are_kept() {
+fn bytes_that_are_not_utf_8_are_kept() {
     let odd = |prefix: &[u8]| OsString::from_vec([prefix, b"\xff,\xfe"].concat());
     let arguments = [odd(b"--ledger="), "--accounts".into(), odd(b""), odd(b"-l")];
-    let said = Said::by(&arguments[..3]);
-    assert_eq!(said.ledger, Some(odd(b"").into()));
+    let parsed = ValidatorArgs::parse(&arguments[..3]);
+    assert_eq!(parsed.ledger, Some(odd(b"").into()));
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
-    assert_eq!(said.accounts, [path(b"\xff"), path(b"\xfe")]);
-    assert_eq!(Said::by(&arguments).ledger, Some(odd(b"").into()));
-    assert_eq!(said.with_when_newest(&arguments[..3])[..3], arguments[..3]);
+    assert_eq!(parsed.accounts, [path(b"\xff"), path(b"\xfe")]);
+    assert_eq!(ValidatorArgs::parse(&arguments).ledger, Some(odd(b"").into()));
+    assert_eq!(parsed.with_when_newest(&arguments[..3])[..3], arguments[..3]);
 }

@@ -1,5 +1,5 @@
-//! Manual pages, generated from what a program takes: one for the program, and one for each of its
-//! subcommands.
+//! Manual pages, generated from a program's command line: one for the program, and one for each of
+//! its subcommands.
 
 use clap::Command;
 use clap_mangen::Man;
@@ -7,14 +7,14 @@ use roff::{Roff, bold, roman};
 
 use crate::examples::{Example, examples};
 
-/// What clap does not know of a program.
+/// Facts about a program that clap does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Manual {
     /// Name under which it is installed.
     pub program: &'static str,
-    /// 1 for what people use, 8 for what runs as a service.
+    /// 1 for commands, 8 for services.
     pub section: &'static str,
-    /// Exit codes, and what they mean.
+    /// Exit codes and their meanings.
     pub exit_status: &'static [(&'static str, &'static str)],
     /// Other pages, with their sections.
     pub see_also: &'static [&'static str],
@@ -23,16 +23,16 @@ pub struct Manual {
 /// A manual page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The words that it is about: the program and its subcommands down to the one in question.
+    /// The program and its subcommands, down to the one that the page describes.
     pub words: Vec<String>,
     /// Name of its file, such as `ledger-tool-unpack.1`.
     pub file_name: String,
-    /// For man(7).
+    /// Its source, for man(7).
     pub text: String,
 }
 
 impl Manual {
-    /// All pages, the program's first.
+    /// Returns all pages, the program's first.
     pub fn pages(&self, command: Command) -> Vec<Page> {
         let mut command = command.disable_help_subcommand(true);
         command.set_bin_name(self.program);
@@ -57,7 +57,7 @@ impl Manual {
     fn page(&self, command: &Command, words: &[String]) -> String {
         let page = Man::new(command.clone());
         let (mut name, mut description, mut options) = (Vec::new(), Vec::new(), Vec::new());
-        // Into memory, which does not fail.
+        // Writing into memory does not fail.
         let _ = page.render_name_section(&mut name);
         let _ = page.render_description_section(&mut description);
         let _ = page.render_options_section(&mut options);
@@ -77,7 +77,7 @@ impl Manual {
             examples_section(&examples(&help)).render(),
             self.links(command, words).render(),
         ];
-        // Each section comes with the definition of the apostrophe; once is enough.
+        // Each section defines the apostrophe; one definition is enough.
         let definition = Roff::new().render();
         definition.clone() + &text.concat().replace(&definition, "")
     }
@@ -85,7 +85,7 @@ impl Manual {
     fn title(&self, words: &[String]) -> Roff {
         let (name, version) = (words.join("-"), concat!("unsnap ", env!("CARGO_PKG_VERSION")));
         let mut roff = Roff::new();
-        // Without a date: the version says more.
+        // The version stands in place of a date.
         roff.control("TH", [&*name, self.section, "\"\"", version, "unsnap"]);
         roff
     }
@@ -101,7 +101,7 @@ impl Manual {
         roff
     }
 
-    /// The page above, those below, and those of other programs.
+    /// Returns the section that names the page above, the pages below and those of other programs.
     fn links(&self, command: &Command, words: &[String]) -> Roff {
         let page = |words: &[String]| format!("{}({})", words.join("-"), self.section);
         let mut pages: Vec<String> = (1..words.len()).map(|end| page(&words[..end])).collect();
@@ -127,7 +127,7 @@ fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|inner| !inner.is_hide_set())
 }
 
-/// As `--help` has it: clap_mangen would name every option.
+/// Returns the synopsis as `--help` shows it; clap_mangen would list every option.
 fn synopsis(command: &Command) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["SYNOPSIS"]);
@@ -145,7 +145,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// With `.sp` for empty lines, which man(7) advises against.
+/// Replaces empty lines, which man(7) advises against, by `.sp`.
 fn in_paragraphs(text: &str) -> String {
     text.replace(".br\n\n.br\n", ".sp\n").replace("\n\n", "\n.sp\n")
 }

@@ -1,26 +1,26 @@
-//! Names of remedies' options on the command line.
+//! Command-line flags for the options that remedies name.
 
 use std::collections::BTreeSet;
 
 use unsnap_failure::{Knob, Vocabulary};
 
-/// Names options by the flags that the command has: a hint never names another command's flag.
+/// Names options by the flags of one command, so that a hint never names another command's flag.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// Long names, without dashes.
     flags: BTreeSet<String>,
-    /// Commands of `ledger-tool` can be named.
+    /// Whether hints may name commands of `ledger-tool`.
     is_ledger_tool: bool,
 }
 
 impl Flags {
-    /// The flags of a command.
+    /// Returns the flags of a command.
     pub fn of(command: &clap::Command, is_ledger_tool: bool) -> Self {
         let longs = command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned);
         Self { flags: longs.collect(), is_ledger_tool }
     }
 
-    /// The flags of the subcommand that is called, such as `fastboot prepare`.
+    /// Returns the flags of the subcommand that was called, such as `fastboot prepare`.
     pub fn of_call(root: &clap::Command, matches: &clap::ArgMatches) -> Self {
         let (mut command, mut matches) = (root, matches);
         while let Some((name, inner)) = matches.subcommand()

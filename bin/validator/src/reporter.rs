@@ -1,0 +1,83 @@
+//! Messages on standard error: standard output is the validator's.
+
+use std::time::Duration;
+
+use unsnap_cli::{
+    printer::{Printer, log_line},
+    units::{count, seconds},
+};
+use unsnap_fastboot::{Candidate, Candidates, Outcome, Places, Prepared, Repaired, SetAside};
+
+/// Prints messages, unless the user asked for silence.
+pub struct Reporter {
+    printer: Printer,
+}
+
+impl Reporter {
+    pub fn new(printer: Printer) -> Self {
+        Self { printer }
+    }
+
+    pub fn printer(&self) -> &Printer {
+        &self.printer
+    }
+
+    /// Prints a line that names this program, for the validator's log.
+    pub fn note(&self, text: &str) {
+        if self.printer.wants_summary() {
+            log_line(&format!("unsnap: {text}"));
+        }
+    }
+
+    /// Prints a warning.
+    pub fn warning(&self, text: &str) {
+        self.printer.warning(text);
+    }
+
+    /// Prints an error.
+    pub fn error(&self, error: &anyhow::Error) {
+        self.printer.error(error);
+    }
+
+    /// Names the newest archives. Prints nothing if the search for them fails: preparation will report
+    /// that.
+    pub fn newest_archives(&self, places: &Places) {
+        let found = Candidates::find(&places.search_dirs()).ok();
+        let Some(pair) = found.and_then(|found| found.best()) else { return };
+        let name = |one: &Candidate| one.path.display().to_string();
+        let incremental = pair.incremental.as_ref().map(|one| format!(" and {}", name(one)));
+        let incremental = incremental.unwrap_or_default();
+        self.note(&format!("newest archives: {}{incremental}", name(&pair.full)));
+    }
+
+    /// Names the state that is ready for the validator, after `took`.
+    pub fn state_is_ready(&self, outcome: &Outcome, took: Duration) {
+        let took = seconds(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        let (slot, how, set_aside) = match outcome {
+            Outcome::Prepared(prepared) => {
+                let Prepared { slot, report, set_aside, .. } = &**prepared;
+                let storages = report.accounts_paths.iter().map(|path| path.files).sum();
+                (slot, format!("unpacked {} in {took}", count(storages, "storage")), set_aside)
+            }
+            Outcome::Adopted { slot, storages, set_aside, .. } => {
+                let storages = count(*storages, "storage");
+                (slot, format!("adopted the prepared one, {storages} in {took}"), set_aside)
+            }
+            Outcome::Ready { slot, state, set_aside } => {
+                let how = match state {
+                    Repaired::Relinked { storages, .. } => {
+                        format!("restored {} in {took}", count(*storages, "storage"))
+                    }
+                    Repaired::LeftAlone { reason, .. } => format!("not checked: {reason}"),
+                    _ => "it existed already".to_owned(),
+                };
+                (slot, how, set_aside)
+            }
+        };
+        for SetAside { path, now, reason } in set_aside {
+            let (path, now) = (path.display(), now.display());
+            self.warning(&format!("renamed {path} to {now}: {reason}"));
+        }
+        self.note(&format!("state of slot {slot} is ready: {how}"));
+    }
+}
