@@ -5,7 +5,10 @@
 //! write-back thread syncs the file systems and appends the checkpoint to the journal while the
 //! walk continues.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crossbeam::channel::{Sender, TrySendError};
 use unsnap_decode::FrameStarts;
@@ -25,6 +28,13 @@ const CHECKPOINT_MEMBERS: usize = 100_000;
 
 /// Most bytes of names between two checkpoints, for the same reason.
 const CHECKPOINT_NAME_BYTES: usize = 16 << 20;
+
+/// File bytes before the first checkpoint of a run that is to be resumable, so that an early
+/// interruption loses little. A guess: syncing them takes about a second.
+const EARLY_BYTES: u64 = 256 << 20;
+
+/// Time between two checkpoints of such a run. A guess at the loss that an operator accepts.
+const INTERVAL: Duration = Duration::from_mins(1);
 
 /// The archive of a run and the offset at which the run begins to read it.
 #[derive(Clone, Debug)]
@@ -50,6 +60,12 @@ pub struct Checkpoints {
     origin: Origin,
     frame_starts: Arc<FrameStarts>,
     read: ReadMark,
+    /// Offset of the header of the last recorded member in the decoded stream.
+    last_header_offset: u64,
+    /// Time of the last checkpoint, in a run that takes them by time as well.
+    taken_at: Option<Instant>,
+    /// Whether no checkpoint has been taken yet.
+    is_first: bool,
     /// Channel to the write-back thread, with room for one checkpoint. `None` once that thread has
     /// ended.
     outbox: Option<Sender<Checkpoint>>,
@@ -67,13 +83,37 @@ impl Checkpoints {
         outbox: Sender<Checkpoint>,
     ) -> Self {
         let (since, name_bytes, members, outbox) = (0, 0, Vec::new(), Some(outbox));
-        Self { every, since, members, name_bytes, origin, frame_starts, read, outbox }
+        Self {
+            every,
+            since,
+            members,
+            name_bytes,
+            origin,
+            frame_starts,
+            read,
+            last_header_offset: 0,
+            taken_at: None,
+            is_first: true,
+            outbox,
+        }
+    }
+
+    /// Takes the first checkpoint early, and later ones by time as well as by bytes, beginning `now`.
+    #[must_use]
+    pub fn by_time(mut self, now: Instant) -> Self {
+        self.taken_at = Some(now);
+        self
     }
 
     /// Returns whether a checkpoint should be taken before the next member. That is never the case
     /// while the previous checkpoint still waits to be recorded.
-    pub fn is_due(&self) -> bool {
-        let enough = self.since >= self.every
+    pub fn is_due(&self, now: Instant) -> bool {
+        let by_time = self.taken_at.is_some_and(|taken_at| {
+            let early = self.is_first && self.since >= EARLY_BYTES;
+            early || self.since > 0 && now.saturating_duration_since(taken_at) >= INTERVAL
+        });
+        let enough = by_time
+            || self.since >= self.every
             || self.members.len() >= CHECKPOINT_MEMBERS
             || self.name_bytes >= CHECKPOINT_NAME_BYTES;
         enough && self.outbox.as_ref().is_some_and(|outbox| !outbox.is_full())
@@ -81,7 +121,41 @@ impl Checkpoints {
 
     /// Takes a checkpoint in front of the member whose header begins at `header_offset` of the
     /// decoded stream; `entries` members precede it. All files of these must be complete.
-    pub fn take(&mut self, header_offset: u64, entries: u64) {
+    pub fn take(&mut self, header_offset: u64, entries: u64, now: Instant) {
+        let checkpoint = self.checkpoint(header_offset, entries);
+        let Some(outbox) = &self.outbox else { return };
+        match outbox.try_send(checkpoint) {
+            Ok(()) => {
+                (self.since, self.name_bytes, self.is_first) = (0, 0, false);
+                self.taken_at = self.taken_at.map(|_| now);
+            }
+            Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
+            // The write-back thread has ended. The run continues without checkpoints.
+            Err(TrySendError::Disconnected(_)) => self.outbox = None,
+        }
+    }
+
+    /// Returns whether [`take_last`](Self::take_last) would record anything.
+    pub fn has_complete_members(&self) -> bool {
+        self.members.len() > 1 && self.outbox.is_some()
+    }
+
+    /// Takes the last checkpoint of an interrupted run, in front of the last recorded member, whose
+    /// file may be incomplete. All earlier files must be complete. `entries`: the members before it.
+    /// Waits until an earlier checkpoint has been recorded.
+    pub fn take_last(&mut self, entries: u64) {
+        if !self.has_complete_members() {
+            return;
+        }
+        self.members.pop();
+        let checkpoint = self.checkpoint(self.last_header_offset, entries);
+        if let Some(outbox) = self.outbox.take() {
+            // Without the write-back thread the run cannot be resumed, and nothing else is lost.
+            let _ = outbox.send(checkpoint);
+        }
+    }
+
+    fn checkpoint(&mut self, header_offset: u64, entries: u64) -> Checkpoint {
         let start = self.frame_starts.last_before(header_offset);
         let mut read = self.origin.before.clone();
         read.extend(self.read.get().map(|(to, digest)| ReadRange {
@@ -89,20 +163,13 @@ impl Checkpoints {
             to,
             digest: digest.to_string(),
         }));
-        let checkpoint = Checkpoint {
+        Checkpoint {
             archive: self.origin.archive.clone(),
             members: std::mem::take(&mut self.members),
             header_offset,
             entries,
             restart: start.unwrap_or_default().into(),
             read,
-        };
-        let Some(outbox) = &self.outbox else { return };
-        match outbox.try_send(checkpoint) {
-            Ok(()) => (self.since, self.name_bytes) = (0, 0),
-            Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
-            // The write-back thread has ended. The run continues without checkpoints.
-            Err(TrySendError::Disconnected(_)) => self.outbox = None,
         }
     }
 
@@ -113,6 +180,7 @@ impl Checkpoints {
         }
         let is_file = member.kind != MemberKind::Directory;
         self.since += member.size;
+        self.last_header_offset = member.header_offset;
         self.name_bytes += member.path.len();
         self.members.push(Recorded {
             // Layouts admit UTF-8 paths only.
@@ -166,12 +234,12 @@ mod tests {
         for (path, size, count) in cases {
             let (mut checkpoints, _inbox) = checkpoints(100);
             for added in 0..count {
-                assert!(!checkpoints.is_due(), "{added} of {count}");
+                assert!(!checkpoints.is_due(Instant::now()), "{added} of {count}");
                 checkpoints.member(&member(path, size));
             }
-            assert!(checkpoints.is_due(), "{count}");
-            checkpoints.take(0, count as u64);
-            assert!(!checkpoints.is_due(), "{count}");
+            assert!(checkpoints.is_due(Instant::now()), "{count}");
+            checkpoints.take(0, count as u64, Instant::now());
+            assert!(!checkpoints.is_due(Instant::now()), "{count}");
         }
     }
 
@@ -182,7 +250,7 @@ mod tests {
         checkpoints.member(&member(b"accounts/", 0));
         checkpoints.member(&member(b"accounts/1.0", 7));
         checkpoints.digest(digest);
-        checkpoints.take(2048, 2);
+        checkpoints.take(2048, 2, Instant::now());
         let taken = inbox.try_recv().unwrap();
         let recorded =
             |path: &str, bytes, digest| Recorded { path: path.to_owned(), bytes, digest };
@@ -196,7 +264,7 @@ mod tests {
         assert_eq!(taken.restart, crate::Restart::default());
         assert_eq!(taken.read.len(), 1);
         checkpoints.member(&member(b"accounts/2.0", 9));
-        checkpoints.take(4096, 3);
+        checkpoints.take(4096, 3, Instant::now());
         assert_eq!(inbox.try_recv().unwrap().members, [recorded("accounts/2.0", Some(9), None)]);
     }
 
@@ -204,15 +272,15 @@ mod tests {
     fn the_next_one_waits_until_the_last_is_recorded() {
         let (mut checkpoints, inbox) = checkpoints(1);
         checkpoints.member(&member(b"a", 1));
-        checkpoints.take(512, 1);
+        checkpoints.take(512, 1, Instant::now());
         checkpoints.member(&member(b"b", 1));
-        assert!(!checkpoints.is_due());
+        assert!(!checkpoints.is_due(Instant::now()));
         // One taken all the same is put off, not lost.
-        checkpoints.take(1024, 2);
+        checkpoints.take(1024, 2, Instant::now());
         checkpoints.member(&member(b"c", 1));
         assert_eq!(inbox.try_recv().unwrap().entries, 1);
-        assert!(checkpoints.is_due());
-        checkpoints.take(1536, 3);
+        assert!(checkpoints.is_due(Instant::now()));
+        checkpoints.take(1536, 3, Instant::now());
         let paths = inbox.try_recv().unwrap().members.into_iter().map(|member| member.path);
         assert_eq!(paths.collect::<Vec<_>>(), ["b", "c"]);
     }
@@ -222,11 +290,60 @@ mod tests {
         let (mut checkpoints, inbox) = checkpoints(1);
         drop(inbox);
         checkpoints.member(&member(b"a", 1));
-        checkpoints.take(512, 1);
+        checkpoints.take(512, 1, Instant::now());
         for file in iter::repeat_n(member(b"b", 1), 3) {
             checkpoints.member(&file);
         }
-        assert!(!checkpoints.is_due());
+        assert!(!checkpoints.is_due(Instant::now()));
         assert!(checkpoints.members.is_empty(), "memory is not used in vain");
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    fn note(checkpoints: &mut Checkpoints, path: &str, size: u64, header_offset: u64) {
+        checkpoints.member(&Member { header_offset, ..member(path.as_bytes(), size) });
+    }
+
+    #[test]
+    fn by_bytes_alone_the_first_is_due_like_any_other() {
+        let now = Instant::now();
+        let (mut checkpoints, _inbox) = checkpoints(CHECKPOINT_BYTES);
+        note(&mut checkpoints, "a", 15 * GIB, 0);
+        assert!(!checkpoints.is_due(now + 10 * INTERVAL));
+        note(&mut checkpoints, "b", GIB, 16 * GIB);
+        assert!(checkpoints.is_due(now));
+    }
+
+    #[test]
+    fn by_time_the_first_is_early_and_later_ones_come_every_minute() {
+        let now = Instant::now();
+        let (checkpoints, inbox) = checkpoints(CHECKPOINT_BYTES);
+        let mut checkpoints = checkpoints.by_time(now);
+        assert!(!checkpoints.is_due(now + 2 * INTERVAL), "nothing was written");
+        note(&mut checkpoints, "a", EARLY_BYTES - 1, 0);
+        assert!(!checkpoints.is_due(now));
+        assert!(checkpoints.is_due(now + INTERVAL));
+        note(&mut checkpoints, "b", 1, GIB);
+        assert!(checkpoints.is_due(now));
+        checkpoints.take(2 * GIB, 2, now);
+        assert_eq!(inbox.try_recv().unwrap().members.len(), 2);
+        note(&mut checkpoints, "c", EARLY_BYTES, 2 * GIB);
+        assert!(!checkpoints.is_due(now + INTERVAL - Duration::from_millis(1)));
+        assert!(checkpoints.is_due(now + INTERVAL));
+    }
+
+    #[test]
+    fn the_last_one_leaves_out_the_member_under_way() {
+        let (mut checkpoints, inbox) = checkpoints(CHECKPOINT_BYTES);
+        checkpoints.take_last(0);
+        note(&mut checkpoints, "a", 10, 0);
+        // Its file may be incomplete, and there is no other.
+        checkpoints.take_last(0);
+        assert!(inbox.try_recv().is_err());
+        note(&mut checkpoints, "b", 10, 1024);
+        checkpoints.take_last(1);
+        let last = inbox.try_recv().unwrap();
+        let names: Vec<&str> = last.members.iter().map(|member| member.path.as_str()).collect();
+        assert_eq!((names, last.header_offset, last.entries), (vec!["a"], 1024, 1));
     }
 }

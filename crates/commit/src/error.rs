@@ -1,6 +1,6 @@
 //! Errors of staging, syncing and publishing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use unsnap_create::CreateError;
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
@@ -19,6 +19,15 @@ pub enum CommitError {
         path: PathBuf,
         /// Error number from the kernel.
         errno: Errno,
+    },
+    /// A file or directory cannot be created because the file system has no free inode. The kernel
+    /// reports this like a lack of space.
+    #[error("cannot {step} {}: the file system has no free inodes", path.display())]
+    NoInodes {
+        /// The step, as a verb.
+        step: &'static str,
+        /// The file or directory.
+        path: PathBuf,
     },
     /// A destination exists and is not empty, or another process interfered with it.
     #[error("{} {reason}", path.display())]
@@ -50,6 +59,41 @@ pub enum CommitError {
     Cancelled,
 }
 
+impl CommitError {
+    /// Names the resource that is short if something cannot be created for lack of space: the kernel's
+    /// error is the same for bytes and inodes.
+    #[must_use]
+    pub fn with_resource(self) -> Self {
+        let statfs = |path: &Path| rustix::fs::statfs(path).ok();
+        self.with_resource_by(|path| {
+            // A destination may not exist; it will be on the file system of its parent.
+            let stat = path.ancestors().find_map(|path| match path {
+                path if path.as_os_str().is_empty() => statfs(Path::new(".")),
+                path => statfs(path),
+            })?;
+            // File systems without a limit report no inodes at all.
+            (stat.f_files > 0).then_some(stat.f_ffree)
+        })
+    }
+
+    /// `free_inodes`: of the file system of a path; `None` if it has no limit.
+    fn with_resource_by(self, free_inodes: impl Fn(&Path) -> Option<u64>) -> Self {
+        let (step, path, errno) = match &self {
+            Self::Staging { step, path, errno }
+            | Self::Create(
+                CreateError::File { step, path, errno }
+                | CreateError::Directory { step, path, errno },
+            ) => (*step, path, *errno),
+            _ => return self,
+        };
+        // Writing takes bytes, never inodes.
+        if errno != Errno::NOSPC || step.starts_with("write") || free_inodes(path) != Some(0) {
+            return self;
+        }
+        Self::NoInodes { step, path: path.clone() }
+    }
+}
+
 impl Failure for CommitError {
     fn inner(&self) -> Option<&dyn Failure> {
         match self {
@@ -60,7 +104,7 @@ impl Failure for CommitError {
 
     fn family(&self) -> Family {
         match self {
-            Self::Staging { .. } => Family::Environment,
+            Self::Staging { .. } | Self::NoInodes { .. } => Family::Environment,
             Self::NotClean { .. } | Self::Locked { .. } => Family::NotClean,
             Self::Create(error) => error.family(),
             Self::Request { .. } => Family::Request,
@@ -71,6 +115,7 @@ impl Failure for CommitError {
     fn code(&self) -> Code {
         match self {
             Self::Staging { errno, .. } => Code::of_errno(*errno),
+            Self::NoInodes { .. } => Code::NoInodes,
             Self::NotClean { .. } => Code::NotClean,
             Self::Locked { .. } => Code::Locked,
             Self::Create(error) => error.code(),
@@ -82,6 +127,7 @@ impl Failure for CommitError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Staging { errno, .. } => Remedy::of_errno(*errno),
+            Self::NoInodes { .. } => Some(Remedy::MakeRoom { inodes: true, unpacking: true }),
             Self::NotClean { .. } => Some(Remedy::EmptyDestination),
             Self::Locked { .. } => Some(Remedy::WaitOrMove),
             Self::Create(error) => error.remedy(),
@@ -93,6 +139,7 @@ impl Failure for CommitError {
     fn errno(&self) -> Option<Errno> {
         match self {
             Self::Staging { errno, .. } => Some(*errno),
+            Self::NoInodes { .. } => Some(Errno::NOSPC),
             _ => self.inner().and_then(Failure::errno),
         }
     }
@@ -110,5 +157,20 @@ mod tests {
         let path = "/x".into();
         let create = CreateError::File { step: "write", path, errno: Errno::NOSPC };
         assert_eq!(CommitError::Create(create).code(), Code::NoSpace);
+    }
+
+    #[test]
+    fn a_lack_of_inodes_is_not_a_lack_of_space() {
+        let create =
+            |step, errno| CommitError::from(CreateError::File { step, path: "/x".into(), errno });
+        let code = |error: CommitError, free| error.with_resource_by(|_| free).code();
+        assert_eq!(code(create("open", Errno::NOSPC), Some(0)), Code::NoInodes);
+        assert_eq!(code(create("open", Errno::NOSPC), Some(1)), Code::NoSpace);
+        assert_eq!(code(create("open", Errno::NOSPC), None), Code::NoSpace, "no limit");
+        assert_eq!(code(create("write", Errno::NOSPC), Some(0)), Code::NoSpace);
+        assert_eq!(code(create("open", Errno::IO), Some(0)), Code::DiskError);
+        let path = "/x".into();
+        let staging = CommitError::Staging { step: "create", path, errno: Errno::NOSPC };
+        assert_eq!(code(staging, Some(0)), Code::NoInodes);
     }
 }

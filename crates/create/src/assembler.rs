@@ -168,6 +168,11 @@ impl Assembler {
         self.creators.flush()
     }
 
+    /// Gives up the current file, if there is one. It stays incomplete.
+    pub fn abandon(&mut self) {
+        self.current = None;
+    }
+
     /// Waits until every file so far is complete. May only be called between two files.
     pub fn settle(&mut self) -> Result<(), CreateError> {
         debug_assert!(self.current.is_none(), "the previous file must be complete");

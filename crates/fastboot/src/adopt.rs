@@ -1,4 +1,4 @@
-//! A state that lies ready takes its place, by renames alone.
+//! Adoption of a ready state by renames alone.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::{
     withdraw::unmark_one,
 };
 
-/// Clears away what is old, and puts a state there that is complete and durable in `ready`. The ledger
-/// must be locked, and the ready places, too.
+/// Clears old states and moves the state in `ready`, which must be complete and durable, into
+/// place. The ledger and the ready state must be locked.
 ///
-/// Storages go first, and durably; the state's directory, which holds the mark, last. If that is cut
-/// short, a validator finds no state, and the ready places hold a mark without storages, which nobody
-/// takes for a whole state.
+/// Storages move first, durably; the state's directory, which holds the mark, moves last. If this
+/// is interrupted, a validator finds no state, and the ready directories hold a mark without
+/// storages, which is never taken for a whole state.
 pub(crate) fn adopt(
     calls: &Syscalls,
     ready: &Places,
@@ -30,11 +30,11 @@ pub(crate) fn adopt(
 ) -> Result<Removal, FastbootError> {
     let removal = clear(calls, places)?;
     for (from, to) in ready.accounts.iter().zip(&places.accounts) {
-        // Over an empty directory.
+        // Replaces an empty directory.
         take(calls, from, to, RUN_DIRECTORY, false)?;
         if shadow {
             match take(calls, from, to, SHADOW_DIRECTORY, true) {
-                // It was prepared without one.
+                // The state was prepared without a shadow.
                 Err(error) if error.errno() == Some(Errno::NOENT) => {}
                 result => result?,
             }
@@ -44,7 +44,7 @@ pub(crate) fn adopt(
     let (from, to, name) = (ready.states(), places.states(), slot.to_string());
     let taken = take(calls, &from, &to, &name, true).and_then(|()| sync(calls, &from, &to));
     if let Err(error) = taken {
-        // Of what cannot be made durable a validator shall not see anything.
+        // A validator must not see a state that cannot be made durable.
         let _ = unmark_one(calls, &places.state(slot));
         return Err(error);
     }
@@ -67,12 +67,12 @@ fn take(
     renamed.map_err(|errno| failed("adopt", &from.join(name), errno))
 }
 
-/// First where things are now: they must not be lost with their old names.
+/// Syncs the new parent first: files must not be lost with their old names.
 fn sync(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), FastbootError> {
     for path in [to, from] {
         let directory = open_directory(calls, path)?;
-        // Asked for its attributes a directory of an XFS tells that it has shut down, which its
-        // fsync does not (see `staging` in the crate unpack).
+        // `fstat` on an XFS directory reports that the file system has shut down; `fsync` does not
+        // (see `staging` in the crate `unsnap-commit`).
         let synced = calls.fsync(&directory).and_then(|()| calls.fstat(&directory));
         synced.map_err(|errno| failed("sync", path, errno))?;
     }

@@ -1,4 +1,4 @@
-//! Which archives to unpack: the newest full one, and the newest incremental one upon it.
+//! Archives to choose from: the newest full one, and the newest incremental one that builds on it.
 
 #![allow(clippy::disallowed_methods, reason = "looks for archives before anything is written")]
 
@@ -15,40 +15,39 @@ use unsnap_tarstream::printable;
 
 use crate::FastbootError;
 
-/// Where to look for archives. In each directory its child `remote` is looked at too: validators
-/// put there what they have downloaded.
+/// Directories that are searched for archives, together with their subdirectories `remote`, where
+/// validators put downloads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchDirs {
-    /// Full archives are looked for here.
+    /// Directory of full archives.
     pub full: PathBuf,
-    /// Incremental archives are looked for here; it may be the same directory.
+    /// Directory of incremental archives; may be the same.
     pub incremental: PathBuf,
 }
 
 impl SearchDirs {
-    /// Both kinds of archives in one directory, as validators have it unless told otherwise.
+    /// Searches one directory for both kinds, as validators do by default.
     pub fn new(archives: impl Into<PathBuf>) -> Self {
         let full = archives.into();
         Self { incremental: full.clone(), full }
     }
 }
 
-/// The archives that a validator would choose from, the best ones first.
+/// The archives that a validator would choose from, best first.
 ///
 /// The rules are Agave's (`agave-snapshots` 4.2.2, `paths.rs`): the full archive of the highest
-/// slot, then the incremental archive of the highest slot among those that build upon it. An
-/// incremental archive upon another full one counts for nothing, however new it is. Names that are
-/// not those of archives are passed over, among them the `tmp-` names of what is still being
-/// written; size and content are not looked at.
+/// slot, then the incremental archive of the highest slot among those that build on it. Incremental
+/// archives for other full ones do not count, however new they are. Other names are skipped, among
+/// them the `tmp-` names of unfinished archives. Size and content are not examined.
 ///
-/// Among archives of the same slot Agave takes whichever the file system lists last. Here the one in
-/// the directory itself goes before the one in `remote`, and then the first by file name.
+/// Among archives of one slot, Agave takes the one that the file system lists last. Here the
+/// directory itself goes before `remote`, then the first file name wins.
 ///
-/// An archive must be a regular file or a symbolic link to one. Anything else with such a name is
-/// passed over.
+/// An archive must be a regular file or a symbolic link to one. Anything else is skipped.
 ///
 /// ```no_run
-/// ///
+/// use unsnap_fastboot::{Candidates, SearchDirs};
+///
 /// # fn main() -> Result<(), unsnap_fastboot::FastbootError> {
 /// # fn usable(path: &std::path::Path) -> bool { path.exists() }
 /// let mut candidates = Candidates::find(&SearchDirs::new("/mnt/ledger/snapshots"))?;
@@ -68,40 +67,40 @@ pub struct Candidates {
     incremental: Vec<Candidate>,
 }
 
-/// An archive that was found.
+/// An archive in one of the directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it is.
+    /// Path of the archive.
     pub path: PathBuf,
-    /// What its name says.
+    /// Slots, hash and compression in its name.
     pub name: ArchiveName,
-    /// Its length in bytes, when it was found.
+    /// Size in bytes when it was found.
     pub bytes: u64,
-    /// Whether it lies in `remote`.
+    /// Whether it is in `remote`.
     pub remote: bool,
 }
 
-/// What to unpack together.
+/// A full archive, and an incremental one to unpack together with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The full archive.
     pub full: Candidate,
-    /// The incremental archive that builds upon it.
+    /// The incremental archive that builds on it.
     pub incremental: Option<Candidate>,
 }
 
 impl Pair {
-    /// The slot that a validator would start from.
+    /// Returns the slot from which a validator would start.
     pub fn slot(&self) -> u64 {
         self.incremental.as_ref().unwrap_or(&self.full).name.slot()
     }
 
-    /// The full archive, then the incremental one.
+    /// Returns the full archive, then the incremental one.
     pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
         std::iter::once(&self.full).chain(&self.incremental)
     }
 
-    /// The archive that an error about what is in an archive speaks of.
+    /// Returns the archive whose content an error is about.
     pub fn blamed(&self, error: &FastbootError) -> &Candidate {
         let is_it = |candidate: &&Candidate| {
             error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
@@ -110,19 +109,19 @@ impl Pair {
     }
 }
 
-/// Which file it is, and as of when: one that is replaced, or written to, has another.
+/// Identity of a file's content. A file that is replaced or written to has another identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileIdentity {
-    /// Length in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Time of the last change of its content: nanoseconds since 1970.
+    /// Time of the last change of its content, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// Number on its file system.
+    /// Inode number.
     pub inode: u64,
 }
 
 impl FileIdentity {
-    /// Of what is there now; links are followed.
+    /// Returns the identity of the file under a path now. Follows links.
     pub fn of(path: &Path) -> io::Result<Self> {
         let metadata = fs::metadata(path)?;
         let (seconds, ns) = (i128::from(metadata.mtime()), i128::from(metadata.mtime_nsec()));
@@ -133,12 +132,12 @@ impl FileIdentity {
         })
     }
 
-    /// Of all of these that are there.
+    /// Returns the identities of all files that exist.
     pub fn of_all<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<(PathBuf, Self)> {
         paths.filter_map(|path| Some((path.to_owned(), Self::of(path).ok()?))).collect()
     }
 
-    /// Whether that file is there, and as it was.
+    /// Returns whether the file under this path has this identity.
     pub fn is_that_of(&self, path: &Path) -> bool {
         Self::of(path).is_ok_and(|now| now == *self)
     }
@@ -171,23 +170,23 @@ impl Candidates {
         Ok(found)
     }
 
-    /// These and no others.
+    /// Returns a choice of one pair only.
     pub fn only(pair: Pair) -> Self {
         Self { full: vec![pair.full], incremental: pair.incremental.into_iter().collect() }
     }
 
-    /// Every archive, the full ones first.
+    /// Returns all archives, full ones first.
     pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
         self.full.iter().chain(&self.incremental)
     }
 
-    /// What a validator would unpack; `None` if there is no full archive.
+    /// Returns the pair that a validator would unpack; `None` without a full archive.
     pub fn best(&self) -> Option<Pair> {
         self.pairs().next()
     }
 
-    /// Everything that could be unpacked, best first: each full archive with the incremental ones
-    /// upon it, then alone.
+    /// Returns all pairs, best first: each full archive with each incremental one that builds on
+    /// it, then alone.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
         self.full.iter().flat_map(|full| {
             let slot = full.name.slot();
@@ -198,7 +197,7 @@ impl Candidates {
         })
     }
 
-    /// Forgets an archive that has proved bad. Returns whether it was known.
+    /// Removes an archive that proved bad from the choice. Returns whether it was in it.
     pub fn set_aside(&mut self, path: &Path) -> bool {
         let before = self.full.len() + self.incremental.len();
         self.full.retain(|candidate| candidate.path != path);
@@ -206,7 +205,7 @@ impl Candidates {
         self.full.len() + self.incremental.len() < before
     }
 
-    /// Adds the archives of a directory and of its `remote` whose names are wanted.
+    /// Adds the archives in a directory and in its `remote` whose names are wanted.
     fn search(
         &mut self,
         dir: &Path,
@@ -241,11 +240,11 @@ impl Candidates {
             let name = match file_name.to_str().map(ArchiveName::parse) {
                 Some(Ok(name)) => name,
                 Some(Err(reason)) => {
-                    tracing::debug!("passed over in {}: {reason}", dir.display());
+                    tracing::debug!("skipped in {}: {reason}", dir.display());
                     continue;
                 }
                 None => {
-                    tracing::debug!("passed over in {}: {} is not UTF-8", dir.display(), shown());
+                    tracing::debug!("skipped in {}: {} is not UTF-8", dir.display(), shown());
                     continue;
                 }
             };
@@ -255,15 +254,15 @@ impl Candidates {
             let path = entry.path();
             let metadata = match fs::metadata(&path) {
                 Ok(metadata) => metadata,
-                // Removed a moment ago, or a link to nothing or to itself.
+                // Just removed, or a link to nothing or to itself.
                 Err(error) if is_nothing(&error) => {
-                    tracing::debug!("passed over in {}: {}: {error}", dir.display(), shown());
+                    tracing::debug!("skipped in {}: {}: {error}", dir.display(), shown());
                     continue;
                 }
                 Err(error) => return Err(refused(&path, &error)),
             };
             if !metadata.is_file() {
-                tracing::debug!("passed over in {}: {} is not a file", dir.display(), shown());
+                tracing::debug!("skipped in {}: {} is not a file", dir.display(), shown());
                 continue;
             }
             let candidates = match name {
@@ -277,7 +276,7 @@ impl Candidates {
 }
 
 impl Candidate {
-    /// An archive that somebody names: a file with an archive's name.
+    /// Returns the archive under a path given by the user: a file with an archive's name.
     pub fn named(path: &Path) -> Result<Self, FastbootError> {
         let file_name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let name = ArchiveName::parse(&file_name)
@@ -290,7 +289,7 @@ impl Candidate {
         Ok(Self { path: path.to_owned(), name, bytes: metadata.len(), remote: false })
     }
 
-    /// Smallest for the best.
+    /// Returns a key that is smallest for the best archive.
     fn rank(&self) -> (Reverse<u64>, bool, PathBuf) {
         (Reverse(self.name.slot()), self.remote, self.path.clone())
     }
@@ -301,16 +300,17 @@ fn is_nothing(error: &io::Error) -> bool {
 }
 
 fn refused(path: &Path, error: &io::Error) -> FastbootError {
-    // What has no number was not the kernel's, which is who answers here.
+    // Every error here comes from the kernel and has a number.
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
     FastbootError::Search { path: path.to_owned(), errno }
 }
 
-/// The child of an archive directory with what has been downloaded (`agave-snapshots`, `paths.rs`).
+/// Subdirectory for downloads (`agave-snapshots`, `paths.rs`).
 const REMOTE: &str = "remote";
-/// Of each kind. A guess: validators keep two full and four incremental archives.
+/// Most archives of each kind. A guess: validators keep two full and four incremental archives.
 const CANDIDATES_MAX: usize = 1_000;
-/// A guess: twice what the accounts directory of mainnet has, by mistake for an archive directory.
+/// Most entries of a directory. A guess: twice the number of files in mainnet's accounts directory,
+/// in case that is given by mistake.
 const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Clearing the way for a new state: what is old is moved aside at once.
+//! Clearing of old states: their files are moved aside at once.
 
 use std::{
     os::fd::OwnedFd,
@@ -17,19 +17,19 @@ use crate::{
     FastbootError, Places,
     files::{failed, open_directory},
     removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
-    survey::state_directories,
+    states::state_directories,
     withdraw::unmark,
 };
 
-/// See [`enough_to_clear`]: can be divided by the usual numbers of names.
+/// Parts of an inode, for files with several names. Divisible by all usual numbers of names.
 const INODE_PARTS: u64 = 720_720;
 
-/// Removes the marks of all states, and moves all that a validator would load, or mix with what is to
-/// come, out of its sight: states, storages and their shadows. Each step is durable before the next.
+/// Removes the marks of all states. Then moves everything aside that a validator would load, or mix
+/// with the new state: states, storages and shadows. Each step is durable before the next.
 pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, FastbootError> {
     let withdrawn = unmark(calls, places)?;
     if !withdrawn.is_empty() {
-        tracing::info!(slots = ?withdrawn, "older states are withdrawn");
+        tracing::info!(slots = ?withdrawn, "older states were withdrawn");
     }
     let mut removal = Removal::left_over(calls, places)?;
     removal.staged(calls, places)?;
@@ -43,9 +43,9 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Fastbo
     Ok(removal)
 }
 
-/// Whether so much would be free if what is old were gone as is missing, on every file system that is
-/// too small; the error says where not. What is looked at is what [`clear`] would move aside in all of
-/// these places; two names of one file count once.
+/// Checks whether removing old files would free enough space on every file system that is too
+/// small. The error names those where it would not. Counts the files that [`clear`] would move
+/// aside in all of these directories; a file with two names counts once.
 pub(crate) fn enough_to_clear(
     calls: &Syscalls,
     cleared: &[&Places],
@@ -70,32 +70,32 @@ pub(crate) fn enough_to_clear(
     remaining.map_or(Ok(()), |shortage| Err(FitError::NoSpace(Box::new(shortage)).into()))
 }
 
-/// What files take.
+/// Space taken by files.
 #[derive(Default)]
 struct Taken {
     bytes: u64,
-    /// Of inodes so many parts, which any number of names share.
+    /// Inodes, in units of 1/[`INODE_PARTS`].
     inode_parts: u64,
 }
 
 impl Taken {
-    /// By all that is below these directories, on this device.
+    /// Counts all files below these directories on one device.
     fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
         let mut taken = Self::default();
         for path in paths {
-            // Of a link what it leads to is not removed.
+            // Clearing removes a link, but not its target.
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let added = match calls.open(path, flags) {
                 Ok(directory) => taken.add(calls, &directory, device, 0),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
                 Err(errno) => Err(errno),
             };
-            added.map_err(|errno| failed("look at", path, errno))?;
+            added.map_err(|errno| failed("examine", path, errno))?;
         }
         Ok(taken)
     }
 
-    /// Adds the files in a directory, if that is on this device: elsewhere they are of no use.
+    /// Adds the files in a directory, if it is on this device.
     fn add(
         &mut self,
         calls: &Syscalls,
@@ -122,8 +122,8 @@ impl Taken {
     }
 }
 
-/// Puts an empty directory in the place of `run`, at once: Agave 4.2 removes an accounts path that
-/// has none, with all that is in it. Gives the path of what was there, if anything.
+/// Replaces `run` by an empty directory, atomically: Agave 4.2 removes an accounts path that has no
+/// `run`, with all its content. Returns the new path of the old directory, unless it was empty.
 fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, FastbootError> {
     let run = accounts.join(RUN_DIRECTORY);
     let at = |step, errno| failed(step, &run, errno);
@@ -137,14 +137,15 @@ fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, Fastb
         match calls.mkdirat(&holder, name.as_str(), Mode::from_raw_mode(0o755)) {
             Ok(()) => {}
             Err(Errno::EXIST) => continue,
-            Err(errno) => return Err(at("make the successor of", errno)),
+            Err(errno) => return Err(at("make an empty directory to replace", errno)),
         }
         match calls.exchange(&holder, name.as_str(), &holder, RUN_DIRECTORY) {
             Ok(()) => {}
-            // One that prepares beside has taken it for left over.
+            // Another process, preparing beside, has taken the directory for a leftover.
             Err(Errno::NOENT) => continue,
             Err(Errno::INVAL | Errno::NOSYS) => {
-                // Not every file system can. The moment between is the one that Agave has, too.
+                // Not every file system can exchange names. Agave has the same moment without
+                // `run`.
                 calls
                     .unlinkat(&holder, name.as_str(), AtFlags::REMOVEDIR)
                     .and_then(|()| calls.renameat(&holder, RUN_DIRECTORY, &holder, name.as_str()))

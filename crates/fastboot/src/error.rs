@@ -1,4 +1,4 @@
-//! Why a validator's state could not be prepared, looked at or removed.
+//! Errors of operations on states.
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,9 @@ pub enum FastbootError {
     /// There is no full archive.
     #[error("there is no full snapshot archive in {}{}", full.display(), and_elsewhere(full, incremental))]
     NoArchive {
-        /// Where full archives were looked for.
+        /// The directory searched for full archives.
         full: PathBuf,
-        /// Where incremental archives were looked for.
+        /// The directory searched for incremental archives.
         incremental: PathBuf,
     },
     /// A validator is running on the ledger.
@@ -28,7 +28,7 @@ pub enum FastbootError {
     Running {
         /// The ledger.
         ledger: PathBuf,
-        /// The process that holds its lock, in words, as far as the kernel says.
+        /// The process that holds the ledger's lock, in words, if the kernel names it.
         holder: Option<String>,
     },
     /// A directory cannot be searched for archives.
@@ -56,17 +56,17 @@ impl FastbootError {
     /// The caller asked to stop.
     pub const CANCELLED: Self = Self::Unpack(UnpackError::CANCELLED);
 
-    /// A system call on a file of a state failed.
+    /// Returns the error for a system call that failed on a file of a state.
     pub(crate) fn file(step: &'static str, path: &Path, errno: Errno) -> Self {
         CommitError::Staging { step, path: path.to_owned(), errno }.into()
     }
 
-    /// A request that makes no sense, with a remedy.
+    /// Returns the error for a request that makes no sense.
     pub(crate) fn request(reason: impl Into<String>, remedy: Option<Remedy>) -> Self {
         PassError::Request { reason: reason.into(), remedy }.into()
     }
 
-    /// Whether another process holds what is needed: a validator, or another unsnap.
+    /// Returns whether a validator or another unsnap is in the way.
     pub fn is_in_the_way(&self) -> bool {
         matches!(self.code(), Code::Locked | Code::LedgerInUse)
     }

@@ -1,4 +1,4 @@
-//! Small files, and names in directories.
+//! Helpers for small files and directories.
 
 use std::{os::fd::OwnedFd, path::Path};
 
@@ -10,14 +10,14 @@ use unsnap_ring::Syscalls;
 
 use crate::FastbootError;
 
-/// Opens a directory that must be one.
+/// Opens a directory.
 pub(crate) fn open_directory(calls: &Syscalls, path: &Path) -> Result<OwnedFd, FastbootError> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     calls.open(path, flags).map_err(|errno| failed("open", path, errno))
 }
 
-/// The content of a file; `None` if there is no such file, and an error if it is longer than
-/// `bytes_max`.
+/// Returns the content of a file; `None` if it does not exist. Fails with `EFBIG` if it is longer
+/// than `bytes_max`.
 pub(crate) fn read_small(
     calls: &Syscalls,
     directory: &OwnedFd,
@@ -46,15 +46,15 @@ pub(crate) fn read_small(
     Ok(Some(bytes))
 }
 
-/// Removes a file durably, if it is there. Says whether it was.
+/// Removes a file durably. Returns whether it existed.
 pub(crate) fn remove_durably(
     calls: &Syscalls,
     directory: &OwnedFd,
     name: &str,
 ) -> Result<bool, Errno> {
     match calls.unlinkat(directory, name, AtFlags::empty()) {
-        // Asked for its attributes a directory of an XFS tells that it has shut down, which its
-        // fsync does not (see `staging` in the crate unpack).
+        // `fstat` on an XFS directory reports that the file system has shut down; `fsync` does not
+        // (see `staging` in the crate `unsnap-commit`).
         Ok(()) => calls.fsync(directory).and_then(|()| calls.fstat(directory)).map(|_| true),
         Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno),

@@ -1,4 +1,4 @@
-//! The newest state is put where a validator finds it.
+//! Preparation of a state in the validator's own directories.
 
 use std::time::Instant;
 
@@ -8,26 +8,28 @@ use unsnap_ring::Syscalls;
 use crate::{
     FastbootError, Outcome, Pair, Places, Repaired, Request, Survey,
     adopt::adopt,
+    bad_archives::BadArchives,
     clear::clear,
-    prepare::{Bad, Ground, Work},
+    prepare::Site,
     ready::Ready,
     removal::{Removal, Remover},
     repair::repair_locked,
+    request::Work,
 };
 
-/// Sees to it that a validator finds a state as new as the newest good pair of archives.
+/// Ensures that a validator finds a state as new as the newest good pair of archives.
 ///
-/// Refused while a validator is running on the ledger ([`FastbootError::Running`]); nothing is touched then.
-/// A state that [`prepare_beside`](crate::prepare_beside) has made is adopted, if it is whole, as new as
-/// the archives and newer than what there is: that takes milliseconds.
+/// Refused while a validator is running on the ledger ([`FastbootError::Running`]); nothing is
+/// changed then. A state made by [`prepare_beside`](crate::prepare_beside) is adopted if it is whole,
+/// as new as the archives and newer than the existing state. That takes milliseconds.
 ///
-/// What is old is cleared away when a pair of archives has been found whose bank files are those of
-/// their names, and that there is room for; until then everything is as it was. From then on there
-/// is no state until the new one is complete and durable. On an error what was begun is taken back,
-/// and the validator goes to the archives.
+/// Old states are cleared only after a pair of archives has been found whose bank files match their
+/// names, and for which there is room. From then on there is no state until the new one is complete
+/// and durable. On an error, files of the unfinished state are removed, and the validator unpacks
+/// the archives itself.
 ///
-/// Archives that prove bad are renamed, so that the validator does not choose them either, but only
-/// when there is something else for it.
+/// Bad archives are renamed, so that the validator does not choose them either, but only when it has
+/// something else to start from.
 pub fn prepare(
     request: &Request,
     calls: &Syscalls,
@@ -37,31 +39,35 @@ pub fn prepare(
     let (places, _lock) = request.places.settle_locked()?;
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
-    // Whatever is wrong with what lies ready: the archives are there.
+    // A defective ready state must not stop us: the archives can be unpacked.
     let ready = Ready::find(calls, &places).unwrap_or_else(|error| {
-        tracing::warn!(%error, "what lies ready is left alone");
+        tracing::warn!(%error, "the ready state cannot be used; unpacking the archives instead");
         None
     });
-    let mut ground = InPlace { work, places: &places, ready, adoptable: true };
-    work.newest(&places, &mut ground)
+    let mut site = InPlace { work, places: &places, ready, adoptable: true };
+    work.prepare_newest(&places, &mut site)
 }
 
-/// Where a validator looks. The ledger is locked.
+/// The validator's own directories. The ledger is locked.
 struct InPlace<'a> {
     work: Work<'a>,
     places: &'a Places,
-    /// What lies ready; goes away with what is old.
+    /// The ready state. It is removed together with old states.
     ready: Option<Ready>,
-    /// It has not been tried in vain.
+    /// False after adoption has failed.
     adoptable: bool,
 }
 
-impl Ground for InPlace<'_> {
+impl Site for InPlace<'_> {
     fn target(&self) -> &Places {
         self.places
     }
 
-    fn there(&mut self, pair: &Pair, bad: &mut Bad) -> Result<Option<Outcome>, FastbootError> {
+    fn existing(
+        &mut self,
+        pair: &Pair,
+        bad: &mut BadArchives,
+    ) -> Result<Option<Outcome>, FastbootError> {
         let Work { request, calls, progress, .. } = self.work;
         if request.replace {
             return Ok(None);
@@ -74,7 +80,7 @@ impl Ground for InPlace<'_> {
         let Some(slot) = loadable.filter(|slot| *slot >= pair.slot()) else { return Ok(None) };
         let state = repair_locked(calls, self.places, &survey, progress)?;
         if matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
-            tracing::warn!(slot, "the state cannot be made whole, and is withdrawn");
+            tracing::warn!(slot, "the state cannot be repaired and was withdrawn");
             return self.adopt(pair, None, bad);
         }
         let set_aside = bad.rename(calls)?;
@@ -82,7 +88,7 @@ impl Ground for InPlace<'_> {
         Ok(Some(Outcome::Ready { slot, state, set_aside }))
     }
 
-    fn cleared(&self) -> Vec<&Places> {
+    fn to_clear(&self) -> Vec<&Places> {
         std::iter::once(self.places).chain(self.ready.as_ref().map(|ready| &ready.places)).collect()
     }
 
@@ -94,25 +100,25 @@ impl Ground for InPlace<'_> {
         Ok(removal)
     }
 
-    fn remove(&self, removal: Removal) -> Remover {
+    fn start_removal(&self, removal: Removal) -> Remover {
         removal.start(self.work, None)
     }
 }
 
 impl InPlace<'_> {
-    /// Adopts what lies ready if it is as new as a pair of archives, and newer than `above`. If that
-    /// fails, there is no state, and the archives remain.
+    /// Adopts the ready state if it is as new as a pair of archives and newer than slot `above`. If
+    /// that fails, there is no state, and the archives remain.
     fn adopt(
         &mut self,
         pair: &Pair,
         above: Option<u64>,
-        bad: &mut Bad,
+        bad: &mut BadArchives,
     ) -> Result<Option<Outcome>, FastbootError> {
         let since = Instant::now();
         let Work { request, calls, progress, .. } = self.work;
         let Some(ready) = self.ready.as_ref().filter(|_| self.adoptable) else { return Ok(None) };
         let state = ready.state(calls, request.format, progress).unwrap_or_else(|error| {
-            tracing::warn!(%error, "what lies ready cannot be looked at");
+            tracing::warn!(%error, "the ready state cannot be examined");
             None
         });
         let is_newest = |slot| slot >= pair.slot() && above.is_none_or(|above| slot > above);
@@ -127,21 +133,25 @@ impl InPlace<'_> {
                 Ok(Some(Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside }))
             }
             Err(error) => {
-                // Part of it may have been moved: then it is whole nowhere, and goes with what is old.
-                tracing::warn!(%error, slot, "what lies ready cannot be adopted");
+                // Part of the state may have been moved. It is whole nowhere then, and is removed
+                // together with old states.
+                tracing::warn!(%error, slot, "the ready state cannot be adopted");
                 self.adoptable = false;
                 Ok(None)
             }
         }
     }
 
-    /// Removes what is of no use, as far as there is time: a validator may be waiting.
+    /// Removes leftovers, for a bounded time: a validator may be waiting.
     fn tidy(&mut self, mut removal: Removal) {
         let Work { calls, progress, .. } = self.work;
         if let Some(ready) = self.ready.take() {
             match ready.discard(calls) {
                 Ok(discarded) => removal.extend(discarded.paths()),
-                Err(error) => tracing::warn!(%error, "what lay ready is left to the next run"),
+                Err(error) => tracing::warn!(
+                    %error,
+                    "an outdated ready state cannot be moved aside; the next run will try again"
+                ),
             }
         }
         removal.finish_in_time(calls, progress);

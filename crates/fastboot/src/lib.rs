@@ -1,26 +1,28 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
-//! The state that a validator starts from without unpacking anything.
+//! States from which a validator starts without unpacking an archive.
 //!
-//! Agave calls it fastboot: a directory `<snapshots>/snapshots/<slot>` with six small files, and the
-//! storages in `<accounts path>/run`. A validator writes it when it is told to exit, and at its next
-//! start, if it is as new as the newest archive, loads it instead of the archive. This crate makes the
-//! same of archives, for an unmodified validator of Agave 4.2 and later.
+//! Agave calls this fastboot. A state is a directory `<snapshots>/snapshots/<slot>` with six small
+//! files, and the storages in `<accounts path>/run`. A validator writes a state when it is told to
+//! exit. At its next start it loads the state instead of the archive, if the state is as new as the
+//! newest archive. This crate makes such states from archives, for an unmodified validator of Agave
+//! 4.2 and later.
 //!
-//! * [`Places`]: where a validator keeps what; by its own rules, from its own settings.
-//! * [`prepare`]: the newest pair of archives becomes a state; or it is found that there is one.
-//! * [`prepare_beside`]: the same while a validator is running. The state lies ready until [`prepare`]
-//!   adopts it.
-//! * [`Survey`]: what states there are, and whether they are whole.
-//! * [`repair`]: makes a state whole again from which a validator has removed storages.
-//! * [`withdraw`]: takes a state back, so that the validator goes to the archives; [`withdraw_beside`]
-//!   only what lies ready.
+//! * [`Places`]: the directories of a validator, by the validator's own rules and settings.
+//! * [`prepare`]: makes a state from the newest pair of archives, unless one exists already.
+//! * [`prepare_beside`]: does the same while a validator is running. The ready state waits until
+//!   [`prepare`] adopts it.
+//! * [`Survey`]: lists the existing states and their conditions.
+//! * [`repair`]: restores a state from which a validator has removed storages.
+//! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
+//!   removes only the ready state.
 //!
-//! What must never be is a state that looks loadable and is not: a validator that fails to load one
-//! does not go back to the archives, but fails again at every start. So the mark of a state,
-//! `fastboot_version`, is the last thing that appears and the first that goes, each time durably.
+//! A state must never look loadable without being so: a validator that fails to load a state does
+//! not fall back to the archives, but fails again at every start. Therefore the mark of a state,
+//! `fastboot_version`, is the last file to appear and the first to be removed, durably each time.
 
 mod adopt;
+mod bad_archives;
 mod beside;
 mod candidates;
 mod clear;
@@ -28,13 +30,16 @@ mod error;
 mod files;
 mod in_place;
 mod lock;
+mod outcome;
 mod places;
 mod prepare;
 mod ready;
 mod removal;
 mod repair;
+mod request;
+mod states;
+mod stray_files;
 mod survey;
-mod unlisted;
 mod withdraw;
 
 pub use beside::prepare_beside;
@@ -42,10 +47,12 @@ pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
 pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;
+pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
-pub use prepare::{KnownBad, Outcome, Prepared, REMOVAL_FILES_PER_SECOND, Request, SetAside};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
-pub use survey::{Condition, StateSurvey, Survey, marked_states};
-pub use unlisted::Unlisted;
+pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
+pub use states::{Condition, marked_states};
+pub use stray_files::StrayFiles;
+pub use survey::{StateSurvey, Survey};
 pub use withdraw::{withdraw, withdraw_beside};

@@ -16,24 +16,27 @@ use unsnap_tarstream::printable;
 
 use crate::FastbootError;
 
-/// As in `agave-validator` 4.2.2, `lib.rs`: locked by `flock`, kept when the validator has ended.
+/// Name of the lock file, as in `agave-validator` 4.2.2, `lib.rs`. It is locked with `flock` and
+/// stays when the validator exits.
 const LOCK_NAME: &str = "ledger.lock";
 
-/// Our programs that take it, as the kernel names their processes.
+/// Programs of unsnap that take the lock, by the kernel's process names.
 const OURS: [&str; 3] = ["ledger-tool", "validator", "unpackd"];
 
-/// Of `/proc/locks`, which has some 60 bytes for each lock of the machine. A guess.
+/// Largest part of `/proc/locks` that is read. It has some 60 bytes for each lock of the machine. A
+/// guess.
 const LOCKS_BYTES_MAX: u64 = 4 << 20;
 
-/// The lock on a ledger: while it is held no validator starts there. Closed on exec, and so released.
+/// The lock on a ledger. No validator starts there while it is held. Closed, and so released, on
+/// exec.
 #[derive(Debug)]
 pub struct LedgerLock {
     _file: OwnedFd,
 }
 
 impl LedgerLock {
-    /// Takes the lock. A running validator is [`FastbootError::Running`], another unsnap at work
-    /// [`CommitError::Locked`], if the kernel lets us know who it is.
+    /// Takes the lock. Fails with [`FastbootError::Running`] if a validator holds it, and with
+    /// [`CommitError::Locked`] if another unsnap does, as far as the kernel tells the holder.
     pub fn take(ledger: &Path) -> Result<Self, FastbootError> {
         let path: PathBuf = ledger.join(LOCK_NAME);
         let at = |step, errno| FastbootError::file(step, &path, errno);
@@ -54,8 +57,8 @@ impl LedgerLock {
         }
     }
 
-    /// Refuses a ledger that another unsnap is at work on, as far as that can be known. Disturbs nobody
-    /// who takes the lock at the same time.
+    /// Refuses a ledger that another unsnap is working on, as far as that is visible. Does not
+    /// disturb processes that take the lock at the same time.
     pub(crate) fn refuse_ours(ledger: &Path) -> Result<(), FastbootError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(ledger.join(LOCK_NAME), flags, Mode::empty());
@@ -66,7 +69,7 @@ impl LedgerLock {
     }
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug)]
 struct Holder {
     process: u32,
@@ -74,8 +77,9 @@ struct Holder {
 }
 
 impl Holder {
-    /// `None` if nobody does, or if it cannot be told: on btrfs and overlayfs, where the kernel names
-    /// other devices than `stat`, and of processes in another pid namespace.
+    /// Finds the holder of the lock on a file. Returns `None` if there is none or it is invisible:
+    /// on btrfs and overlayfs, where the kernel names other devices than `stat`, and for processes
+    /// in another pid namespace.
     #[allow(clippy::disallowed_methods, reason = "procfs")]
     fn of(file: impl AsFd) -> Option<Self> {
         let stat = fstat(file).ok()?;
@@ -85,7 +89,7 @@ impl Holder {
         File::open("/proc/locks").ok()?.take(LOCKS_BYTES_MAX).read_to_string(&mut locks).ok()?;
         let process = holder_in(&locks, &locked)?;
         let mut name = Vec::new();
-        // A name of the kernel's has 16 bytes at most.
+        // The kernel's names have at most 16 bytes.
         File::open(format!("/proc/{process}/comm")).ok()?.take(64).read_to_end(&mut name).ok()?;
         let name = printable(name.trim_ascii());
         Some(Self { process, name })
@@ -96,7 +100,8 @@ impl Holder {
     }
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`; who waits for a lock has `->` behind the number.
+/// Finds a lock in `/proc/locks`, which has lines like
+/// `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Waiting processes have `->` after the number.
 fn holder_in(locks: &str, locked: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -107,7 +112,7 @@ fn holder_in(locks: &str, locked: &str) -> Option<u32> {
     })
 }
 
-/// Another unsnap is at work on the ledger.
+/// Error for a ledger that another unsnap is working on.
 fn locked(ledger: &Path) -> FastbootError {
     CommitError::Locked { path: ledger.to_owned() }.into()
 }
@@ -122,7 +127,7 @@ mod tests {
         let lock = LedgerLock::take(scratch.path()).unwrap();
         let refused = LedgerLock::take(scratch.path()).unwrap_err();
         assert!(matches!(refused, FastbootError::Running { .. }), "{refused}");
-        // A test is none of our programs.
+        // The test program is not one of ours.
         LedgerLock::refuse_ours(scratch.path()).unwrap();
         drop(lock);
         LedgerLock::take(scratch.path()).unwrap();

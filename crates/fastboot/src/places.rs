@@ -1,4 +1,4 @@
-//! Where a validator keeps what.
+//! Directories of a validator.
 
 use std::path::{Path, PathBuf};
 
@@ -12,38 +12,38 @@ use unsnap_state::RUN_DIRECTORY;
 
 use crate::{FastbootError, LedgerLock, SearchDirs};
 
-/// Below an accounts path. Unsnap keeps nothing there, but Agave 4.2 removes an accounts path that
-/// lacks it, with all that is in it (`solana-accounts-db` 4.2.2, `utils.rs`,
+/// Directory below an accounts path. Unsnap stores nothing there, but Agave 4.2 removes an accounts
+/// path that lacks it, with all its content (`solana-accounts-db` 4.2.2, `utils.rs`,
 /// `create_accounts_run_and_snapshot_dirs`).
 const LEGACY_DIRECTORY: &str = "snapshot";
 
-/// Below the snapshots' directory.
+/// Directory of states, below the snapshots directory.
 const BANK_SNAPSHOTS_DIRECTORY: &str = "snapshots";
 
-/// Below the snapshots' directory and each accounts path: a state that waits until the ledger is free.
-/// Agave leaves names there alone that are none of its own.
+/// Directory of a ready state, below the snapshots directory and each accounts path. Agave ignores
+/// names that it does not know there.
 const READY_DIRECTORY: &str = ".unsnap-ready";
 
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
-/// Where a validator keeps what, as its own command line says. Made by [`Places::new`], then adjusted
+/// Directories of a validator, as given on its command line. Made by [`Places::new`], then adjusted
 /// field by field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// `--ledger`. It exists.
+    /// `--ledger`. Must exist.
     pub ledger: PathBuf,
-    /// `--snapshots`: archives, and states below `snapshots`.
+    /// `--snapshots`: archives, and states in its subdirectory `snapshots`.
     pub snapshots: PathBuf,
     /// `--full-snapshot-archive-path`.
     pub full_archives: PathBuf,
     /// `--incremental-snapshot-archive-path`.
     pub incremental_archives: PathBuf,
-    /// `--accounts`: storages below `run` of each.
+    /// `--accounts`: storages are in the subdirectory `run` of each.
     pub accounts: Vec<PathBuf>,
 }
 
 impl Places {
-    /// What follows from the ledger alone, as the validator has it.
+    /// Returns the validator's defaults for a ledger.
     pub fn new(ledger: impl Into<PathBuf>) -> Self {
         let ledger = ledger.into();
         Self {
@@ -55,7 +55,7 @@ impl Places {
         }
     }
 
-    /// Where archives are looked for.
+    /// Returns the directories that are searched for archives.
     pub fn search_dirs(&self) -> SearchDirs {
         SearchDirs {
             full: self.full_archives.clone(),
@@ -63,23 +63,23 @@ impl Places {
         }
     }
 
-    /// The directory that holds the states.
+    /// Returns the directory that holds the states.
     pub fn states(&self) -> PathBuf {
         self.snapshots.join(BANK_SNAPSHOTS_DIRECTORY)
     }
 
-    /// The directory of a state.
+    /// Returns the directory of a state.
     pub fn state(&self, slot: u64) -> PathBuf {
         self.states().join(slot.to_string())
     }
 
-    /// The directories of storages.
-    pub fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
+    /// Returns the directories that hold the storages.
+    pub(crate) fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
         self.accounts.iter().map(|path| path.join(RUN_DIRECTORY))
     }
 
-    /// Where a state lies ready that is prepared beside a running validator: the same places once
-    /// more, on the same file systems, where no validator looks.
+    /// Returns the directories of a ready state, which is prepared beside a running validator: on
+    /// the same file systems, under names that validators ignore.
     #[must_use]
     pub fn beside(&self) -> Self {
         let snapshots = self.snapshots.join(READY_DIRECTORY);
@@ -92,15 +92,15 @@ impl Places {
         }
     }
 
-    /// Locks the ledger, and then [`settle`](Self::settle)s: in a ledger that is in use nothing is
-    /// made.
+    /// Locks the ledger, then calls [`settle`](Self::settle), so that nothing is made in a ledger
+    /// in use.
     pub(crate) fn settle_locked(&self) -> Result<(Self, LedgerLock), FastbootError> {
         let lock = LedgerLock::take(&self.own_ledger()?)?;
         Ok((self.settle()?, lock))
     }
 
     /// Makes the directories that a validator would make, and resolves links as it does. Refuses
-    /// what it would refuse, and what it could not use afterwards.
+    /// directories that the validator would refuse or could not use.
     pub(crate) fn settle(&self) -> Result<Self, FastbootError> {
         let ledger = self.own_ledger()?;
         let snapshots = settle(&self.snapshots)?;
@@ -111,9 +111,12 @@ impl Places {
             return Err(FastbootError::request("there is no accounts path", remedy));
         }
         if accounts.contains(&snapshots) {
-            let reason =
-                format!("{} is both snapshots' and accounts' directory", snapshots.display());
-            let remedy = Remedy::advice("a validator takes only different ones");
+            let reason = format!(
+                "{} is both a snapshots directory and an accounts path",
+                snapshots.display()
+            );
+            let remedy =
+                Remedy::advice("give different directories: a validator refuses equal ones");
             return Err(FastbootError::request(reason, Some(remedy)));
         }
         let settled = Self {
@@ -131,34 +134,34 @@ impl Places {
         Ok(settled)
     }
 
-    /// The ledger without links; of another user none.
+    /// Returns the ledger's path without links. Refuses a ledger of another user.
     fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
         let ledger = resolve(&self.ledger)?;
         let owner =
-            rustix::fs::stat(&ledger).map_err(|errno| at("look at", &ledger, errno))?.st_uid;
+            rustix::fs::stat(&ledger).map_err(|errno| at("examine", &ledger, errno))?.st_uid;
         let user = geteuid().as_raw();
         if user == owner {
             return Ok(ledger);
         }
         let reason = format!(
-            "{} belongs to user {owner}, and this is user {user}: a validator can use only its own \
-             files",
+            "{} belongs to user {owner}, but this process runs as user {user}; a validator can use \
+             only files of its own user",
             ledger.display()
         );
-        let remedy = Remedy::advice("run this as the validator's user: sudo -u ...");
+        let remedy = Remedy::advice("run this as the validator's user (sudo -u ...)");
         Err(FastbootError::request(reason, Some(remedy)))
     }
 }
 
 impl Places {
-    /// Refuses a `run` that is a link, which could not be replaced by a directory of the same file
+    /// Refuses a `run` that is a link: it cannot be replaced by a directory of the same file
     /// system.
     pub(crate) fn refuse_links(&self) -> Result<(), FastbootError> {
         for run in self.run_directories() {
             let stat = rustix::fs::statat(CWD, &run, AtFlags::SYMLINK_NOFOLLOW);
-            let stat = stat.map_err(|errno| at("look at", &run, errno))?;
+            let stat = stat.map_err(|errno| at("examine", &run, errno))?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-                let reason = format!("{} is a link, and so cannot be replaced", run.display());
+                let reason = format!("{} is a symbolic link and cannot be replaced", run.display());
                 let remedy = Remedy::advice("make the accounts path itself the link");
                 return Err(FastbootError::request(reason, Some(remedy)));
             }
@@ -180,7 +183,7 @@ fn resolve(path: &Path) -> Result<PathBuf, FastbootError> {
     })
 }
 
-/// Makes a directory, if need be, and resolves it. That above it must be there.
+/// Makes a directory unless it exists, and resolves links. Its parent must exist.
 fn settle(path: &Path) -> Result<PathBuf, FastbootError> {
     make(path)?;
     resolve(path)
@@ -189,7 +192,7 @@ fn settle(path: &Path) -> Result<PathBuf, FastbootError> {
 fn make(path: &Path) -> Result<(), FastbootError> {
     match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(DIRECTORY_MODE)) {
         Ok(()) => {
-            // Durably: a state must not be lost with a directory above it.
+            // Durably: a state must not be lost with its parent directory.
             let above = path.parent().filter(|above| !above.as_os_str().is_empty());
             let above = above.unwrap_or(Path::new("."));
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -199,7 +202,7 @@ fn make(path: &Path) -> Result<(), FastbootError> {
         }
         Err(Errno::EXIST) => {
             let stat = rustix::fs::statat(CWD, path, AtFlags::empty());
-            let stat = stat.map_err(|errno| at("look at", path, errno))?;
+            let stat = stat.map_err(|errno| at("examine", path, errno))?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => Ok(()),
                 _ => Err(at("use", path, Errno::NOTDIR)),
@@ -226,7 +229,7 @@ mod tests {
         for made in ["snapshots", "accounts/run", "accounts/snapshot"] {
             assert!(ledger.join(made).is_dir(), "{made}");
         }
-        // Once more: nothing to do.
+        // The second time, there is nothing to make.
         assert_eq!(places.settle().unwrap(), places);
     }
 

@@ -1,8 +1,9 @@
-//! The places of a state that lies ready beside a validator's own.
+//! Directories of a ready state, beside the validator's own.
 //!
-//! They are laid out like a validator's ([`Places::beside`]), so a state is prepared, surveyed and
-//! cleared there by the same functions. Who works there holds a lock on the directory
-//! `<snapshots>/.unsnap-ready`, which is not the ledger's: a validator may hold that all the while.
+//! They have the layout of a validator's directories ([`Places::beside`]), so the same functions
+//! prepare, survey and clear states in both. Every process that works there holds a lock on the
+//! directory `<snapshots>/.unsnap-ready`. This is not the ledger's lock, which a running validator
+//! holds.
 
 use std::{os::fd::OwnedFd, path::Path};
 
@@ -25,19 +26,21 @@ use crate::{
     removal::{Removal, move_aside},
 };
 
-/// How often the directory may vanish under our hands, because others discard it just then. A guess.
+/// Number of attempts to lock the directory, which other processes may discard at any time. A
+/// guess.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// The places of a ready state, locked.
+/// The directories of a ready state, locked.
 pub(crate) struct Ready {
     pub places: Places,
-    /// Those that a validator looks at.
+    /// The validator's own directories.
     adopted_to: Places,
     _lock: OwnedFd,
 }
 
 impl Ready {
-    /// Makes what is missing. An error if a state could not be adopted from there by renames alone.
+    /// Makes missing directories. Fails if a state could not be adopted from there by renames
+    /// alone.
     pub fn make(
         calls: &Syscalls,
         adopted_to: &Places,
@@ -45,13 +48,13 @@ impl Ready {
     ) -> Result<Self, FastbootError> {
         let ready = Self::lock(calls, adopted_to)?;
         let Err(error) = ready.fill(calls) else { return Ok(ready) };
-        // A state that is there may be adopted all the same.
+        // An existing state may be adopted all the same.
         let is_empty =
             Survey::of_states(calls, &ready.places, progress).is_ok_and(|it| it.states.is_empty());
         if is_empty
             && let Err(error) = ready.discard(calls).and_then(|empty| empty.finish(calls, progress))
         {
-            tracing::warn!(%error, "empty directories are left behind");
+            tracing::warn!(%error, "empty directories of the ready state cannot be removed");
         }
         Err(error)
     }
@@ -72,14 +75,15 @@ impl Ready {
         Ok(())
     }
 
-    /// What others have left or made there. `None` if there is nothing, or somebody is at work on it.
+    /// Locks the directories if one of them exists. Returns `None` if none does. Fails with
+    /// [`CommitError::Locked`] if another process works there.
     pub fn find(calls: &Syscalls, adopted_to: &Places) -> Result<Option<Self>, FastbootError> {
         let places = adopted_to.beside();
         let mut paths = places.accounts.iter().chain([&places.snapshots]);
         let exists = paths.try_fold(false, |found, path| match calls.lstatat(CWD, path) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(found),
-            Err(errno) => Err(failed("look at", path, errno)),
+            Err(errno) => Err(failed("examine", path, errno)),
         })?;
         if exists { Self::lock(calls, adopted_to).map(Some) } else { Ok(None) }
     }
@@ -101,21 +105,21 @@ impl Ready {
                 }
                 Err(errno) => return Err(at("lock", errno)),
             }
-            // Between open and lock it may have been moved aside.
-            let ours = calls.fstat(&lock).map_err(|errno| at("look at", errno))?;
+            // Another process may have moved the directory aside between open and lock.
+            let ours = calls.fstat(&lock).map_err(|errno| at("examine", errno))?;
             match calls.lstatat(CWD, path) {
                 Ok(named) if (ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino) => {
                     let adopted_to = adopted_to.clone();
                     return Ok(Self { places, adopted_to, _lock: lock });
                 }
                 Ok(_) | Err(Errno::NOENT) => {}
-                Err(errno) => return Err(at("look at", errno)),
+                Err(errno) => return Err(at("examine", errno)),
             }
         }
         Err(CommitError::Locked { path: path.clone() }.into())
     }
 
-    /// The state that is ready, if it is whole and of that form.
+    /// Returns the ready state if it is whole and has the wanted format.
     pub fn state(
         &self,
         calls: &Syscalls,
@@ -131,7 +135,7 @@ impl Ready {
         };
         if !matches!(state.condition, Condition::Whole { .. }) {
             let (slot, condition) = (state.slot, &state.condition);
-            tracing::warn!(slot, ?condition, "what lies ready is not whole");
+            tracing::warn!(slot, ?condition, "the ready state is not whole");
             return Ok(None);
         }
         let directory = open_directory(calls, &state.directory)?;
@@ -140,7 +144,7 @@ impl Ready {
         Ok(mark.is_some_and(|mark| mark == format.version().as_bytes()).then_some(state))
     }
 
-    /// Moves everything there out of the way, what tells that it is whole first.
+    /// Moves the ready state aside. Its mark goes first.
     pub fn discard(self, calls: &Syscalls) -> Result<Removal, FastbootError> {
         let mut removal = Removal::default();
         let (from, to) = (&self.places, &self.adopted_to);
@@ -152,7 +156,7 @@ impl Ready {
     }
 }
 
-/// Makes a directory, durably, if there is none.
+/// Makes a directory durably, unless it exists.
 fn make_own(calls: &Syscalls, path: &Path) -> Result<(), FastbootError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let holder = open_directory(calls, parent)?;
@@ -165,7 +169,7 @@ fn make_own(calls: &Syscalls, path: &Path) -> Result<(), FastbootError> {
     }
 }
 
-/// Opens a directory that must be ours: where others may write, it could be a trap.
+/// Opens a directory that must belong to this user. Where others may write, it could be a trap.
 fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, FastbootError> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let not_clean = |reason| Err(CommitError::NotClean { path: path.to_owned(), reason }.into());
@@ -174,14 +178,14 @@ fn open_own(calls: &Syscalls, path: &Path) -> Result<OwnedFd, FastbootError> {
         Err(Errno::LOOP | Errno::NOTDIR) => return not_clean("is not a directory"),
         Err(errno) => return Err(failed("open", path, errno)),
     };
-    let stat = calls.fstat(&directory).map_err(|errno| failed("look at", path, errno))?;
+    let stat = calls.fstat(&directory).map_err(|errno| failed("examine", path, errno))?;
     if stat.st_uid != geteuid().as_raw() {
         return not_clean("belongs to another user");
     }
     Ok(directory)
 }
 
-/// Refuses two directories between which nothing can be renamed.
+/// Refuses two directories between which files cannot be renamed.
 fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), FastbootError> {
     let ((device, mount), (other_device, other_mount)) =
         (place_of(calls, from)?, place_of(calls, to)?);
@@ -190,8 +194,8 @@ fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), Fastbo
         return Ok(());
     }
     let reason = format!(
-        "{} is on another file system than {}, or a mount point: a state prepared beside a validator \
-         could not be moved there",
+        "{} is on another file system than {}, or is a mount point: a state prepared beside a \
+         running validator could not be moved there",
         to.display(),
         from.display()
     );
@@ -202,10 +206,11 @@ fn assert_renames(calls: &Syscalls, from: &Path, to: &Path) -> Result<(), Fastbo
     Err(FastbootError::request(reason, Some(remedy)))
 }
 
-/// File system and mount (Linux 5.8; before, a bind mount is found out only by the rename).
+/// Returns the device and the mount id of a directory. Mount ids need Linux 5.8; without them, only
+/// the rename fails on a bind mount.
 fn place_of(calls: &Syscalls, path: &Path) -> Result<(u64, Option<u64>), FastbootError> {
     let directory = open_directory(calls, path)?;
-    let stat = calls.fstat(&directory).map_err(|errno| failed("look at", path, errno))?;
+    let stat = calls.fstat(&directory).map_err(|errno| failed("examine", path, errno))?;
     let mount = calls.fstatx(&directory, StatxFlags::MNT_ID).ok();
     let mount = mount.filter(|mount| mount.stx_mask & StatxFlags::MNT_ID.bits() != 0);
     Ok((stat.st_dev, mount.map(|mount| mount.stx_mnt_id)))

@@ -1,4 +1,4 @@
-//! What has been moved aside is removed at leisure.
+//! Removal of files that were moved aside.
 
 use std::{
     ffi::{CStr, CString},
@@ -25,50 +25,50 @@ use unsnap_state::STAGED;
 use crate::{
     FastbootError, Places, REMOVAL_FILES_PER_SECOND,
     files::{failed, open_directory},
-    prepare::Work,
+    request::Work,
 };
 
-/// Names of what has been moved aside begin so. No validator looks at them.
+/// Prefix of the names of directories that were moved aside. Validators ignore such names.
 pub const REMOVED_PREFIX: &str = ".unsnap-removed-";
 
-/// Things moved aside at a time at most. A guess.
+/// Most directories that wait for removal in one place. A guess.
 pub(crate) const REMOVED_MAX: u32 = 10_000;
 
-/// Directories below one another that are gone into: a state has none, an interrupted one's staging
-/// directory one, the places of a ready state two. A guess.
+/// Depth to which nested directories are entered. A state has none, the staging directory of an
+/// interrupted run one level, a ready state two. A guess.
 pub(crate) const DEPTH_MAX: u32 = 64;
 
-/// Between two rests, at the most.
+/// Most files that are removed between two rests.
 const FILES_AT_A_TIME: u32 = 64;
 
-/// Rests in a second where files are few, so that whoever asks to stop is heard soon. A guess.
+/// Rests per second at low rates, so that a request to stop is seen soon. A guess.
 const RESTS_A_SECOND: u32 = 16;
 
-/// After so long a rest it is looked whether there is a hurry. A guess.
+/// Longest sleep before the request to hurry or stop is checked again. A guess.
 const REST_MAX: Duration = Duration::from_millis(50);
 
-/// How long a validator that could start may be kept waiting for space to be given back. A guess.
+/// Longest time that a waiting validator is delayed by removing files. A guess.
 const LATE_AFTER: Duration = Duration::from_secs(10);
 
-/// How removing goes on beside other work: for others to steer, and to see. Cheap to clone.
+/// Rate and progress of removing files beside other work. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Leisure {
-    /// Files removed in a second, at most; 0 for as many as can be.
+    /// Most files removed per second; 0 for no limit.
     pub files_a_second: u32,
-    /// Files removed so far.
+    /// Number of files removed so far.
     pub removed: Arc<AtomicU64>,
-    /// Ends it. What is left is left to the next run.
+    /// Stops the removal. The next run removes the rest.
     pub stop: CancelToken,
 }
 
-/// What has been moved aside, and is to be removed.
+/// Directories that were moved aside and wait for removal.
 #[derive(Debug, Default)]
 pub struct Removal {
     paths: Vec<PathBuf>,
 }
 
 impl Removal {
-    /// What earlier runs have moved aside and not removed.
+    /// Finds directories that earlier runs moved aside but did not remove.
     pub(crate) fn left_over(calls: &Syscalls, places: &Places) -> Result<Self, FastbootError> {
         let mut left = Self::default();
         for holder in holders(places) {
@@ -87,7 +87,7 @@ impl Removal {
         Ok(left)
     }
 
-    /// Moves aside staging directories that nobody is using.
+    /// Moves aside staging directories that no process uses.
     pub(crate) fn staged(
         &mut self,
         calls: &Syscalls,
@@ -96,8 +96,8 @@ impl Removal {
         self.staged_to(calls, places, places)
     }
 
-    /// Moves what earlier runs have left in `from` to where nobody else is at work: the places `to` on
-    /// the same file systems, where it is left over.
+    /// Moves leftovers of earlier runs from `from` to `to`, on the same file systems, where no
+    /// other process removes them.
     pub(crate) fn take_over(
         calls: &Syscalls,
         from: &Places,
@@ -123,7 +123,7 @@ impl Removal {
                 let path = holder.join(name);
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let Ok(staging) = calls.open(&path, flags) else { continue };
-                // Kept until it has another name.
+                // The lock is held until the directory has its new name.
                 if calls.lock(&staging).is_ok() {
                     self.extend(move_aside(calls, &path, &new_holder)?);
                 }
@@ -132,35 +132,35 @@ impl Removal {
         Ok(())
     }
 
-    /// Removes what earlier runs have left, as far as there is time. What cannot be removed is only
-    /// warned of.
+    /// Removes leftovers of earlier runs for a bounded time. Errors are only logged.
     pub(crate) fn tidy(calls: &Syscalls, places: &Places, progress: &Progress) {
         let mut removal = Self::default();
         let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
         match found {
             Ok(left) => left.finish_in_time(calls, progress),
-            Err(error) => left_to_the_next(&error),
+            Err(error) => log_remaining(&error),
         }
     }
 
-    /// Adds what has been moved aside.
+    /// Adds directories that were moved aside.
     pub fn extend(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         self.paths.extend(paths);
     }
 
-    /// Where everything is now.
+    /// Returns the current paths.
     pub fn paths(self) -> Vec<PathBuf> {
         self.paths
     }
 
-    /// Removes everything now.
+    /// Removes everything at full speed.
     pub fn finish(self, calls: &Syscalls, progress: &Progress) -> Result<(), FastbootError> {
         let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Done);
         pace.shown_in(progress);
         self.remove(calls, &mut pace)
     }
 
-    /// Removes everything, with rests as they are asked for.
+    /// Removes everything at the given rate, which also counts the removed files and can stop the
+    /// removal.
     pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), FastbootError> {
         let files_a_second = NonZeroU32::new(leisure.files_a_second);
         let hurry = Arc::new(AtomicBool::new(files_a_second.is_none()));
@@ -170,7 +170,7 @@ impl Removal {
         self.remove(calls, &mut pace)
     }
 
-    /// Removes what can be removed while a validator waits.
+    /// Removes what it can while a validator waits. Errors are only logged.
     pub(crate) fn finish_in_time(self, calls: &Syscalls, progress: &Progress) {
         self.finish_before(calls, Instant::now() + LATE_AFTER, progress);
     }
@@ -179,11 +179,11 @@ impl Removal {
         let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Late(late));
         pace.shown_in(progress);
         if let Err(error) = self.remove(calls, &mut pace) {
-            left_to_the_next(&error);
+            log_remaining(&error);
         }
     }
 
-    /// Removes everything slowly, unless it is cancelled.
+    /// Removes everything at the requested rate, until cancelled. Errors are only logged.
     pub(crate) fn finish_slowly(self, work: Work<'_>) {
         let Work { request, calls, progress, cancel } = work;
         let until = Until::Cancelled(cancel.clone());
@@ -191,12 +191,13 @@ impl Removal {
         pace.files_a_second = request.removal_files_per_second;
         pace.shown_in(progress);
         if let Err(error) = self.remove(calls, &mut pace) {
-            left_to_the_next(&error);
+            log_remaining(&error);
         }
     }
 
-    /// Removes everything by a thread of its own, slowly, and as urgent as unpacking is. `slowly_until`:
-    /// it stays slow, and ends when that is cancelled; without, it hurries when it is waited for.
+    /// Removes everything on a thread of its own, with the priority of unpacking. With
+    /// `slowly_until` it stays slow and stops when that is cancelled; without, it hurries as soon
+    /// as it is waited for.
     pub(crate) fn start(self, work: Work<'_>, slowly_until: Option<&CancelToken>) -> Remover {
         let Work { request, calls, progress, .. } = work;
         let hurry = Arc::new(AtomicBool::new(false));
@@ -206,13 +207,13 @@ impl Removal {
         pace.progress = Some(progress.clone());
         let neighbour = request.pass.neighbour.clone();
         let work = move || {
-            // Unpacking reports the limits that the kernel refuses.
+            // Limits that the kernel refuses are reported by unpacking.
             neighbour.settle()?;
             self.remove(&calls, &mut pace)
         };
         let thread = thread::Builder::new().name("unsnap-remove".to_owned()).spawn(work);
         if let Err(error) = &thread {
-            tracing::warn!(%error, "what was moved aside is left to the next run");
+            tracing::warn!(%error, "files of older states remain; the next run will remove them");
         }
         let hurry = slowly_until.is_none().then_some(hurry);
         Remover { hurry, thread: thread.ok() }
@@ -228,24 +229,24 @@ impl Removal {
             let removed = remove_tree(calls, &holder, &name, pace, 0);
             removed.map_err(|errno| failed("remove", path, errno))
         };
-        // Every one is tried, whatever becomes of the others.
+        // Every directory is tried, even after an error.
         self.paths.iter().map(&mut one).fold(Ok(()), Result::and)
     }
 }
 
-/// Where things are moved aside, in an order that is the same for all places.
+/// Returns the directories that hold directories moved aside, in the same order for all places.
 fn holders(places: &Places) -> Vec<PathBuf> {
     let own = [places.snapshots.clone(), places.states()];
     places.accounts.iter().cloned().chain(own).collect()
 }
 
-/// It is in nobody's way but that it takes space.
-fn left_to_the_next(error: &FastbootError) {
-    tracing::warn!(%error, "what was moved aside is left to the next run");
+/// Logs that directories remain. They do no harm, but take space.
+fn log_remaining(error: &FastbootError) {
+    tracing::warn!(%error, "files of older states remain; the next run will remove them");
 }
 
-/// Gives a directory a name in `holder`, on the same file system, under which nobody looks for it;
-/// durably. Gives its new path; `None` if there is no such directory.
+/// Renames a directory to an unused name in `holder`, on the same file system, durably. Returns its
+/// new path; `None` if there is no such directory.
 pub fn move_aside(
     calls: &Syscalls,
     path: &Path,
@@ -263,7 +264,7 @@ pub fn move_aside(
             }
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::EXIST) => {}
-            // The directory of states may be a link to another file system, or a mount point.
+            // The directory of states may be a link to another file system or a mount point.
             Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
             Err(errno) => return Err(failed("move aside", path, errno)),
         }
@@ -271,15 +272,15 @@ pub fn move_aside(
     Err(failed("move aside", path, Errno::EXIST))
 }
 
-/// Removes what has been moved aside, while something else goes on.
+/// A thread that removes directories while other work goes on.
 pub(crate) struct Remover {
-    /// `None`: it is slow to the end.
+    /// Set to hurry; `None` if the thread stays slow.
     hurry: Option<Arc<AtomicBool>>,
     thread: Option<JoinHandle<Result<(), FastbootError>>>,
 }
 
 impl Remover {
-    /// Waits until everything is gone. What cannot be removed is only warned of.
+    /// Waits until everything is removed. Errors are only logged.
     pub fn finish(mut self, progress: &Progress) {
         progress.enter(Phase::Removing);
         self.join();
@@ -290,7 +291,7 @@ impl Remover {
             hurry.store(true, Ordering::Relaxed);
         }
         if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
-            left_to_the_next(&error);
+            log_remaining(&error);
         }
     }
 }
@@ -301,25 +302,25 @@ impl Drop for Remover {
     }
 }
 
-/// When removing ends.
+/// End of a removal.
 enum Until {
-    /// When nothing is left.
+    /// All files are removed.
     Done,
-    /// Or when it is cancelled.
+    /// The caller cancels.
     Cancelled(CancelToken),
-    /// Or when it is late.
+    /// The time is up.
     Late(Instant),
 }
 
-/// Rests between files.
+/// Rests between files, and the count of removed files.
 struct Pace {
     hurry: Arc<AtomicBool>,
     until: Until,
-    /// Since the last rest.
+    /// Files removed since the last rest.
     removed: u32,
     since: Instant,
     removed_in_all: Arc<AtomicU64>,
-    /// Where somebody looks at how far it is.
+    /// Progress that is shown, if any.
     progress: Option<Progress>,
     files_a_second: NonZeroU32,
 }
@@ -337,20 +338,20 @@ impl Pace {
         }
     }
 
-    /// Shows it as a phase of its own.
+    /// Shows the removal as a phase of its own.
     fn shown_in(&mut self, progress: &Progress) {
         progress.begin_files(Phase::Removing);
         self.progress = Some(progress.clone());
     }
 
-    /// So many files more are to be removed.
+    /// Adds to the number of files to remove.
     fn found(&self, files: usize) {
         if let Some(progress) = &self.progress {
             progress.expect_files(files as u64);
         }
     }
 
-    /// An error if it is to end.
+    /// Counts a file, and rests if it is time. Fails if the removal is to stop.
     fn file_removed(&mut self) -> Result<(), Errno> {
         self.removed += 1;
         if let Some(progress) = &self.progress {
@@ -368,7 +369,8 @@ impl Pace {
                 Until::Late(late) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
                 _ => {}
             }
-            // Whoever hurries or stops us does not wait until the end of a rest.
+            // Sleeps are short, so that a request to hurry or stop is seen before the end of a
+            // rest.
             let rest = due.saturating_duration_since(Instant::now()).min(REST_MAX);
             if rest.is_zero() || self.hurry.load(Ordering::Relaxed) {
                 break;
@@ -380,7 +382,8 @@ impl Pace {
     }
 }
 
-/// What is gone already has been removed by another run.
+/// Removes a directory and all its content. Files that are already gone were removed by another
+/// run.
 fn remove_tree(
     calls: &Syscalls,
     holder: &OwnedFd,
@@ -395,7 +398,7 @@ fn remove_tree(
     let directory = match calls.openat(holder, name, flags, Mode::empty()) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(()),
-        // The directory of a state may have been a link, which goes, and what it leads to stays.
+        // The directory of a state may have been a link: the link is removed, its target stays.
         Err(Errno::NOTDIR | Errno::LOOP) => {
             return unlink(calls, holder, name, AtFlags::empty());
         }
@@ -423,7 +426,8 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use unsnap_unpack::{Archive, Config, Format};
+    use unsnap_state::Format;
+    use unsnap_unpack::{PreflightMode, Verify};
 
     use super::*;
     use crate::Request;
@@ -431,7 +435,10 @@ mod tests {
     fn request() -> Request {
         Request {
             places: Places::new("/nowhere"),
-            config: Config::new(Archive::Stdin, "/nowhere"),
+            verify: Verify::Structure,
+            preflight: PreflightMode::default(),
+            pass: unsnap_pass::Options::default(),
+            files: None,
             format: Format::V3,
             shadow: false,
             replace: false,
@@ -441,7 +448,7 @@ mod tests {
         }
     }
 
-    /// A directory that has been moved aside, of more files than are removed at a time.
+    /// A directory moved aside, with more files than are removed between two rests.
     fn moved_aside() -> (tempfile::TempDir, Removal) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
@@ -458,14 +465,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_is_left() {
+    fn removal_stops_when_time_is_up() {
         let (scratch, removal) = moved_aside();
         removal.finish_before(&Syscalls::default(), Instant::now(), &Progress::default());
         assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
     }
 
     #[test]
-    fn what_is_cancelled_ends() {
+    fn removal_stops_when_cancelled() {
         let (scratch, removal) = moved_aside();
         let (request, calls, progress) = (request(), Syscalls::default(), Progress::default());
         let cancel = CancelToken::default();

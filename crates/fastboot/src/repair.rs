@@ -1,4 +1,4 @@
-//! Making a state whole again from its shadow.
+//! Repair of a state from its shadow.
 
 use std::{collections::HashMap, os::fd::OwnedFd, path::Path};
 
@@ -15,40 +15,40 @@ use crate::{
     withdraw::unmark_one,
 };
 
-/// What came of looking after a state.
+/// Result of repairing a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Repaired {
-    /// There is no state that a validator would load.
+    /// A validator would load no state.
     NoState,
-    /// Nothing was to be done.
+    /// The state is whole; nothing was changed.
     WasWhole {
         /// Slot of the state.
         slot: u64,
     },
-    /// It is whole again.
+    /// The state is whole again.
     Relinked {
         /// Slot of the state.
         slot: u64,
-        /// Storages that were lost.
+        /// Number of storages that were linked again.
         storages: u64,
     },
-    /// It could not be made whole, and is withdrawn: the validator goes to the archives.
+    /// The state could not be repaired and was withdrawn: the validator unpacks the archives.
     Withdrawn {
         /// Slot of the state.
         slot: u64,
     },
-    /// It may be good or not: it was not prepared by unsnap, and its form is not known.
+    /// The state may be good or not: unsnap did not prepare it, and its form is unknown.
     LeftAlone {
         /// Slot of the state.
         slot: u64,
-        /// What is not known.
+        /// The unknown property, in words.
         reason: String,
     },
 }
 
-/// Looks after the newest state: links storages that are lost from their shadow, or withdraws the
-/// state if that is impossible. Refused while a validator is running.
+/// Repairs the newest state: links lost storages from the shadow, or withdraws the state if that is
+/// impossible. Refused while a validator is running.
 pub fn repair(
     calls: &Syscalls,
     places: &Places,
@@ -72,7 +72,7 @@ pub(crate) fn repair_locked(
         Condition::Unknown { reason } => Ok(Repaired::LeftAlone { slot, reason: reason.clone() }),
         Condition::Whole { .. } => Ok(Repaired::WasWhole { slot }),
         Condition::Damaged { lost, repairable: true, .. } => {
-            // What counts is what is there then.
+            // Surveyed again: only the result counts.
             let linked = relink(calls, places, progress);
             match linked.and_then(|()| Survey::of_states(calls, places, progress)) {
                 Ok(now) => {
@@ -81,8 +81,10 @@ pub(crate) fn repair_locked(
                         return Ok(Repaired::Relinked { slot, storages: *lost });
                     }
                 }
-                // A validator must not meet what may be half done.
-                Err(error) => tracing::warn!(%error, slot, "the state cannot be made whole"),
+                // A validator must not load a state that may be half repaired.
+                Err(error) => {
+                    tracing::warn!(%error, slot, "linking lost storages from the shadow failed");
+                }
             }
             unmark_one(calls, &state.directory)?;
             Ok(Repaired::Withdrawn { slot })
@@ -94,8 +96,8 @@ pub(crate) fn repair_locked(
     }
 }
 
-/// Gives every storage of the shadows its name in `run` again, durably, and removes whatever else has
-/// that name.
+/// Links every storage of the shadows into `run` again, durably, and removes other files with the
+/// same names.
 fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), FastbootError> {
     let shadows = Shadow::all(calls, places)?;
     progress.begin_files(Phase::Linking);
@@ -114,7 +116,7 @@ fn relink(calls: &Syscalls, places: &Places, progress: &Progress) -> Result<(), 
     Ok(())
 }
 
-/// Removes storages that are in another accounts path than their second names.
+/// Removes storages from accounts paths other than that of their shadow.
 fn remove_strays(
     calls: &Syscalls,
     places: &Places,
@@ -158,7 +160,7 @@ fn relink_one(
             removed.map_err(|errno| at("remove", errno))?;
         }
         Err(Errno::NOENT) => {}
-        Err(errno) => return Err(at("look at", errno)),
+        Err(errno) => return Err(at("examine", errno)),
     }
     calls.linkat(shadow, name.as_str(), run, name.as_str()).map_err(|errno| at("link", errno))
 }

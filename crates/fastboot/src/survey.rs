@@ -1,4 +1,4 @@
-//! What states there are, and whether they are whole.
+//! Survey of the existing states and their conditions.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,104 +15,55 @@ use serde::Serialize;
 use unsnap_failure::Failure;
 use unsnap_pass::{Phase, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_state::format::{
-    FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX, Format, FormatError, OBSOLETE_ACCOUNTS,
-    STATUS_CACHE, STORAGES_LIST, STORAGES_LIST_BYTES_MAX, Storage, VERSION, Version, bank_file,
-};
+use unsnap_state::format::{OBSOLETE_ACCOUNTS, STATUS_CACHE, Storage, VERSION, bank_file};
 use unsnap_state::{SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 
 use crate::{
-    FastbootError, Places, Unlisted,
+    Condition, FastbootError, Places, StrayFiles,
     files::{failed, open_directory, read_small},
+    states::{HOPELESS, listed, state_directories},
 };
 
-/// The states that a validator would find, the newest first.
+/// The states that a validator would find.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
-    /// Each directory with a slot's name. A validator looks at the first only.
+    /// All directories with a slot's name, newest first. A validator examines only the first.
     pub states: Vec<StateSurvey>,
-    /// The one that lies ready beside them, if there is one: no validator looks at it.
+    /// The ready state, if there is one. No validator examines it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<StateSurvey>,
-    /// Files among the storages that no state lists, if there are any and it can be told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unlisted: Option<Unlisted>,
+    /// Files in the storage directories that no state lists, if there are any and all lists can be
+    /// read.
+    #[serde(rename = "unlisted", skip_serializing_if = "Option::is_none")]
+    pub stray_files: Option<StrayFiles>,
 }
 
 /// A state.
 #[derive(Clone, Debug, Serialize)]
 pub struct StateSurvey {
-    /// Its slot.
+    /// Slot of the state.
     pub slot: u64,
-    /// Its directory.
+    /// Directory of the state.
     pub directory: PathBuf,
-    /// How it is.
+    /// Condition of the state.
     pub condition: Condition,
-    /// Whether unsnap has prepared it: then there is a shadow to compare it with.
+    /// Whether unsnap prepared the state. If so, its storages are compared with the shadow's list.
     pub prepared: bool,
 }
 
-/// How a state is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "is")]
-pub enum Condition {
-    /// A validator takes it, and all it lists is there.
-    Whole {
-        /// Storages.
-        storages: u64,
-    },
-    /// A validator takes it, and would fail.
-    Damaged {
-        /// Storages that are not there, or not as they were.
-        lost: u64,
-        /// Storages that are listed.
-        storages: u64,
-        /// Whether all of these can be had from the shadow.
-        repairable: bool,
-    },
-    /// A validator does not take it, and goes to the archives.
-    NotLoadable {
-        /// Why.
-        reason: String,
-    },
-    /// A validator may take it, but in which form it is, is not known here.
-    Unknown {
-        /// What is not known.
-        reason: String,
-    },
-}
-
-/// Its lists are missing or damaged: that fails at every start.
-const HOPELESS: Condition = Condition::Damaged { lost: 0, storages: 0, repairable: false };
-
-impl Condition {
-    /// Whether a validator that starts would load it, be it to its harm.
-    pub fn is_loadable(&self) -> bool {
-        !matches!(self, Self::NotLoadable { .. })
-    }
-
-    /// Storages that are listed, as far as that is known.
-    pub fn storages(&self) -> u64 {
-        match self {
-            Self::Whole { storages } | Self::Damaged { storages, .. } => *storages,
-            Self::NotLoadable { .. } | Self::Unknown { .. } => 0,
-        }
-    }
-}
-
 impl Survey {
-    /// Looks at all there is. Changes nothing.
+    /// Examines all states, the ready state and stray files. Changes nothing.
     pub fn of(
         calls: &Syscalls,
         places: &Places,
         progress: &Progress,
     ) -> Result<Self, FastbootError> {
         let ready = Self::of_states(calls, &places.beside(), progress)?.states.into_iter().next();
-        let unlisted = Unlisted::find(calls, places)?;
-        Ok(Self { ready, unlisted, ..Self::of_states(calls, places, progress)? })
+        let stray_files = StrayFiles::find(calls, places)?;
+        Ok(Self { ready, stray_files, ..Self::of_states(calls, places, progress)? })
     }
 
-    /// Looks at the states of these places only.
+    /// Examines the states in these directories only.
     pub(crate) fn of_states(
         calls: &Syscalls,
         places: &Places,
@@ -125,7 +76,7 @@ impl Survey {
             let path = places.state(slot);
             let state = match open_directory(calls, &path) {
                 Ok(state) => state,
-                // A link to nothing, or a number written in another way: no state.
+                // A dangling link, or a number with leading zeros: not a state.
                 Err(error)
                     if matches!(
                         error.errno(),
@@ -141,67 +92,33 @@ impl Survey {
                 .all(|shadow| shadow.list.as_ref().is_some_and(|list| list.slot == slot));
             let mine: &[Shadow] = if prepared { &shadows } else { &[] };
             let condition = condition(calls, places, slot, &state, mine, progress)
-                .map_err(|errno| failed("look at the state in", &path, errno))?;
+                .map_err(|errno| failed("examine the state in", &path, errno))?;
             states.push(StateSurvey { slot, directory, condition, prepared });
         }
-        Ok(Self { states, ready: None, unlisted: None })
+        Ok(Self { states, ready: None, stray_files: None })
     }
 
-    /// The one that a validator would look at.
+    /// Returns the state that a validator would examine.
     pub fn newest(&self) -> Option<&StateSurvey> {
         self.states.first()
     }
 
-    /// The same, if that would load it, be it to its harm.
+    /// Returns the state that a validator would try to load, even if that fails.
     pub(crate) fn loadable(&self) -> Option<&StateSurvey> {
         self.newest().filter(|state| state.condition.is_loadable())
     }
 }
 
-/// The states that have the mark of one that can be loaded, the newest first. Whether they are whole is
-/// not looked at, and so this is quick: see [`Survey`] for that.
-pub fn marked_states(
-    calls: &Syscalls,
-    places: &Places,
-) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
-    let mut states = state_directories(calls, places)?;
-    states.retain(|(_, path)| path.join(FASTBOOT_VERSION).is_file());
-    Ok(states)
-}
-
-/// Directories with a slot's name, the newest first.
-pub(crate) fn state_directories(
-    calls: &Syscalls,
-    places: &Places,
-) -> Result<Vec<(u64, PathBuf)>, FastbootError> {
-    let path = places.states();
-    let entries = match open_directory(calls, &path) {
-        Ok(directory) => calls.entries(&directory).map_err(|errno| failed("read", &path, errno))?,
-        Err(error) if error.errno() == Some(Errno::NOENT) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut found: Vec<(u64, PathBuf)> = entries
-        .iter()
-        .filter(|(_, kind)| matches!(kind, FileType::Directory | FileType::Symlink))
-        .filter_map(|(name, _)| {
-            let name = name.to_str().ok()?;
-            Some((name.parse().ok()?, path.join(name)))
-        })
-        .collect();
-    found.sort_unstable_by(|one, other| other.cmp(one));
-    Ok(found)
-}
-
-/// The shadow of one accounts path.
+/// The shadow of one accounts path: second names of all storages, and a list of them.
 pub(crate) struct Shadow {
-    /// `None` if there is no such directory.
+    /// The directory; `None` if it does not exist.
     pub directory: Option<OwnedFd>,
-    /// `None` if it cannot be used.
+    /// The list; `None` if it is missing or damaged.
     pub list: Option<ShadowList>,
 }
 
 impl Shadow {
-    /// Those of all accounts paths, in their order.
+    /// Opens the shadows of all accounts paths, in their order.
     pub fn all(calls: &Syscalls, places: &Places) -> Result<Vec<Self>, FastbootError> {
         places
             .accounts
@@ -227,40 +144,6 @@ impl Shadow {
     }
 }
 
-/// What `fastboot_version` and the storages' list say; the error says in words why they do not.
-pub(crate) fn listed(
-    calls: &Syscalls,
-    state: &OwnedFd,
-) -> Result<Result<Vec<Storage>, Condition>, Errno> {
-    let not_loadable = |reason: &str| Ok(Err(Condition::NotLoadable { reason: reason.to_owned() }));
-    let mark = read_small(calls, state, FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX);
-    let mark = match mark {
-        Ok(Some(mark)) => mark,
-        Ok(None) => return not_loadable("it is not marked as complete"),
-        Err(Errno::FBIG) => return not_loadable("its mark is damaged"),
-        Err(errno) => return Err(errno),
-    };
-    let Ok(version) = Version::parse(&mark) else {
-        return not_loadable("its mark is damaged");
-    };
-    let unknown = |reason: String| Ok(Err(Condition::Unknown { reason }));
-    let format = match Format::of(version) {
-        Ok(format) => format,
-        Err(error) => return unknown(error.to_string()),
-    };
-    match read_small(calls, state, STORAGES_LIST, STORAGES_LIST_BYTES_MAX) {
-        Ok(Some(list)) => match format.decode_storages(&list) {
-            Ok(storages) => Ok(Ok(storages)),
-            // Those are of a validator's own making.
-            Err(error @ FormatError::Split { .. }) => unknown(error.to_string()),
-            // A validator that begins with that ends with it.
-            Err(_) => Ok(Err(HOPELESS)),
-        },
-        Ok(None) | Err(Errno::FBIG) => Ok(Err(HOPELESS)),
-        Err(errno) => Err(errno),
-    }
-}
-
 fn condition(
     calls: &Syscalls,
     places: &Places,
@@ -274,7 +157,7 @@ fn condition(
     for name in [VERSION, STATUS_CACHE, &bank] {
         match calls.lstatat(state, name) {
             Ok(stat) if stat.st_size > 0 => {}
-            // That these are there is all that a validator looks at before it loads them.
+            // Before it loads these files, a validator checks only that they exist.
             Ok(_) if name != VERSION => cut = true,
             Ok(_) | Err(Errno::NOENT) => {
                 return Ok(Condition::NotLoadable {
@@ -289,7 +172,7 @@ fn condition(
         Err(condition) => return Ok(condition),
     };
     match calls.lstatat(state, OBSOLETE_ACCOUNTS) {
-        // It begins with a number of 8 bytes.
+        // The file begins with a number of 8 bytes.
         Ok(stat) if stat.st_size >= 8 && !cut => {}
         Ok(_) | Err(Errno::NOENT) => return Ok(HOPELESS),
         Err(errno) => return Err(errno),
@@ -304,11 +187,11 @@ fn condition(
     for storage in &storages {
         let size = expected.get(storage).copied();
         let found = present.get(&storage.to_string());
-        // Without a list of sizes that it is not empty is all that can be told.
+        // Without a list of sizes, all that can be checked is that the file is not empty.
         let good = match (found, size) {
             (Some(Some(found)), Some(size)) => *found == size,
             (Some(Some(found)), None) => *found > 0,
-            // Which of two a validator takes is not known.
+            // Of two files with one name, it is unknown which one a validator loads.
             (Some(None) | None, _) => false,
         };
         if !good {
@@ -323,7 +206,8 @@ fn condition(
     Ok(Condition::Damaged { lost: lost.len() as u64, storages: count, repairable })
 }
 
-/// Files in the directories of storages, with their sizes; `None` for one that is there twice.
+/// Returns the files in the storage directories with their sizes; `None` for a name that occurs in
+/// two directories.
 fn present(
     calls: &Syscalls,
     places: &Places,
@@ -351,7 +235,7 @@ fn present(
     Ok(present)
 }
 
-/// What a name stands for, if it is a file and still there.
+/// Returns the attributes of a name, if it is a regular file that still exists.
 fn regular(
     calls: &Syscalls,
     directory: &OwnedFd,
@@ -368,7 +252,7 @@ fn regular(
     }
 }
 
-/// Whether the shadows have all of these, with the sizes they had.
+/// Returns whether the shadows have all lost storages with their original sizes.
 fn repairable(
     calls: &Syscalls,
     shadows: &[Shadow],

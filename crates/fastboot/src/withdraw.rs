@@ -1,4 +1,4 @@
-//! Taking states back.
+//! Withdrawal of states.
 
 use std::path::Path;
 
@@ -14,17 +14,17 @@ use crate::{
     files::{failed, open_directory, remove_durably},
     ready::Ready,
     removal::{Removal, move_aside},
-    survey::state_directories,
+    states::state_directories,
 };
 
-/// Takes all states back: a validator that starts afterwards goes to the archives. Their marks go
-/// first, durably; then their directories and the shadow. Storages in `run` stay where they are: the
-/// validator removes them when it unpacks. Gives the slots whose states are gone.
+/// Withdraws all states, so that a validator unpacks the archives at its next start. Their marks
+/// are removed first, durably, then their directories and shadows. Storages in `run` remain; the
+/// validator removes them when it unpacks. Returns the slots of the withdrawn states.
 ///
-/// What lies ready beside them goes, too: it would be adopted otherwise.
+/// The ready state is withdrawn as well, since it would be adopted otherwise.
 ///
-/// Refused while a validator is running, or a state is being prepared beside. On an error no state
-/// whose mark could be removed is loadable.
+/// Refused while a validator is running or a state is being prepared beside it. On an error, no
+/// state whose mark could be removed is loadable.
 pub fn withdraw(
     calls: &Syscalls,
     places: &Places,
@@ -49,8 +49,8 @@ pub fn withdraw(
     Ok(slots)
 }
 
-/// Takes back only what lies ready beside a validator's states. That may be running. Gives the slots
-/// whose states are gone.
+/// Withdraws only the ready state. A validator may be running. Returns the slots of the withdrawn
+/// states.
 pub fn withdraw_beside(
     calls: &Syscalls,
     places: &Places,
@@ -63,7 +63,7 @@ pub fn withdraw_beside(
     Ok(slots)
 }
 
-/// Removes the marks of all states, durably. Gives the slots of those that had one.
+/// Removes the marks of all states, durably. Returns the slots of states that had one.
 pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, FastbootError> {
     let mut slots = Vec::new();
     for (slot, path) in state_directories(calls, places)? {
@@ -74,11 +74,11 @@ pub(crate) fn unmark(calls: &Syscalls, places: &Places) -> Result<Vec<u64>, Fast
     Ok(slots)
 }
 
-/// Removes the mark of a state, durably. Says whether it had one.
+/// Removes the mark of a state, durably. Returns whether it had one.
 pub(crate) fn unmark_one(calls: &Syscalls, path: &Path) -> Result<bool, FastbootError> {
     let state = match open_directory(calls, path) {
         Ok(state) => state,
-        // What is no directory is no state.
+        // Only a directory can be a state.
         Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::NOTDIR)) => {
             return Ok(false);
         }

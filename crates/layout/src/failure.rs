@@ -18,6 +18,8 @@ impl Failure for LayoutError {
             Self::FileTooLarge { .. }
             | Self::TooManyEntries { .. }
             | Self::TotalTooLarge { .. } => Code::Limit,
+            // The bank belongs to another slot than the name says.
+            Self::WrongSlot { .. } => Code::WrongBank,
             _ => Code::NoSnapshot,
         }
     }

@@ -1,9 +1,9 @@
-//! The newest versions of single accounts.
+//! Search for the newest versions of single accounts.
 //!
-//! Of an account's versions the one in the storage of the highest slot is the newest, be it that it has no
-//! lamports any more. A slot has one storage and a storage has an account once: a validator does not
-//! load anything else, so that is an error here. An archive of Agave has no list of
-//! accounts, so to find one means to look at all storages, or at those of the slots that are known.
+//! The version in the storage of the highest slot is the newest, even if it has no lamports. A slot
+//! has one storage, and a storage has an account once; a validator loads nothing else, so anything
+//! else is an error here. Agave's archives have no list of accounts, so a search reads all
+//! storages, or those of given slots.
 
 use std::{collections::HashMap, io, ops::ControlFlow, time::Instant};
 
@@ -16,46 +16,47 @@ use unsnap_verify::{Record, RecordSink, StorageScanner, accounts::AccountsError}
 
 use crate::{LookupError, Reader, Selection, entries::EntryReader};
 
-/// An account, in its newest version.
+/// The newest version of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its address.
+    /// Address.
     pub pubkey: [u8; 32],
-    /// Slot and number of the storage that it is in.
+    /// Slot of its storage.
     pub slot: u64,
-    /// See `slot`.
+    /// Number of its storage.
     pub storage: u32,
-    /// Where in that its record begins, in bytes.
+    /// Offset of its record in the storage in bytes.
     pub offset: u64,
-    /// Its balance; 0 says that it has ceased to be.
+    /// Balance in lamports; 0 if the account is closed.
     pub lamports: u64,
-    /// The program it belongs to.
+    /// Address of the program that owns it.
     pub owner: [u8; 32],
     /// Whether its data is a program.
     pub executable: bool,
-    /// When rent was last collected, obsolete.
+    /// Epoch of the last rent collection (obsolete).
     pub rent_epoch: u64,
-    /// Its data.
+    /// Data of the account.
     pub data: Vec<u8>,
 }
 
-/// What has become of a search.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub struct AccountsFound {
-    /// Of each account that was asked for, in that order, its newest version, if there is any.
+    /// The newest version of each requested account, in the order of the request; `None` if it was
+    /// not found.
     pub accounts: Vec<Option<Account>>,
-    /// Whether the storages were looked up in an index, and not all of the archive was looked at.
+    /// Whether an index was used instead of reading the whole archive.
     pub index: bool,
-    /// Storages that were looked at.
+    /// Number of storages that were read.
     pub storages: u64,
-    /// How long it took.
+    /// Elapsed time in milliseconds.
     pub elapsed_ms: u64,
 }
 
 impl Reader<'_> {
-    /// Finds the newest versions of accounts, in the archive and in the incremental one that builds on
-    /// it: the version with the highest slot. `what` names the slots whose storages are read; if it
-    /// names none, all are, which takes a pass over the archives.
+    /// Finds the newest versions of accounts, in the archive and in the incremental one that builds
+    /// on it. `what` holds the slots whose storages are read. Without slots, all storages are,
+    /// which takes a pass over the archives.
     pub fn accounts(
         &self,
         keys: &[[u8; 32]],
@@ -82,7 +83,7 @@ impl Reader<'_> {
             match (&archive, index) {
                 (OpenArchive::File(file), Some(index)) if !what.slots().is_empty() => {
                     let is_wanted = |entry: &&Entry| {
-                        entry.name.slot().is_some_and(|slot| what.takes_slot(slot))
+                        entry.name.slot().is_some_and(|slot| what.includes_slot(slot))
                     };
                     let wanted: Vec<&Entry> =
                         index.entries.entries().iter().filter(is_wanted).collect();
@@ -111,7 +112,7 @@ impl Reader<'_> {
     }
 }
 
-/// The search through one archive.
+/// Search through one archive.
 struct Search<'a> {
     archive: &'a str,
     rules: Layout,
@@ -130,7 +131,7 @@ impl Search<'_> {
                 let placement =
                     placement.map_err(|source| PassError::layout(archive, source, Some(at)))?;
                 if let Placement::File { role: Role::Storage { slot, id }, .. } = placement
-                    && (self.what.slots().is_empty() || self.what.takes_slot(slot))
+                    && (self.what.slots().is_empty() || self.what.includes_slot(slot))
                 {
                     let scanner = StorageScanner::new(slot, u64::from(id), member.size);
                     self.scanner =
@@ -156,15 +157,15 @@ impl Search<'_> {
     }
 }
 
-/// The newest version of each account so far.
+/// The newest versions found so far.
 struct Newest {
     found: HashMap<[u8; 32], Option<Account>>,
     now: Option<Now>,
-    /// An account that a slot has twice.
+    /// Error for an account that occurs twice in a slot.
     twice: Option<AccountsError>,
 }
 
-/// The storage that is passing by, and the record of it that is wanted and not complete.
+/// The current storage, and a requested record in it that is incomplete.
 struct Now {
     slot: u64,
     id: u32,
@@ -176,7 +177,8 @@ impl Newest {
         Self { found: keys.iter().map(|key| (*key, None)).collect(), now: None, twice: None }
     }
 
-    /// The account of a record, without its data, if it is wanted and newer than what was found.
+    /// Returns the account of a record, without its data, if it is requested and newer than the one
+    /// found.
     fn account(&mut self, position: u64, header: &RecordHeader) -> Option<Account> {
         let now = self.now.as_ref()?;
         let found = self.found.get(&header.pubkey)?;

@@ -1,4 +1,4 @@
-//! What is different between two archives.
+//! Comparison of two archives.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -13,60 +13,61 @@ use unsnap_unpack::Report;
 
 use crate::{
     LookupError,
-    records::Storage,
-    versions::{Remember, StorageTap, Version, Versions, newest},
+    records::{Storage, StorageTap},
+    versions::{Remember, Version, Versions, newest},
 };
 
-/// How two archives are compared.
+/// Options for comparing archives.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions {
-    /// For what is remembered of accounts; what is more goes to a file without a name.
+    /// Memory for remembered accounts in bytes; the rest goes to an unnamed temporary file.
     pub memory_bytes_max: usize,
-    /// Threads that digest accounts.
+    /// Number of threads that digest accounts.
     pub threads: NonZeroUsize,
 }
 
-/// In which way something is different.
+/// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// It is only in the second archive.
+    /// Number of items only in the second archive.
     Added,
-    /// It is only in the first archive.
+    /// Number of items only in the first archive.
     Removed,
-    /// It is in both, and not the same.
+    /// In both archives, with different content.
     Changed,
 }
 
-/// Something that is different.
+/// A difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Difference {
-    /// The storage of a slot; its number is not compared, since each node counts for itself.
+    /// The storage of a slot. Its number is not compared, since each node numbers storages by
+    /// itself.
     Storage {
-        /// In which way.
+        /// Kind of the difference.
         change: Change,
         /// The slot.
         slot: u64,
-        /// In the first archive.
+        /// Its side in the first archive.
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<StorageSide>,
-        /// In the second archive.
+        /// Its side in the second archive.
         #[serde(skip_serializing_if = "Option::is_none")]
         after: Option<StorageSide>,
     },
-    /// The newest version of an account. It exists if it has lamports; it is the same if lamports,
-    /// owner, executable flag and data are, as for a validator's hash of it.
+    /// The newest version of an account. An account exists if it has lamports. Accounts are equal
+    /// if lamports, owner, executable flag and data are, as for a validator's hash of them.
     Account {
-        /// In which way.
+        /// Kind of the difference.
         change: Change,
         /// Its address.
         #[serde(serialize_with = "base58")]
         pubkey: [u8; 32],
-        /// In the first archive.
+        /// Its side in the first archive.
         #[serde(skip_serializing_if = "Option::is_none")]
         before: Option<AccountSide>,
-        /// In the second archive.
+        /// Its side in the second archive.
         #[serde(skip_serializing_if = "Option::is_none")]
         after: Option<AccountSide>,
     },
@@ -79,7 +80,7 @@ pub struct StorageSide {
     pub id: u32,
     /// Its size.
     pub bytes: u64,
-    /// Keyed, and the same for equal content.
+    /// Keyed digest, the same for equal content.
     #[serde(skip)]
     digest: u64,
 }
@@ -87,37 +88,37 @@ pub struct StorageSide {
 /// The newest version of an account in one of the archives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountSide {
-    /// Slot of the storage that it is in.
+    /// Slot of its storage.
     pub slot: u64,
-    /// Its balance.
+    /// Balance in lamports.
     pub lamports: u64,
-    /// Bytes of data.
+    /// Size of its data in bytes.
     pub data_bytes: u32,
 }
 
-/// How many of a kind.
+/// Numbers of equal and different items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Only in the second archive.
+    /// Number of items only in the second archive.
     pub added: u64,
-    /// Only in the first archive.
+    /// Number of items only in the first archive.
     pub removed: u64,
-    /// In both, and not the same.
+    /// Number of items in both archives with different content.
     pub changed: u64,
-    /// In both, and the same.
+    /// Number of items in both archives with equal content.
     pub unchanged: u64,
 }
 
-/// What was compared, and how much of it is different.
+/// Report of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct DiffReport {
-    /// The first archive, as it was given.
+    /// The first archive, as the caller named it.
     pub before: String,
-    /// The second archive, as it was given.
+    /// The second archive, as the caller named it.
     pub after: String,
-    /// Slot of the first.
+    /// Slot of the first archive.
     pub before_slot: Option<u64>,
-    /// Slot of the second.
+    /// Slot of the second archive.
     pub after_slot: Option<u64>,
     /// Storages, by slot.
     pub storages: Counts,
@@ -126,12 +127,12 @@ pub struct DiffReport {
 }
 
 impl Counts {
-    /// Whether nothing is different.
+    /// Returns whether there are no differences.
     pub fn is_same(&self) -> bool {
         self.added + self.removed + self.changed == 0
     }
 
-    /// Counts one, and says in which way it is different.
+    /// Counts an item and returns the kind of its difference.
     fn count<T>(
         &mut self,
         before: Option<&T>,
@@ -150,9 +151,9 @@ impl Counts {
     }
 }
 
-/// Compares two archives, one after the other, and shows `see` what is different: storages in the order
-/// of their slots, then accounts in the order of their addresses. Nothing is shown before both archives
-/// have proven to be whole.
+/// Compares two archives, one after the other, and shows each difference to `see`: storages in the
+/// order of their slots, then accounts in the order of their addresses. Nothing is shown before
+/// both archives have proven to be whole.
 pub fn diff(
     before: &Archive,
     after: &Archive,
@@ -161,7 +162,7 @@ pub fn diff(
     handles: &Handles,
     mut see: impl FnMut(&Difference) -> std::io::Result<()>,
 ) -> Result<DiffReport, LookupError> {
-    // Drawn anew in each run, so that no archives can be made whose differences are overlooked.
+    // A new key in each run, so that no archives can be made whose differences are overlooked.
     let seed = RandomState::new().hash_one(0);
     let mut versions = Versions::new(how.memory_bytes_max);
     let mut read = |side, archive: &Archive| -> Result<(Report, Storages), LookupError> {
@@ -221,7 +222,7 @@ pub fn diff(
     Ok(report)
 }
 
-/// The storages of one archive, digested as they pass by. 32 bytes for each.
+/// Digests of the storages of one archive. 32 bytes for each.
 struct Storages {
     seed: u64,
     by_slot: Vec<(u64, StorageSide)>,

@@ -1,4 +1,4 @@
-//! Entries that an index names: their frames, decoded, as events of the tar walk.
+//! Reading of single entries by an index: their frames are decoded into events of the tar walk.
 
 use unsnap_index::{Entry, Index, IndexError, RangeReader, ReadCounts, ReadOptions};
 use unsnap_pass::{Anywhere, Handles, PassError};
@@ -7,7 +7,7 @@ use unsnap_tarstream::{Event, Limits, Walker};
 
 use crate::LookupError;
 
-/// Reads entries that an index names.
+/// Reader of entries that an index names.
 pub(crate) struct EntryReader<'a> {
     /// Name of the archive in messages.
     pub archive: &'a str,
@@ -19,9 +19,9 @@ pub(crate) struct EntryReader<'a> {
 }
 
 impl EntryReader<'_> {
-    /// Shows `see` the walk over each of these entries, which are in the archive's order: its member,
-    /// which is the one of the index or an error, and its payload. Nothing else is read and decoded than
-    /// the frames that hold them.
+    /// Shows the walk over each of these entries to `see`: its member, which must equal the index's
+    /// entry, and its payload. The entries are in the archive's order. Only the frames that hold
+    /// them are read and decoded.
     pub fn entries(
         &self,
         entries: &[&Entry],
@@ -38,7 +38,7 @@ impl EntryReader<'_> {
         let mut rest = entries.iter();
         let mut current = rest.next().map(|entry| self.walk(entry));
         let counts = reader.read::<Failed>(&ranges, |mut offset, mut bytes| {
-            // Entries without padding between them come as one range.
+            // Adjacent entries come as one range.
             while let Some(walk) = current.as_mut().filter(|_| !bytes.is_empty()) {
                 let end = walk.entry.raw_extent().end;
                 let count = usize::try_from(end - offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -66,14 +66,14 @@ impl EntryReader<'_> {
     }
 }
 
-/// Where the index says that an entry is, there is none, or another.
-const OTHER_HEADER: IndexError = IndexError::Stale("where an entry should be is another");
+/// Error for a header that differs from the index's entry.
+const OTHER_HEADER: IndexError = IndexError::Stale("another entry is at the place that it names");
 
-/// The walk over one entry.
+/// Walk over one entry.
 struct Walk<'e> {
     entry: &'e Entry,
     walker: Walker,
-    /// Its header has been.
+    /// Whether its header was seen.
     seen: bool,
 }
 
@@ -103,7 +103,7 @@ impl Walk<'_> {
     }
 }
 
-/// What ends the reading.
+/// Reason for the end of reading.
 enum Failed {
     Index(IndexError),
     Other(LookupError),

@@ -1,4 +1,4 @@
-//! Why reading failed.
+//! Errors of reading archives.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use unsnap_pass::PassError;
 use unsnap_unpack::UnpackError;
 use unsnap_verify::accounts::AccountsError;
 
-/// Looking into an archive failed.
+/// An operation on an archive failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
@@ -21,7 +21,7 @@ pub enum LookupError {
     /// A check of the archive failed.
     #[error(transparent)]
     Unpack(#[from] UnpackError),
-    /// The accounts cannot be sorted, or an account is in a slot twice.
+    /// The accounts cannot be sorted, or an account occurs twice in a slot.
     #[error("{archive}: {source}")]
     Accounts {
         /// The archive.
@@ -34,12 +34,18 @@ pub enum LookupError {
     NotFound {
         /// The archive.
         archive: String,
-        /// What is missing.
+        /// The missing entries.
         what: String,
     },
-    /// The output takes no more.
+    /// Writing to the output failed.
     #[error("cannot write the output: {error}")]
     Output {
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// A temporary file, which holds an entry until it is written, could not be made or used.
+    #[error("cannot use a temporary file: {error}")]
+    TemporaryFile {
         /// The reason.
         error: std::io::Error,
     },
@@ -55,7 +61,7 @@ impl LookupError {
     /// The caller asked to stop.
     pub const CANCELLED: Self = Self::Pass(PassError::Cancelled);
 
-    /// Sorts an error about accounts.
+    /// Returns the error for a problem with accounts.
     pub(crate) fn accounts(archive: &str, source: AccountsError) -> Self {
         Self::Accounts { archive: archive.to_owned(), source: Box::new(source) }
     }
@@ -68,7 +74,10 @@ impl Failure for LookupError {
             Self::Commit(error) => Some(error),
             Self::Unpack(error) => Some(error),
             Self::Accounts { source, .. } => Some(&**source),
-            Self::NotFound { .. } | Self::Output { .. } | Self::Changed { .. } => None,
+            Self::NotFound { .. }
+            | Self::Output { .. }
+            | Self::TemporaryFile { .. }
+            | Self::Changed { .. } => None,
         }
     }
 
@@ -82,7 +91,7 @@ impl Failure for LookupError {
     fn code(&self) -> Code {
         match self {
             Self::NotFound { .. } => Code::NotInArchive,
-            Self::Output { error } => Code::of_io_error(error),
+            Self::Output { error } | Self::TemporaryFile { error } => Code::of_io_error(error),
             Self::Changed { .. } => Code::ArchiveChanging,
             _ => self.inner().map_or(Code::System, Failure::code),
         }
@@ -90,7 +99,7 @@ impl Failure for LookupError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Output { error } => Remedy::of_io_error(error),
+            Self::Output { error } | Self::TemporaryFile { error } => Remedy::of_io_error(error),
             Self::Changed { .. } => Some(Remedy::WaitForDownload),
             _ => self.inner().and_then(Failure::remedy),
         }
@@ -98,7 +107,7 @@ impl Failure for LookupError {
 
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Output { error } => Errno::from_io_error(error),
+            Self::Output { error } | Self::TemporaryFile { error } => Errno::from_io_error(error),
             _ => self.inner().and_then(Failure::errno),
         }
     }

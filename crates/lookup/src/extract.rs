@@ -1,6 +1,7 @@
-//! Taking single entries out of an archive.
+//! Extraction of single entries.
 
 use std::{
+    fs::File,
     io::{self, Write},
     ops::ControlFlow,
     path::PathBuf,
@@ -10,7 +11,7 @@ use std::{
 use serde::Serialize;
 use unsnap_commit::{Spot, Target};
 use unsnap_decode::Position;
-use unsnap_index::{Entry, ReadCounts, ReadOptions};
+use unsnap_index::{Entry, Index, ReadCounts, ReadOptions};
 use unsnap_layout::{Layout, Placement};
 use unsnap_pass::{Handles, LayoutKind, OpenArchive, Opened, Pass, PassError, Phase, millis};
 use unsnap_tarstream::{Event, MemberKind};
@@ -18,46 +19,47 @@ use unsnap_tarstream::{Event, MemberKind};
 use crate::{
     LookupError, Reader, Selection,
     entries::EntryReader,
-    tree::{Stream, Take, Tree},
+    output::{DirectoryOutput, EntryOutput, StreamOutput, several_selected},
 };
 
-/// Where entries go.
+/// Destination of extracted entries.
 pub enum ExtractTo<'a> {
-    /// A directory, which appears complete and durable or not at all.
+    /// A directory. It is published complete and durable, or not at all.
     Directory(PathBuf),
-    /// A stream, which takes the content of one entry.
+    /// A stream for the content of a single entry. Nothing is written if several entries are
+    /// selected.
     Stream(&'a mut dyn Write),
 }
 
-/// What was taken out.
+/// Report of an extraction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Extracted {
     /// The archive.
     pub archive: String,
-    /// Entries that were taken.
+    /// Number of extracted entries.
     pub entries: u64,
-    /// Bytes of their content.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Whether they were looked up in the archive's index.
+    /// Whether the archive's index was used.
     pub index: bool,
-    /// What looking them up has cost; `None` if the archive was gone through.
+    /// Reads by the index; `None` if the whole archive was read.
     pub reads: Option<Reads>,
-    /// How long it took.
+    /// Elapsed time in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// What reading parts has cost.
+/// Reads made for parts of an archive.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reads {
-    /// Reads that were made.
+    /// Number of reads.
     pub reads: u64,
-    /// Bytes they have read.
+    /// Bytes read.
     pub bytes_read: u64,
-    /// Reads that were saved by reading over gaps.
+    /// Number of reads saved by reading across gaps.
     pub reads_saved: u64,
     /// Bytes of these gaps.
     pub extra_bytes: u64,
-    /// Frames that were decoded.
+    /// Number of decoded frames.
     pub frames: u64,
 }
 
@@ -69,9 +71,10 @@ impl From<ReadCounts> for Reads {
 }
 
 impl Reader<'_> {
-    /// Takes entries out of the archive. With an index only the frames that hold them are read and
-    /// decoded; without, the archive up to its end, or up to the last of them if they are named one
-    /// by one. `layout`: what the archive may contain. Fails if there are none.
+    /// Extracts entries. With an index, only the frames that hold them are read and decoded.
+    /// Without one, the archive is read to its end, or to the last entry if all are named
+    /// literally. `layout` holds the rules for the archive's entries. Fails if no entry is
+    /// selected.
     pub fn extract(
         &self,
         what: &Selection,
@@ -94,27 +97,43 @@ impl Reader<'_> {
             }
         };
         let mut opened = Opened::open(archives, options)?;
+        // Opened here, since a confined thread can open nothing.
+        let spool = match &to {
+            ExtractTo::Stream(_) if what.entries_max() != Some(1) => Target::temporary_file(None),
+            _ => None,
+        };
         let needs = Target::needs(target.as_ref(), false);
         opened.confine(options, &needs);
         drop(needs);
         confined().map_err(PassError::thread)?;
-        // Dropped on any error, `target` takes everything back.
+        // On any error, dropping `target` removes all staged files.
         let indexes = opened.load_indexes(options, handles)?;
-        let (mut tree, mut stream);
-        let take: &mut dyn Take = match (to, &target) {
+        let wanted = indexes.first().and_then(Option::as_ref).map(|index| wanted(index, what));
+        let entries =
+            wanted.as_ref().map_or(what.entries_max(), |wanted| Some(wanted.len() as u64));
+        let (mut directory, mut stream);
+        let output: &mut dyn EntryOutput = match (to, &target) {
             (ExtractTo::Stream(output), _) => {
-                stream = Stream::new(output);
+                let spool = spool_for(entries, spool)?;
+                stream = StreamOutput::new(output, spool);
                 &mut stream
             }
             (ExtractTo::Directory(path), target) => {
-                let made = target.as_ref().and_then(|target| Tree::new(target, path));
-                tree = made.ok_or(LookupError::CANCELLED)?;
-                &mut tree
+                let made = target.as_ref().and_then(|target| DirectoryOutput::new(target, path));
+                directory = made.ok_or(LookupError::CANCELLED)?;
+                &mut directory
             }
         };
         let rules = layout.rules(&archives[0], &options.limits);
-        let mut taker =
-            Taker { archive: &archive, rules, what, take, open: false, entries: 0, bytes: 0 };
+        let mut extraction = Extraction {
+            archive: &archive,
+            rules,
+            what,
+            output,
+            open: false,
+            entries: 0,
+            bytes: 0,
+        };
         let mut extracted = Extracted {
             archive: archive.clone(),
             entries: 0,
@@ -124,37 +143,35 @@ impl Reader<'_> {
             elapsed_ms: 0,
         };
         progress.enter(Phase::Unpacking);
-        if let (Some(Some(index)), Some(OpenArchive::File(file))) =
-            (indexes.first(), opened.archives.first())
+        if let (Some(Some(index)), Some(wanted), Some(OpenArchive::File(file))) =
+            (indexes.first(), &wanted, opened.archives.first())
         {
-            let is_wanted =
-                |entry: &&Entry| entry.kind != MemberKind::Directory && what.takes(&entry.path());
-            let wanted: Vec<&Entry> = index.entries.entries().iter().filter(is_wanted).collect();
             let limits = options.limits.tar;
             let reader =
                 EntryReader { archive: &archive, file, index, options: how, limits, handles };
-            let see = |event: Event<'_>, bytes: &[u8]| taker.event(event, bytes, None);
-            extracted.reads = Some(reader.entries(&wanted, see)?.into());
+            let see = |event: Event<'_>, bytes: &[u8]| extraction.event(event, bytes, None);
+            extracted.reads = Some(reader.entries(wanted, see)?.into());
             extracted.index = true;
         } else {
             let pass = Pass::new(options, handles, opened.threads);
             let see = |_, event: Event<'_>, bytes: &[u8], at: Position| {
-                // Nothing behind the last one needs to be read.
+                // The rest of the archive need not be read.
                 if let Event::Member(_) = event
-                    && what.entries_max() == Some(taker.entries)
+                    && what.entries_max() == Some(extraction.entries)
                 {
                     return Ok(ControlFlow::Break(()));
                 }
-                taker.event(event, bytes, Some(at))?;
+                extraction.event(event, bytes, Some(at))?;
                 Ok::<_, LookupError>(ControlFlow::Continue(()))
             };
             pass.over(archives, opened.archives, see)?;
         }
-        (extracted.entries, extracted.bytes) = (taker.entries, taker.bytes);
+        (extracted.entries, extracted.bytes) = (extraction.entries, extraction.bytes);
         if extracted.entries == 0 {
             let what = "no entry matches".to_owned();
             return Err(LookupError::NotFound { archive, what });
         }
+        extraction.output.finish()?;
         if let Some(target) = &mut target {
             progress.enter(Phase::Syncing);
             target.staging.sync()?;
@@ -170,20 +187,41 @@ impl Reader<'_> {
     }
 }
 
-/// Picks entries out of a walk.
-struct Taker<'a> {
+/// Returns the spool of a stream; `None` if there is at most one entry. Nothing may be written before
+/// that is certain. `entries`: number of selected entries, if it is known.
+fn spool_for(entries: Option<u64>, spool: Option<File>) -> Result<Option<File>, LookupError> {
+    match (entries, spool) {
+        (Some(0 | 1), _) => Ok(None),
+        (Some(_), _) => Err(several_selected()),
+        (None, Some(spool)) => Ok(Some(spool)),
+        (None, None) => {
+            let error = rustix::io::Errno::OPNOTSUPP.into();
+            Err(LookupError::TemporaryFile { error })
+        }
+    }
+}
+
+/// Returns the entries of an index that are selected, in the archive's order.
+fn wanted<'i>(index: &'i Index, what: &Selection) -> Vec<&'i Entry> {
+    let is_wanted =
+        |entry: &&Entry| entry.kind != MemberKind::Directory && what.includes(&entry.path());
+    index.entries.entries().iter().filter(is_wanted).collect()
+}
+
+/// Extraction of the selected entries from a walk.
+struct Extraction<'a> {
     archive: &'a str,
-    /// Says where entries go: names are hostile.
+    /// Checks the paths, which are hostile.
     rules: Layout,
     what: &'a Selection,
-    take: &'a mut dyn Take,
-    /// The entry under way is wanted.
+    output: &'a mut dyn EntryOutput,
+    /// Whether the current entry is selected.
     open: bool,
     entries: u64,
     bytes: u64,
 }
 
-impl Taker<'_> {
+impl Extraction<'_> {
     fn event(
         &mut self,
         event: Event<'_>,
@@ -192,7 +230,8 @@ impl Taker<'_> {
     ) -> Result<(), LookupError> {
         match event {
             Event::Member(member) => {
-                let wanted = member.kind != MemberKind::Directory && self.what.takes(member.path);
+                let wanted =
+                    member.kind != MemberKind::Directory && self.what.includes(member.path);
                 self.open = false;
                 if !wanted {
                     return Ok(());
@@ -201,14 +240,14 @@ impl Taker<'_> {
                 let placement =
                     placement.map_err(|source| PassError::layout(self.archive, source, at))?;
                 if let Placement::File { path, .. } = placement {
-                    self.take.begin(path)?;
+                    self.output.begin(path)?;
                     self.entries += 1;
                     self.open = true;
                 }
             }
             Event::Payload { .. } if self.open => {
                 self.bytes += bytes.len() as u64;
-                self.take.bytes(bytes)?;
+                self.output.bytes(bytes)?;
             }
             Event::Payload { .. } | Event::Skipped | Event::End => {}
         }

@@ -1,4 +1,4 @@
-//! Making an index: one pass over the archive, which takes note of every frame and every entry.
+//! Creation of an index: one pass over the archive records every frame and every entry.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -11,8 +11,8 @@ use unsnap_tarstream::Event;
 use crate::Reader;
 
 impl Reader<'_> {
-    /// Finds out where everything is in the archive, by a pass over all of it that proves its end.
-    /// Writing the index is left to the caller.
+    /// Makes the index by a pass over the whole archive, which proves its end. The caller writes it
+    /// to a file.
     pub fn index(&self) -> Result<Index, PassError> {
         let (archives, name) = (&self.archives[..1], self.archive_name());
         let failed = |error| PassError::index(&name, error);
@@ -42,7 +42,7 @@ impl Reader<'_> {
             Some(Format::Zstd) => of_marks(Encoding::Zstd),
             Some(Format::Tar) | None => Ok(FrameTable::plain(bytes)),
         };
-        // It was asked for, and a pass that was not broken off has come to the end.
+        // It was requested, and a complete pass has digested everything.
         let Some(Digest::Xxh3(digest)) = summary.source.digest else {
             return Err(PassError::Cancelled);
         };

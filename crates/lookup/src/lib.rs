@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Everything that only reads archives: entries, accounts, facts, indexes, differences.
+//! Operations that only read archives: entries, accounts, facts, indexes, differences.
 //!
 //! | operation | reads |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | [`list_accounts`] | everything, twice if only the newest versions are wanted |
 //! | [`diff`] | both archives, once each |
 //!
-//! Entries pass by as events of the tar walk, whether they come from a pass over the whole archive or
-//! from frames that an index names.
+//! All operations work on events of the tar walk, which come from a pass over the whole archive or
+//! from the frames that an index names.
 
 mod accounts;
 mod diff;
@@ -24,13 +24,13 @@ mod index;
 mod inspect;
 mod list;
 mod listing;
+mod output;
 mod owners;
 mod producer;
 mod prove;
 mod records;
 mod select;
 mod storages;
-mod tree;
 mod versions;
 
 pub use accounts::{Account, AccountsFound};
@@ -39,7 +39,7 @@ pub use diff::{
 };
 pub use error::LookupError;
 pub use extract::{ExtractTo, Extracted, Reads};
-pub use inspect::{BankInspection, FrameFacts, Inspection, Sizes, WhatToInspect};
+pub use inspect::{BankInspection, FrameDamage, FrameFacts, Inspection, Sizes, WhatToInspect};
 pub use listing::{AccountsFormat, AccountsListed, AccountsQuery, list_accounts};
 pub use owners::OwnerTotals;
 pub use producer::Producer;
@@ -49,21 +49,20 @@ pub use versions::MEMORY_BYTES;
 
 use unsnap_pass::{Archive, Handles, Options};
 
-/// Reads archives. Each operation confines the calling thread for good, before it reads the first
-/// byte; `confined` is called when that is done, as the place to start threads that are to be confined
-/// as well.
+/// Reader of archives. Each operation confines the calling thread permanently before it reads the
+/// first byte, then calls `confined`, as the place to start threads that must be confined as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// The archives. Most operations read the first one only.
+    /// The archives. Most operations read only the first one.
     pub archives: &'a [Archive],
-    /// How they are read.
+    /// Options for reading them.
     pub options: &'a Options,
-    /// To watch and stop it.
+    /// Handles for watching and stopping the operation.
     pub handles: &'a Handles,
 }
 
 impl Reader<'_> {
-    /// Returns the name of the first archive in messages.
+    /// Returns the first archive's name in messages.
     fn archive_name(&self) -> String {
         self.archives.first().map(Archive::display_name).unwrap_or_default()
     }

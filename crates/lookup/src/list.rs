@@ -1,4 +1,4 @@
-//! The entries of an archive, one after the other.
+//! Listing of an archive's entries.
 
 use std::{io, ops::ControlFlow};
 
@@ -9,8 +9,8 @@ use unsnap_tarstream::{Event, Member};
 use crate::Reader;
 
 impl Reader<'_> {
-    /// Shows `visit` every entry, in order, from the archive's index if it has one. Refuses nothing
-    /// that is a tar stream. Ends early when `visit` breaks.
+    /// Calls `visit` with every entry, in order, from the archive's index if it has one. Accepts
+    /// every tar stream that has an entry. Ends early when `visit` breaks.
     pub fn list(
         &self,
         confined: impl FnOnce() -> io::Result<()>,

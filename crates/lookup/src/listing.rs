@@ -1,4 +1,4 @@
-//! The accounts of an archive, listed as they pass by.
+//! Listing of an archive's accounts.
 
 use std::{
     io::Write as IoWrite, num::NonZeroUsize, ops::ControlFlow, ops::RangeInclusive, sync::Arc,
@@ -22,50 +22,50 @@ use crate::{
     versions::{Remember, Versions, checked, newest},
 };
 
-/// Which accounts to list, and how.
+/// A query for accounts.
 #[derive(Clone, Debug)]
 pub struct AccountsQuery {
-    /// Only those of these owners; all if there are none.
+    /// Owners of the accounts; empty for all.
     pub owners: Vec<[u8; 32]>,
-    /// Only those with so many bytes of data.
+    /// Size of the accounts' data in bytes.
     pub data_len: RangeInclusive<u64>,
-    /// Only the newest version of each account, if it has lamports. Takes another pass over the
-    /// archive. Otherwise every record is listed, whatever hides it.
+    /// List only the newest version of each account, if it has lamports. This takes another pass
+    /// over the archive. Otherwise every record is listed, even superseded ones.
     pub newest: bool,
-    /// How a record is written.
+    /// Format of a record.
     pub format: AccountsFormat,
-    /// Write the data too, in base64.
+    /// Write the data as well, in base64.
     pub with_data: bool,
-    /// For what is remembered to find the newest versions; what is more goes to a file without a name.
+    /// Memory for finding the newest versions in bytes; the rest goes to an unnamed temporary file.
     pub memory_bytes_max: usize,
-    /// Threads that write records as text.
+    /// Number of threads that format records.
     pub threads: NonZeroUsize,
 }
 
-/// How a record is written.
+/// Format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountsFormat {
-    /// Comma-separated values with a line of names; no value has commas or quotes.
+    /// Comma-separated values with a line of names. No value contains commas or quotes.
     Csv,
-    /// An object of JSON on each line.
+    /// One JSON object per line.
     JsonLines,
 }
 
-/// How many there were.
+/// Counts of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountsListed {
-    /// Records of the archive.
+    /// Records in the archive.
     pub records: u64,
-    /// Of these, listed.
+    /// Records listed.
     pub listed: u64,
 }
 
-/// The line of names.
+/// Line of names.
 const CSV_NAMES: &str =
     "pubkey,lamports,owner,executable,rent_epoch,data_bytes,slot,storage_id,offset";
 
-/// Lists accounts on `out` in the order of the archive. What is listed may be taken for good when this
-/// has succeeded: until then, the archive may prove bad.
+/// Lists accounts on `out` in the order of the archive. The list is valid only if this succeeds:
+/// until then, the archive may prove bad.
 pub fn list_accounts(
     archive: &Archive,
     query: &AccountsQuery,
@@ -127,8 +127,8 @@ pub fn list_accounts(
     Ok(listed)
 }
 
-/// The places of all records that are not the newest of an account that exists, in order, and the
-/// archive's digest.
+/// Returns the places of all records that are not the newest version of an existing account, in
+/// order, and the archive's digest.
 fn hidden(
     archive: &Archive,
     query: &AccountsQuery,
@@ -156,19 +156,19 @@ fn hidden(
     Ok((hidden, report.digest))
 }
 
-/// Some lines.
+/// Formatted records.
 struct Text {
     bytes: Vec<u8>,
     records: u64,
     listed: u64,
 }
 
-/// Writes records as text.
+/// Formatter of records.
 struct Writer<'a> {
     query: &'a AccountsQuery,
-    /// In order.
+    /// Places of records to leave out, in order.
     hidden: Option<&'a [Place]>,
-    /// The owner that was written last: most follow on one of their own.
+    /// The last owner in base58: consecutive records often have the same one.
     owner: ([u8; 32], String),
 }
 
@@ -237,7 +237,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Text in memory, which takes whatever is written.
+/// Text in memory.
 struct Line<'a>(&'a mut Vec<u8>);
 
 impl Line<'_> {
@@ -248,7 +248,7 @@ impl Line<'_> {
 
     fn base64(&mut self, data: &[u8]) {
         let begin = self.0.len();
-        // Four characters for each three bytes; data is at most 10 MiB.
+        // Four characters for three bytes. Data has at most 10 MiB.
         self.0.resize(begin + data.len().div_ceil(3) * 4, 0);
         let encoded = STANDARD.encode_slice(data, &mut self.0[begin..]);
         debug_assert_eq!(encoded.ok(), Some(self.0.len() - begin), "padded base64 has this length");

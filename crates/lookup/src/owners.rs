@@ -1,4 +1,4 @@
-//! Accounts by the program that owns them.
+//! Totals of accounts by owner.
 
 use std::collections::HashMap;
 
@@ -6,24 +6,24 @@ use serde::Serialize;
 use unsnap_layout::append_vec::RecordHeader;
 use unsnap_verify::{Record, RecordSink};
 
-/// Programs that are told apart; what belongs to others is added up. A bound on memory (100 MB): whoever
-/// makes an archive can give each account another owner.
+/// Number of owners that are counted separately; accounts of other owners are added up. Bounds the
+/// memory (100 MB), since an archive may give each account another owner.
 const OWNERS_MAX: usize = 1_000_000;
 
-/// What belongs to one program.
+/// Totals of the accounts of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OwnerTotals {
-    /// The program's address in base58; `None` for all that were too many to be told apart.
+    /// Address of the owning program in base58; `None` for all owners beyond the bound.
     pub owner: Option<String>,
-    /// Records in storages: of an account that occurs in several storages each counts.
+    /// Number of records. An account in several storages counts several times.
     pub records: u64,
-    /// Bytes of their data.
+    /// Total size of their data in bytes.
     pub data_bytes: u64,
-    /// Their lamports, which are too many by those of older versions.
+    /// Their lamports, including those of older versions.
     pub lamports: u128,
 }
 
-/// Adds accounts up.
+/// Totals by owner, while records are added.
 #[derive(Default)]
 pub(crate) struct Owners {
     totals: HashMap<[u8; 32], OwnerTotals>,
@@ -40,10 +40,11 @@ impl Owners {
         totals.lamports = totals.lamports.saturating_add(u128::from(header.lamports));
     }
 
-    /// The programs with the most data, at most `count`, and whatever was not told apart.
+    /// Returns the `count` owners with the most data, and the total of all owners that were not
+    /// counted separately.
     pub fn largest(self, count: usize) -> Vec<OwnerTotals> {
         let mut all: Vec<([u8; 32], OwnerTotals)> = self.totals.into_iter().collect();
-        // In one order, whatever that of the map.
+        // A definite order, unlike the map's.
         all.sort_by_key(|(owner, totals)| {
             (std::cmp::Reverse((totals.data_bytes, totals.records)), *owner)
         });

@@ -1,4 +1,4 @@
-//! Who has made an archive, guessed by its frames.
+//! The producer of an archive, guessed from its frames.
 //!
 //! | frames | made by |
 //! |---|---|
@@ -14,35 +14,35 @@ use unsnap_index::TableSource;
 
 use crate::FrameFacts;
 
-/// Decoded bytes of Agave's frames.
+/// Decoded size of Agave's frames.
 const AGAVE_FRAME_BYTES: u64 = 32 << 20;
 
-/// A tar header, which Firedancer puts into a frame of its own.
+/// Size of a tar header, which Firedancer puts into a frame of its own.
 const TAR_HEADER_BYTES: u64 = 512;
 
-/// What a skippable frame of Firedancer at the archive's beginning holds: its tag, little-endian.
+/// Tag in the skippable frame at the beginning of Firedancer's archives, little-endian.
 pub(crate) const FIREDANCER_TAG: u64 = 0xf212_f209_fd94_4ba2;
 
-/// A guess, and what it rests on.
+/// A guess, and its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Producer {
-    /// Who has probably made the archive.
+    /// The likely producer.
     pub guess: &'static str,
-    /// What speaks for it.
+    /// Evidence for the guess, in words.
     pub evidence: Vec<String>,
 }
 
-/// What the guess is made from.
+/// Evidence about the producer.
 pub(crate) struct Evidence<'a> {
-    /// How the archive is compressed: "zstd", "lz4" or "tar".
+    /// Compression: "zstd", "lz4" or "tar".
     pub compression: &'a str,
-    /// The first header that is no skippable frame's.
+    /// Header of the first frame that is not skippable.
     pub header: Option<&'a FrameHeader>,
     /// Whether Firedancer's tag was found.
     pub tag: bool,
     pub frames: &'a FrameFacts,
     pub table: Option<TableSource>,
-    /// What the bank file ends with, if it was read: whether that is a block id.
+    /// Whether the bank file ends with a block id, if it was read.
     pub block_id: Option<bool>,
 }
 
@@ -66,12 +66,11 @@ impl Evidence<'_> {
         let frames = self.frames;
         match self.compression {
             "lz4" => {
-                evidence
-                    .push("it is compressed by lz4, which a validator can be told to".to_owned());
+                evidence.push("it is compressed by lz4, an option of validators".to_owned());
                 return "Agave, with lz4";
             }
             "tar" => {
-                evidence.push("it is not compressed, and Agave always does".to_owned());
+                evidence.push("it is not compressed; Agave always compresses".to_owned());
                 return "tar, or Firedancer";
             }
             _ => {}
@@ -109,7 +108,7 @@ impl Evidence<'_> {
                     }
                 ));
                 if !frames.complete {
-                    evidence.push("no frame ends in what was looked at".to_owned());
+                    evidence.push("no frame ends in the part that was read".to_owned());
                 }
                 "Agave up to 4.2"
             }
@@ -123,7 +122,7 @@ impl Evidence<'_> {
                 "Agave from 4.3 on, or the zstd command"
             }
             Some(_) | None => {
-                evidence.push("its frames are like those of no validator".to_owned());
+                evidence.push("its frames differ from those of all known validators".to_owned());
                 "unknown"
             }
         }

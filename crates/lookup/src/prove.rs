@@ -1,4 +1,4 @@
-//! The bank file of an archive, checked against its name.
+//! Check of an archive's bank file against its name.
 
 use std::ops::ControlFlow;
 
@@ -10,8 +10,8 @@ use unsnap_tarstream::Event;
 use crate::Reader;
 
 impl Reader<'_> {
-    /// Checks the bank file against the archive's name and ignores everything behind it. That costs
-    /// the first megabytes of a real archive.
+    /// Checks the bank file against the archive's name and ignores the rest. Reads only the first
+    /// megabytes of a real archive.
     pub fn prove(&self) -> Result<BankFacts, PassError> {
         let (archives, name) = (&self.archives[..1], self.archive_name());
         let mut rules = LayoutKind::Snapshot.rules(&archives[0], &self.options.limits);

@@ -1,4 +1,4 @@
-//! The records of an archive's storages, in batches for threads that look into them.
+//! Records of an archive's storages, in batches for worker threads.
 
 use std::ops::ControlFlow;
 
@@ -10,44 +10,57 @@ use unsnap_layout::{
 use unsnap_pass::{Passing, Tap};
 use unsnap_verify::{Record, RecordSink, StorageScanner};
 
-use crate::versions::StorageTap;
-
-/// Records are handed on when they are this many bytes: some thousand accounts, against a queue that
-/// each batch goes through twice. A guess.
+/// Size of a batch in bytes: some thousand accounts, so that the cost of passing a batch through
+/// two queues does not matter. A guess.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A storage that passes by.
+/// A storage of the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Storage {
-    /// Its number among those of the archive, from 0 on.
+    /// Its number in the archive, from 0.
     pub number: u32,
     /// Slot in its name.
     pub slot: u64,
     /// Number in its name.
     pub id: u32,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Whole records of a storage, one behind the other.
+/// Listener to the content of storages.
+pub(crate) trait StorageTap: Send {
+    /// Takes the next bytes of the current storage.
+    fn piece(&mut self, bytes: &[u8]);
+
+    /// Ends the current storage.
+    fn end(&mut self, storage: Storage);
+}
+
+/// Ignores everything.
+impl StorageTap for () {
+    fn piece(&mut self, _: &[u8]) {}
+    fn end(&mut self, _: Storage) {}
+}
+
+/// Consecutive whole records of a storage.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub storage: Storage,
-    /// Where the first of them begins in the storage.
+    /// Offset of the first record in the storage.
     position: u64,
     bytes: BatchBytes,
 }
 
 #[derive(Debug)]
 enum BatchBytes {
-    /// Where they were decoded.
+    /// Records in the segment into which they were decoded.
     Shared(Slice),
-    /// One record that came in pieces.
+    /// One record that was split over segments.
     Gathered(Vec<u8>),
 }
 
 impl Batch {
-    /// Shows `see` each record: where it begins in its storage, its header and its data.
+    /// Shows each record to `see`: its offset in the storage, its header and its data.
     pub fn each<'b>(&'b self, mut see: impl FnMut(u64, &RecordHeader, &'b [u8])) {
         let bytes: &[u8] = match &self.bytes {
             BatchBytes::Shared(slice) => slice,
@@ -59,7 +72,7 @@ impl Batch {
             let data = usize::try_from(header.data_len).ok().and_then(|len| data.get(..len));
             let Some(data) = data else { break };
             see(position, &header, data);
-            // Records are aligned in the storage, and a batch may begin anywhere in memory.
+            // Records are aligned in the storage, but a batch may begin anywhere in memory.
             let end = position + header.record_bytes();
             let next = end.next_multiple_of(RECORD_ALIGNMENT);
             at += RECORD_HEADER_BYTES + data.len() + usize::try_from(next - end).unwrap_or(0);
@@ -68,7 +81,7 @@ impl Batch {
     }
 }
 
-/// Cuts the storages that pass by into batches.
+/// Cuts storages into batches during the walk.
 pub(crate) struct Records<'s, F> {
     /// Takes batches, in order. A break ends the run.
     take: F,
@@ -78,7 +91,7 @@ pub(crate) struct Records<'s, F> {
     listener: Option<&'s mut dyn StorageTap>,
 }
 
-/// A record that has come in part.
+/// An incomplete record that is split over segments.
 #[derive(Debug, Default)]
 struct Straddling {
     position: u64,
@@ -91,7 +104,7 @@ impl<'s, F: FnMut(Batch) -> ControlFlow<()> + Send> Records<'s, F> {
         Self { take, storages: 0, current: None, straddling, listener: None }
     }
 
-    /// Has somebody listen to whole storages.
+    /// Shows the content of storages to a listener.
     pub fn storages_to(&mut self, listener: &'s mut dyn StorageTap) {
         self.listener = Some(listener);
     }
@@ -99,7 +112,7 @@ impl<'s, F: FnMut(Batch) -> ControlFlow<()> + Send> Records<'s, F> {
     fn begin(&mut self, slot: u64, id: u32, size: u64) -> ControlFlow<()> {
         let storage = Storage { number: self.storages, slot, id, size };
         self.storages += 1;
-        // What this scanner refuses, the run's own has refused before.
+        // The run's own scanner has refused such a storage before.
         let Ok(scanner) = StorageScanner::new(slot, id.into(), size) else {
             return ControlFlow::Break(());
         };
@@ -147,12 +160,12 @@ impl<F: FnMut(Batch) -> ControlFlow<()> + Send> Tap for Records<'_, F> {
     }
 }
 
-/// Cuts the records of a piece into batches.
+/// Cuts the records of one piece into batches.
 struct Cutter<'a, F> {
     storage: Storage,
     piece: &'a Slice,
-    /// Where the records that have not been handed on begin in the storage, begin in the piece, and end
-    /// there.
+    /// Records not passed on yet: their offset in the storage, and their start and end in the
+    /// piece.
     run: Option<(u64, usize, usize)>,
     straddling: &'a mut Straddling,
     take: &'a mut F,
@@ -185,7 +198,7 @@ impl<F: FnMut(Batch) -> ControlFlow<()>> RecordSink for Cutter<'_, F> {
     }
 
     fn begins(&mut self, position: u64, header: &RecordHeader) {
-        // What stands before it comes before it.
+        // Earlier records are passed on first.
         self.cut();
         self.straddling.position = position;
         self.straddling.bytes.clear();

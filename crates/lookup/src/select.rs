@@ -1,4 +1,4 @@
-//! Which entries are wanted.
+//! Selection of entries by patterns and slots.
 
 use std::ops::RangeInclusive;
 
@@ -8,24 +8,25 @@ use unsnap_index::EntryName;
 use unsnap_pass::PassError;
 use unsnap_tarstream::printable;
 
-/// How patterns are understood: `*` and `?` do not go beyond a slash, `**` does.
+/// Rules for patterns: `*` and `?` do not match a slash, `**` does.
 const OPTIONS: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
 
-/// Entries that are wanted: those whose path one of the patterns says, and the storages of slots.
+/// A selection of entries: those whose path matches a pattern, and the storages of slots.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     entries: Vec<Pattern>,
-    /// Whether no pattern says more than one path.
+    /// Whether every pattern matches one path only, and there are no slots.
     literal: bool,
     slots: Vec<RangeInclusive<u64>>,
 }
 
 impl Selection {
-    /// Patterns as a shell has them: `*`, `?`, `[…]`, and `**` for any number of directories.
+    /// Creates a selection. Patterns are those of a shell: `*`, `?`, `[…]`, and `**` for any number
+    /// of directories.
     pub fn new(entries: &[String], slots: Vec<RangeInclusive<u64>>) -> Result<Self, PassError> {
         let pattern = |text: &String| {
             Pattern::new(text).map_err(|error| {
@@ -40,15 +41,15 @@ impl Selection {
         Ok(Self { entries, literal, slots })
     }
 
-    /// The storages of these slots are wanted; all, if there are none.
+    /// Returns the selected slots.
     pub fn slots(&self) -> &[RangeInclusive<u64>] {
         &self.slots
     }
 
-    /// Whether an entry of this path is wanted.
-    pub(crate) fn takes(&self, path: &[u8]) -> bool {
+    /// Returns whether the entry of this path is selected.
+    pub(crate) fn includes(&self, path: &[u8]) -> bool {
         let name = path.strip_prefix(b"./").unwrap_or(path);
-        let by_slot = || EntryName::of(name).slot().is_some_and(|slot| self.takes_slot(slot));
+        let by_slot = || EntryName::of(name).slot().is_some_and(|slot| self.includes_slot(slot));
         let by_name = || {
             let name = str::from_utf8(name).ok();
             name.is_some_and(|name| {
@@ -58,12 +59,13 @@ impl Selection {
         by_name() || (!self.slots.is_empty() && by_slot())
     }
 
-    /// Whether the storages of a slot are wanted.
-    pub(crate) fn takes_slot(&self, slot: u64) -> bool {
+    /// Returns whether the storages of a slot are selected.
+    pub(crate) fn includes_slot(&self, slot: u64) -> bool {
         self.slots.iter().any(|range| range.contains(&slot))
     }
 
-    /// How many entries this can be at most, if that can be told.
+    /// Returns the largest possible number of selected entries; `None` if it depends on the
+    /// archive.
     pub(crate) fn entries_max(&self) -> Option<u64> {
         self.literal.then_some(self.entries.len() as u64)
     }
@@ -77,7 +79,7 @@ mod tests {
 
     fn takes(entries: &[&str], slots: Vec<RangeInclusive<u64>>, path: &str) -> bool {
         let entries: Vec<String> = entries.iter().map(|&text| text.to_owned()).collect();
-        Selection::new(&entries, slots).unwrap().takes(path.as_bytes())
+        Selection::new(&entries, slots).unwrap().includes(path.as_bytes())
     }
 
     #[test]

@@ -1,44 +1,44 @@
-//! Facts about an archive's storages, by their names and sizes alone.
+//! Facts about an archive's storages, from their names and sizes.
 
 use serde::Serialize;
 use unsnap_index::{Entry, EntryName};
 
-/// Classes of sizes: of class n are those from 2^(n-1) to 2^n - 1 bytes.
+/// Number of size classes. Class n holds sizes from 2^(n-1) to 2^n - 1 bytes.
 const CLASSES: usize = 65;
 
-/// What the storages of an archive are like.
+/// Facts about an archive's storages.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StorageFacts {
-    /// How many there are.
+    /// Number of storages.
     pub count: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Size of the smallest and of the largest, in bytes.
+    /// Size of the smallest storage in bytes.
     pub smallest: u64,
-    /// See `smallest`.
+    /// Size of the largest storage in bytes.
     pub largest: u64,
-    /// The lowest and the highest slot.
+    /// Lowest slot.
     pub lowest_slot: u64,
-    /// See `lowest_slot`.
+    /// Highest slot.
     pub highest_slot: u64,
-    /// How many there are of which size, smallest first; without empty classes at the ends.
+    /// Histogram of sizes, smallest first, without empty classes at the ends.
     pub sizes: Vec<Histogram>,
 }
 
-/// Storages of about the same size.
+/// A class of storages of about the same size.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Histogram {
-    /// Smallest size of the class, in bytes.
+    /// Smallest size of the class in bytes.
     pub from_bytes: u64,
-    /// First size that is too large for it.
+    /// First size beyond the class.
     pub to_bytes: u64,
-    /// Storages.
+    /// Number of storages.
     pub count: u64,
-    /// Their bytes.
+    /// Total size in bytes.
     pub bytes: u64,
 }
 
-/// Adds storages up.
+/// Counters of storages.
 #[derive(Clone, Debug)]
 pub(crate) struct StorageTally {
     facts: StorageFacts,
@@ -52,7 +52,7 @@ impl Default for StorageTally {
 }
 
 impl StorageTally {
-    /// Takes an entry, which may be something else.
+    /// Adds an entry if it is a storage.
     pub fn add(&mut self, entry: &Entry) {
         if let EntryName::Storage { slot, .. } = entry.name {
             self.add_storage(slot, entry.size);
@@ -77,7 +77,7 @@ impl StorageTally {
         }
     }
 
-    /// What they are like.
+    /// Returns the facts.
     pub fn facts(mut self) -> StorageFacts {
         let used = |class: &(u64, u64)| class.0 > 0;
         let from = self.classes.iter().position(used).unwrap_or(0);

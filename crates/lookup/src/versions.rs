@@ -1,4 +1,4 @@
-//! Which version of an account is the newest.
+//! Versions of accounts, and the choice of the newest.
 
 use std::{num::NonZeroUsize, ops::ControlFlow};
 
@@ -18,27 +18,27 @@ use unsnap_verify::accounts::{
 
 use crate::{
     LookupError,
-    records::{Batch, Records, Storage},
+    records::{Batch, Records, StorageTap},
 };
 
-/// Bytes for what is remembered of accounts, by default; what is more goes to a file.
+/// Default memory for remembered accounts in bytes; the rest goes to a temporary file.
 pub const MEMORY_BYTES: usize = 1 << 30;
 
-/// A version of an account: what is remembered of a record.
+/// A version of an account: the remembered part of a record.
 ///
-/// The public key is kept as it is, and not as a fingerprint: then nothing needs to be read again, and
-/// accounts come out in the order of their keys. An archive that was made to have most keys begin alike
-/// is refused for it, by [`AccountsError::PartitionTooLarge`].
+/// The full public key is kept instead of a fingerprint, so that no record is read again and
+/// accounts are in the order of their keys. An archive made to have most keys begin alike is
+/// refused with [`AccountsError::PartitionTooLarge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub pubkey: [u8; 32],
-    /// Of which archive.
+    /// Number of the archive.
     pub side: u8,
     pub slot: u64,
     pub place: Place,
     pub lamports: u64,
     pub data_len: u32,
-    /// Of what makes the account: keyed, and the same for equal ones.
+    /// Keyed digest of the account's content, the same for equal accounts.
     pub digest: u64,
 }
 
@@ -46,7 +46,7 @@ impl Remembered for Version {
     const BYTES: usize = 32 + 1 + 8 + 8 + 8 + 4 + 8;
 
     fn sort_bits(&self) -> u64 {
-        // Uppermost byte first: partitions are in the order of keys.
+        // Most significant byte first, so that partitions are in the order of keys.
         self.pubkey[..8].iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
     }
 
@@ -77,7 +77,7 @@ impl Remembered for Version {
     }
 }
 
-/// All versions of all accounts, in memory and in a file.
+/// All versions of all accounts, in memory and in a temporary file.
 pub(crate) struct Versions {
     entries: Entries<Version>,
     gathered: Gathered<Version>,
@@ -85,7 +85,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// What does not fit into so many bytes goes to a file without a name, where temporary files go.
+    /// Creates an empty set. Versions beyond so many bytes go to an unnamed file in the directory
+    /// for temporary files.
     pub fn new(memory_bytes_max: usize) -> Self {
         let entries = Entries::new(memory_bytes_max, Target::temporary_file(None));
         Self { entries, gathered: Gathered::new(), memory_bytes_max }
@@ -95,9 +96,9 @@ impl Versions {
         self.gathered.push(version, &self.entries)
     }
 
-    /// Shows `see` the versions of each account, the oldest of the first archive first and the newest
-    /// of the last archive last. Accounts come in the order of their public keys.
-    /// `config`: of the archive that is named if they cannot be sorted.
+    /// Shows the versions of each account to `see`, from the oldest of the first archive to the
+    /// newest of the last archive. Accounts are in the order of their public keys. An error names
+    /// `archive`.
     pub fn each(
         mut self,
         archive: &str,
@@ -117,8 +118,8 @@ impl Versions {
     }
 }
 
-/// The newest of the versions of an account in one archive, which are in order; an error if it has two
-/// of one slot.
+/// Returns the newest of an account's versions in one archive, which are in order. Fails if two
+/// have the same slot.
 pub(crate) fn newest<'v>(
     archive: &str,
     versions: &'v [Version],
@@ -148,36 +149,21 @@ pub(crate) fn checked(
     Ok(Unpacker::new(check.with_pass(options.clone())).with_handles(handles.clone()))
 }
 
-/// Listens to storages as they pass by.
-pub(crate) trait StorageTap: Send {
-    /// Some bytes of the storage under way.
-    fn piece(&mut self, bytes: &[u8]);
-
-    /// It has ended.
-    fn end(&mut self, storage: Storage);
-}
-
-/// Nobody listens.
-impl StorageTap for () {
-    fn piece(&mut self, _: &[u8]) {}
-    fn end(&mut self, _: Storage) {}
-}
-
-/// How the records of an archive are remembered.
+/// A pass that remembers the records of an archive.
 pub(crate) struct Remember<'a> {
     pub archive: &'a Archive,
     pub options: &'a Options,
-    /// Which of the archives it is.
+    /// Number of the archive.
     pub side: u8,
-    /// Digest accounts by this key; without one they are not digested.
+    /// Key for digests of accounts; `None` for no digests.
     pub seed: Option<u64>,
-    /// Threads that follow records and digest accounts.
+    /// Number of threads that parse records and digest accounts.
     pub threads: NonZeroUsize,
     pub handles: &'a Handles,
 }
 
 impl Remember<'_> {
-    /// Goes through an archive and remembers all its records. `storages` listens.
+    /// Decodes the archive and remembers all its records. Shows the storages to `storages`.
     pub fn all(
         &self,
         versions: &mut Versions,
@@ -205,7 +191,7 @@ impl Remember<'_> {
             },
         )
         .map_err(PassError::thread)?;
-        // What the walk says is a consequence of it.
+        // The error of the walk is a consequence of this one.
         remembered.map_err(|error| LookupError::accounts(&self.archive.display_name(), error))?;
         Ok(walked?)
     }
@@ -219,7 +205,7 @@ impl Remember<'_> {
                 slot: batch.storage.slot,
                 place: Place::new(batch.storage.number, position),
                 lamports: header.lamports,
-                // At most 10 MiB.
+                // Data has at most 10 MiB.
                 data_len: u32::try_from(header.data_len).unwrap_or(u32::MAX),
                 digest: self.seed.map_or(0, |seed| digest(seed, header, data)),
             });
@@ -228,7 +214,7 @@ impl Remember<'_> {
     }
 }
 
-/// What makes an account, as one number: what a validator's hash of it covers.
+/// Returns the digest of an account's content: the fields that a validator's hash covers.
 fn digest(seed: u64, header: &RecordHeader, data: &[u8]) -> u64 {
     let mut fields = [0; 8 + 32 + 1 + 8];
     fields[..8].copy_from_slice(&header.lamports.to_le_bytes());

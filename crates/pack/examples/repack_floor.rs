@@ -1,14 +1,14 @@
-//! How fast `repack` is, beside its compressor alone and beside what cannot be done without: all from
-//! memory and by as many threads, in interleaved rounds.
+//! Speed of `repack`, of its compressor alone, and of the least work that repacking needs: all from
+//! memory, with the same number of threads, in interleaved rounds.
 //!
 //! ```sh
 //! cargo run --release -p unsnap-pack --example repack_floor -- <ARCHIVE> <DIRECTORY> [ROUNDS] [LEVEL]...
 //! ```
 //!
-//! "compressor": the frames that `repack` makes, compressed, and nothing else: no reading, decoding,
-//! proving, writing or syncing. "floor": each of them decoded, compressed, decoded again and compared.
-//! `repack` reads the archive and publishes its result in `DIRECTORY`, durable; it is removed again.
-//! The whole tar stream is held in memory. It prints a table in Markdown: medians of the rounds, and
+//! "compressor" only compresses the frames of `repack`, without reading, decoding, proving, writing
+//! or syncing. "floor" decodes each frame, compresses it, decodes it again and compares. `repack`
+//! reads the archive and publishes its result in `DIRECTORY`, durably; the result is removed again.
+//! The whole tar stream is held in memory. The table is in Markdown: medians of the rounds, and
 //! their ranges.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-/// What is measured.
+/// A measurement.
 struct Case {
     archive: PathBuf,
     directory: PathBuf,
@@ -58,9 +58,9 @@ struct Case {
 }
 
 impl Case {
-    /// A row of the table.
+    /// Measures, and returns a row of the table.
     fn row(&self, rounds: u32) -> String {
-        // Not counted: it tells the frames, and fills the page cache.
+        // Not counted: this run produces the frames and fills the page cache.
         let (result, _) = self.repack();
         let frames = frames(&fs::read(&result).unwrap());
         let compressed = fs::metadata(&result).unwrap().len();
@@ -68,7 +68,7 @@ impl Case {
         let bytes: usize = frames.iter().map(|frame| frame.raw.len()).sum();
         let mut rates = [const { Vec::new() }; 3];
         for round in 0..rounds as usize {
-            // None of the three is always the first.
+            // The first of the three alternates.
             for which in (0..3).map(|index| (round + index) % 3) {
                 let seconds = match which {
                     0 => {
@@ -102,7 +102,7 @@ impl Case {
         )
     }
 
-    /// Repacks the archive; gives the result and the seconds until it was published.
+    /// Repacks the archive. Returns the path of the result and the seconds until it was published.
     fn repack(&self) -> (PathBuf, f64) {
         let output: &Path = &self.directory;
         let read = Options::check(Source::snapshot(Archive::File(self.archive.clone())));
@@ -112,7 +112,7 @@ impl Case {
         (report.pack.output.into(), begun.elapsed().as_secs_f64())
     }
 
-    /// Does `work` to all frames; gives the seconds that it took.
+    /// Calls `work` with all frames. Returns the seconds that this took.
     fn alone(&self, frames: &[Frame], work: impl Fn(&mut Contexts, &Frame) + Sync) -> f64 {
         let next = AtomicUsize::new(0);
         let begun = Instant::now();
@@ -130,7 +130,7 @@ impl Case {
     }
 }
 
-/// A frame of data, and what it holds.
+/// A data frame and its content.
 struct Frame {
     compressed: Vec<u8>,
     raw: Vec<u8>,
@@ -149,7 +149,7 @@ fn frames(mut archive: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// What a thread compresses and decodes with. Buffers are used again.
+/// Contexts and buffers of a thread, reused for all frames.
 struct Contexts {
     compressor: CCtx<'static>,
     decoder: DCtx<'static>,
@@ -178,7 +178,7 @@ impl Contexts {
         self.decoder.decompress(&mut self.decoded, compressed).unwrap();
     }
 
-    /// Decodes what was compressed, and compares.
+    /// Decodes the compressed frame again and compares it with the input.
     fn prove(&mut self, frame: &Frame) {
         let compressed = std::mem::take(&mut self.compressed);
         self.decode(&compressed);
@@ -187,7 +187,7 @@ impl Contexts {
     }
 }
 
-/// Median, and range.
+/// Formats the median and the range.
 fn spread(values: &[f64], digits: usize) -> String {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

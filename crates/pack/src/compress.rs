@@ -1,4 +1,4 @@
-//! One frame: compressed, decoded again, and compared with what it was made of.
+//! Compression of frames. Each is decoded again and compared with its input.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -10,66 +10,66 @@ use zstd_safe::{CCtx, CParameter, DCtx, get_error_name};
 
 use crate::{PackError, frames::RawFrame};
 
-/// A frame of the archive.
+/// A compressed frame.
 #[derive(Debug)]
-pub struct Packed {
+pub(crate) struct Packed {
     /// The zstd frame.
     pub compressed: Vec<u8>,
-    /// Bytes it decodes to.
+    /// Decoded size in bytes.
     pub raw_bytes: usize,
-    /// The lower half of their XXH64, with which the frame ends, if frames have checksums.
+    /// Lower half of the content's XXH64, with which the frame ends, if frames have checksums.
     pub checksum: Option<u32>,
 }
 
-/// How frames are compressed.
+/// Parameters of compression.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
-    /// Of zstd.
+pub(crate) struct Manner {
+    /// zstd level.
     pub level: i32,
     /// Whether each frame ends in a checksum.
     pub checksums: bool,
 }
 
-/// Where the time of all compressors went.
+/// Times of all compressors, summed up.
 #[derive(Debug, Default)]
-pub struct CompressTimes {
+pub(crate) struct CompressTimes {
     compressing: AtomicU64,
     proving: AtomicU64,
 }
 
 impl CompressTimes {
-    /// In the compressor.
+    /// Returns the time for compressing.
     pub fn compressing(&self) -> Duration {
         Duration::from_nanos(self.compressing.load(Ordering::Relaxed))
     }
 
-    /// Decoding again, and comparing.
+    /// Returns the time for decoding frames again and comparing them.
     pub fn proving(&self) -> Duration {
         Duration::from_nanos(self.proving.load(Ordering::Relaxed))
     }
 }
 
-/// Compresses frames, one after the other. Its contexts and buffers are used again.
-pub struct Compressor<'a> {
+/// Compresses frames, one after the other. Contexts and buffers are reused.
+pub(crate) struct Compressor<'a> {
     manner: Manner,
     contexts: Result<(CCtx<'static>, DCtx<'static>), usize>,
-    /// What a frame is made of, if it came in several pieces.
+    /// Input of a frame that consists of several pieces.
     whole: Vec<u8>,
-    /// What it decodes to.
+    /// Output of decoding a frame again.
     again: Vec<u8>,
-    /// Buffers that others are done with.
+    /// Buffers of frames that have been written.
     spare: Receiver<Vec<u8>>,
     times: &'a CompressTimes,
 }
 
 impl<'a> Compressor<'a> {
-    /// `spare`: where buffers of frames that are written come back.
+    /// Creates a compressor. Buffers of written frames come back through `spare`.
     pub fn new(manner: Manner, spare: Receiver<Vec<u8>>, times: &'a CompressTimes) -> Self {
         let (whole, again) = (Vec::new(), Vec::new());
         Self { manner, contexts: contexts(manner), whole, again, spare, times }
     }
 
-    /// Compresses a frame, and proves that it decodes to the same bytes.
+    /// Compresses a frame and checks that it decodes to the same bytes.
     pub fn frame(&mut self, raw: &RawFrame) -> Result<Packed, PackError> {
         let failed = |code: usize| PackError::Compress {
             raw_offset: raw.raw_offset,
@@ -78,8 +78,8 @@ impl<'a> Compressor<'a> {
         let (compressor, decompressor) = self.contexts.as_mut().map_err(|code| failed(*code))?;
         let mut compressed = self.spare.try_recv().unwrap_or_default();
         let begun = Instant::now();
-        // In one piece, always: fed piece by piece, libzstd copies everything too, and what comes out
-        // depends on where the pieces end.
+        // The input is always one piece: libzstd would copy several pieces as well, and its output
+        // would depend on where they end.
         let whole: &[u8] = if let [piece] = raw.pieces.as_slice() {
             piece
         } else {
@@ -91,7 +91,7 @@ impl<'a> Compressor<'a> {
         compressed.reserve(zstd_safe::compress_bound(whole.len()));
         compressor.compress2(&mut compressed, whole).map_err(failed)?;
         let compressed_at = Instant::now();
-        // Grows to the largest frame, once: memory that is reused costs no page faults.
+        // The buffer grows to the largest frame once. Reused memory costs no page faults.
         if self.again.len() < raw.bytes {
             self.again.resize(raw.bytes, 0);
         }
@@ -100,7 +100,7 @@ impl<'a> Compressor<'a> {
         if decoded != raw.bytes || !is_same(again, raw) {
             return Err(PackError::NotIdentical { raw_offset: raw.raw_offset });
         }
-        // The decoder has compared it with what it has decoded.
+        // The decoder has verified the checksum.
         let checksum = compressed.last_chunk().copied().map(u32::from_le_bytes);
         let checksum = checksum.filter(|_| self.manner.checksums);
         count(&self.times.compressing, compressed_at - begun);
@@ -109,8 +109,8 @@ impl<'a> Compressor<'a> {
     }
 }
 
-/// Gives a frame's buffer back to the compressors. There is room for all that are under way.
-pub fn give_back(spare: &Sender<Vec<u8>>, buffer: Vec<u8>) {
+/// Returns a frame's buffer to the compressors. The channel has room for all buffers in use.
+pub(crate) fn give_back(spare: &Sender<Vec<u8>>, buffer: Vec<u8>) {
     let _ = spare.try_send(buffer);
 }
 
@@ -126,7 +126,7 @@ fn contexts(manner: Manner) -> Result<(CCtx<'static>, DCtx<'static>), usize> {
     Ok((compressor, DCtx::create()))
 }
 
-/// Whether the bytes are those of the frame as they were read.
+/// Returns whether the bytes equal the frame's input.
 fn is_same(bytes: &[u8], raw: &RawFrame) -> bool {
     let mut rest = bytes;
     for piece in &raw.pieces {

@@ -1,4 +1,4 @@
-//! Why an archive could not be written.
+//! Errors of writing archives.
 
 use std::path::PathBuf;
 

@@ -1,55 +1,55 @@
-//! Where frames begin and end: the tar stream is cut between its entries.
+//! Cutting of the tar stream into frames that begin with entries.
 
 use std::ops::ControlFlow;
 
 use unsnap_arena::Slice;
 use unsnap_pass::{Passing, Tap};
 
-/// A tar block.
+/// Size of a tar block.
 const BLOCK_BYTES: u64 = 512;
 
-/// Some of the tar stream, to become a frame.
+/// Part of the tar stream that becomes a frame.
 #[derive(Debug)]
-pub struct RawFrame {
-    /// Where it begins in the stream.
+pub(crate) struct RawFrame {
+    /// Offset of the frame in the stream.
     pub raw_offset: u64,
-    /// Its bytes, in order.
+    /// Its content, in order.
     pub pieces: Vec<Slice>,
-    /// How many they are.
+    /// Its size in bytes.
     pub bytes: usize,
 }
 
-/// Cuts the stream that it listens to into frames of at most so many bytes.
+/// Cuts the stream that it listens to into frames of limited size.
 ///
-/// A frame ends in front of the first entry that does not fit into it as a whole. An entry that is
-/// larger than a frame begins one, and is cut wherever a frame is full; what follows it goes on in its
-/// last frame. So every frame begins with an entry, or with the rest of one that is larger than a frame.
-pub struct Framer<F> {
+/// A frame ends before the first entry that does not fit into it as a whole. A larger entry begins
+/// a frame and is cut wherever a frame is full; the next entries follow in its last frame. So every
+/// frame begins with an entry, or with the rest of an entry that is larger than a frame.
+pub(crate) struct Framer<F> {
     frame_bytes: u64,
     /// Takes frames, in order. A break ends the run.
     take: F,
-    /// Where the frame under way begins in the stream.
+    /// Offset of the current frame in the stream.
     start: u64,
     pieces: Vec<Slice>,
-    /// Bytes in them.
+    /// Total size of the pieces.
     bytes: u64,
 }
 
 impl<F: FnMut(RawFrame) -> ControlFlow<()> + Send> Framer<F> {
-    /// `frame_bytes`: the most that a frame holds.
+    /// Creates a framer. `frame_bytes` is the most bytes in a frame.
     pub fn new(frame_bytes: usize, take: F) -> Self {
         let frame_bytes = frame_bytes.max(1) as u64;
         Self { frame_bytes, take, start: 0, pieces: Vec::new(), bytes: 0 }
     }
 
-    /// Ends the last frame. To be called when the whole stream has passed by, and was good.
+    /// Ends the last frame. Call this after the whole stream has passed and proved good.
     pub fn finish(mut self) -> ControlFlow<()> {
         self.cut(self.bytes)
     }
 
     fn gather(&mut self, mut bytes: Slice) -> ControlFlow<()> {
         loop {
-            // At most what is in memory.
+            // At most as many bytes as are in memory.
             let room = usize::try_from(self.frame_bytes - self.bytes).unwrap_or(usize::MAX);
             if bytes.len() <= room {
                 break;
@@ -62,8 +62,7 @@ impl<F: FnMut(RawFrame) -> ControlFlow<()> + Send> Framer<F> {
         ControlFlow::Continue(())
     }
 
-    /// What follows on the last piece in memory becomes a part of it: then most frames are of few
-    /// pieces.
+    /// Adds a piece. Pieces that are adjacent in memory are joined, so that most frames have few.
     fn push(&mut self, bytes: Slice) {
         if bytes.is_empty() {
             return;
@@ -76,7 +75,7 @@ impl<F: FnMut(RawFrame) -> ControlFlow<()> + Send> Framer<F> {
         }
     }
 
-    /// Hands on the first `bytes` of what has been gathered.
+    /// Passes on a frame of the first `bytes` gathered bytes.
     fn cut(&mut self, bytes: u64) -> ControlFlow<()> {
         if bytes == 0 {
             return ControlFlow::Continue(());
@@ -111,7 +110,8 @@ impl<F: FnMut(RawFrame) -> ControlFlow<()> + Send> Tap for Framer<F> {
         let Passing::Member { member, .. } = what else { return ControlFlow::Continue(()) };
         let payload = member.size.checked_next_multiple_of(BLOCK_BYTES).unwrap_or(u64::MAX);
         let end = member.payload_offset.saturating_add(payload);
-        // Where the entry began, unless its extensions have filled a frame by themselves.
+        // Offset of the entry in the frame, unless its extensions have filled a frame by
+        // themselves.
         let before = member.header_offset.saturating_sub(self.start);
         if end - self.start > self.frame_bytes && before > 0 {
             return self.cut(before);

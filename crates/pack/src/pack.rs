@@ -1,4 +1,4 @@
-//! From frames of the tar stream to a file of compressed frames.
+//! Compression of the tar stream's frames into a file.
 
 use std::{
     num::NonZeroUsize,
@@ -26,13 +26,13 @@ use crate::{
 
 const MIB: usize = 1 << 20;
 
-/// How an archive is written.
+/// Options for writing an archive.
 #[derive(Clone, Copy, Debug)]
 pub struct PackOptions {
-    /// The most bytes of the tar stream that a frame holds, [`FRAME_BYTES_MIN`](Self::FRAME_BYTES_MIN)
-    /// to [`FRAME_BYTES_MAX`](Self::FRAME_BYTES_MAX).
+    /// Most bytes of the tar stream in a frame, [`FRAME_BYTES_MIN`](Self::FRAME_BYTES_MIN) to
+    /// [`FRAME_BYTES_MAX`](Self::FRAME_BYTES_MAX).
     pub frame_bytes: usize,
-    /// Level of zstd, 1 to 22. Validators write 1.
+    /// zstd level, 1 to 22. Validators use 1.
     pub level: i32,
     /// End every frame in a checksum of its content (XXH64), which every decoder verifies.
     pub checksums: bool,
@@ -40,30 +40,30 @@ pub struct PackOptions {
     pub seek_table: bool,
     /// Threads that compress.
     pub threads: NonZeroUsize,
-    /// Replace what is there under the output's name.
+    /// Replace an existing file of the output's name.
     pub replace: bool,
-    /// Whether to write past the page cache.
+    /// Use of direct I/O for writing.
     pub direct_io: DirectMode,
 }
 
 impl PackOptions {
-    /// The smallest that may be asked for. A frame's beginning knows no past: with frames of 4 MiB a
-    /// generated archive of 400 MB became 0.20 % larger than as one frame (level 1, November 2026).
+    /// Smallest accepted frame. Each frame is compressed without knowledge of earlier ones: with
+    /// frames of 4 MiB, a generated archive of 400 MB became 0.20 % larger than as one frame (level
+    /// 1, November 2026).
     pub const FRAME_BYTES_MIN: usize = 4 * MIB;
 
-    /// The largest: that of Agave 4.3 and later. What decodes frames as a whole needs memory for some of
-    /// them at a time.
+    /// Largest accepted frame: that of Agave 4.3 and later. Decoders of whole frames need memory
+    /// for several at a time.
     pub const FRAME_BYTES_MAX: usize = 32 * MIB;
 
-    /// In between: 0.05 % larger than one frame, and 0.02 % with 32 MiB, in the same measurement; whoever
-    /// decodes frames as a whole needs half the memory for them.
+    /// Default: archives are 0.05 % larger than as one frame, against 0.02 % with 32 MiB, in the
+    /// same measurement, but decoders of whole frames need half the memory.
     pub const FRAME_BYTES: usize = 16 * MIB;
 
-    /// Most threads by default: no machine has been seen on which the disk was not the limit before. A
-    /// guess.
+    /// Most threads by default. On every machine tried, the disk was the limit before. A guess.
     const THREADS_MAX: usize = 64;
 
-    /// Checks what was asked for.
+    /// Checks that the values are in range.
     pub(crate) fn check(&self) -> Result<(), PackError> {
         let refuse =
             |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
@@ -78,8 +78,8 @@ impl PackOptions {
         Ok(())
     }
 
-    /// Bytes of the tar stream that are under way at most: in frames that wait, are compressed or were
-    /// compressed a moment ago, and in the one that is gathered.
+    /// Returns the most bytes of the tar stream that are held at a time: in frames that wait, are
+    /// compressed or were just compressed, and in the one being gathered.
     pub(crate) fn held_bytes(&self) -> usize {
         (ordered::jobs_max(self.threads) + 1) * self.frame_bytes
     }
@@ -101,54 +101,55 @@ impl Default for PackOptions {
     }
 }
 
-/// What was written, and where the time went.
+/// Report of writing an archive.
 #[derive(Clone, Debug, Serialize)]
 pub struct PackReport {
-    /// The archive that was written.
+    /// Path of the archive.
     pub output: String,
-    /// Its length in bytes.
+    /// Size of the archive in bytes.
     pub bytes_written: u64,
-    /// Bytes of the tar stream in it.
+    /// Size of the tar stream in bytes.
     pub raw_bytes: u64,
-    /// Frames of data.
+    /// Number of data frames.
     pub frames: u64,
-    /// The most bytes that a frame holds.
+    /// Most bytes of the tar stream in a frame.
     pub frame_bytes_max: u64,
-    /// Level of zstd.
+    /// zstd level.
     pub level: i32,
     /// Whether each frame ends in a checksum.
     pub checksums: bool,
-    /// Whether there is a table of the frames at the end.
+    /// Whether the archive ends in a seek table.
     pub seek_table: bool,
-    /// Threads that compressed.
+    /// Number of compressing threads.
     pub threads: usize,
-    /// Whether it was written past the page cache.
+    /// Whether direct I/O was used for writing.
     pub direct_write: bool,
-    /// From start to published.
+    /// Milliseconds from the start until the archive was published.
     pub elapsed_ms: u64,
-    /// Bytes of the tar stream for each second of that.
+    /// Bytes of the tar stream per second of that time.
     pub raw_bytes_per_second: u64,
-    /// All threads together, compressing.
+    /// Time for compressing, summed over all threads.
     pub compressing_ms: u64,
-    /// All threads together, decoding every frame again and comparing it with what it was made of.
+    /// Time for decoding every frame again and comparing it with its input, summed over all
+    /// threads.
     pub proving_ms: u64,
-    /// Threads that compress, waiting for frames; all together.
+    /// Time that compressing threads waited for frames, summed over all threads.
     pub waiting_for_input_ms: u64,
-    /// Whoever makes frames, waiting until others are compressed and written.
+    /// Time that the producer of frames waited for compression and writing.
     pub waiting_for_compressors_ms: u64,
-    /// Writing frames to the file.
+    /// Time for writing frames to the file.
     pub writing_ms: u64,
-    /// Syncing and publishing at the end.
+    /// Time for syncing and publishing at the end.
     pub sync_ms: u64,
-    /// What the others waited for: "input" (reading and decoding, or files), "compress", "write" or
-    /// "sync".
+    /// The slowest stage: "input" (reading and decoding, or files), "compress", "write" or "sync".
     pub limited_by: &'static str,
 }
 
-/// Compresses the frames that `produce` hands over, in order, into `output`, and publishes that if
-/// `produce` has succeeded. `wrote` is told of bytes as they are written.
+/// Compresses the frames from `produce`, in order, into `output`, and publishes the file if
+/// `produce` succeeds. Calls `wrote` with the number of bytes after each write.
 ///
-/// `produce` is called on this thread. It is to end when a frame is refused; the reason is told here.
+/// `produce` runs on the calling thread. It must end when a frame is refused; this function returns
+/// the reason.
 pub(crate) fn pack<R>(
     options: &PackOptions,
     mut output: Output,
@@ -188,7 +189,7 @@ pub(crate) fn pack<R>(
         },
     )
     .map_err(PassError::thread)?;
-    // If the consumer has failed, what the producer says is a consequence.
+    // If the consumer failed, the producer's error is a consequence.
     consumed?;
     let produced = produced?;
     if let Some(table) = table {
@@ -197,6 +198,10 @@ pub(crate) fn pack<R>(
     let packed_in = begun.elapsed();
     let path = output.path().display().to_string();
     let direct_write = output.is_direct();
+    // Before the archive is replaced: an index must never describe another archive.
+    if output.remove_stale_index()? {
+        tracing::warn!(archive = %path, "the index of an older archive was removed");
+    }
     let bytes_written = output.publish()?;
     let elapsed = begun.elapsed();
     let syncing = elapsed.saturating_sub(packed_in);
@@ -224,8 +229,9 @@ pub(crate) fn pack<R>(
     Ok((produced, report))
 }
 
-/// The stage whose neighbours wait. A tenth of the time is taken for being at work throughout, as the
-/// first and the last frame keep only one thread busy each.
+/// Returns the stage that its neighbours wait for. Threads that are idle for up to a tenth of the
+/// time count as busy throughout, since the first and the last frame keep only one thread busy
+/// each.
 fn limited_by(
     times: &Times,
     threads: NonZeroUsize,
@@ -246,7 +252,7 @@ fn limited_by(
     }
 }
 
-/// Adds a frame to the table.
+/// Adds a frame to the seek table.
 fn note(table: &mut SeekTable, packed: &Packed) -> Result<(), PackError> {
     let bytes = u32::try_from(packed.compressed.len());
     let raw_bytes = u32::try_from(packed.raw_bytes);
@@ -257,7 +263,7 @@ fn note(table: &mut SeekTable, packed: &Packed) -> Result<(), PackError> {
 
 fn too_many_frames() -> PackError {
     PackError::request(
-        "there are more frames, or larger ones, than a seek table has room for",
+        "a seek table cannot hold so many or such large frames",
         Remedy::Set(Knob::SeekTable, "go without {}, or use larger frames"),
     )
 }

@@ -1,4 +1,4 @@
-//! An archive becomes one that is faster to unpack: the same tar stream in other frames.
+//! Repacking of an archive into frames that are faster to unpack. The tar stream stays the same.
 
 use std::{
     ops::ControlFlow,
@@ -16,29 +16,30 @@ use unsnap_unpack::{Options, Report, UnpackError, Unpacker};
 
 use crate::{
     PackError,
-    frames::Framer,
+    frames::{Framer, RawFrame},
     output::Output,
     pack::{PackOptions, PackReport, pack},
 };
 
-/// What was repacked, and into what.
+/// Report of repacking an archive.
 #[derive(Clone, Debug, Serialize)]
 pub struct RepackReport {
-    /// What was written.
+    /// Report of writing the new archive.
     #[serde(flatten)]
     pub pack: PackReport,
-    /// XXH3 of the tar stream, which is the same in both archives: every frame was decoded again and
-    /// compared. As `zstd -dc ARCHIVE | xxhsum -H2` prints it.
+    /// XXH3 of the tar stream, which is the same in both archives, since every frame was decoded
+    /// again and compared. `zstd -dc ARCHIVE | xxhsum -H2` prints it.
     pub raw_digest: String,
-    /// What was read, and where the time of that went; as `unpack --dry-run` reports it.
+    /// Report of reading the old archive, as by `unpack --dry-run`.
     pub archive: Report,
 }
 
 /// Writes the tar stream of an archive into frames that begin with its entries.
 ///
-/// `read` says which archive is read, how, and what is checked of it; nothing of it may be written.
-/// `output` is the new archive, or the directory in which it gets the same name.
-/// Nothing is under that name before all of it is proven, compressed and durable.
+/// `read` holds the archive, the options for reading it and its checks; its destination must be
+/// [`Destination::Nowhere`](unsnap_unpack::Destination::Nowhere). `output` is the new archive, or
+/// the directory in which it gets the same name. The new archive gets its name when it is proven,
+/// compressed and durable.
 pub fn repack(
     read: &Options,
     output: &Path,
@@ -50,7 +51,7 @@ pub fn repack(
     let path = output_path(&read.archives()[0], output)?;
     let output = Output::create(calls, &path, options.replace, options.direct_io)?;
     let mut read = read.clone();
-    // Frames that are gathered, compressed and written refer to the segments that they are made of.
+    // Frames refer to the segments that they consist of until they have been written.
     read.pass.tuning.decode.held_bytes = options.held_bytes();
     let unpacker = Unpacker::new(read).with_handles(handles.clone());
     let wrote = |bytes| handles.progress.count_written(bytes);
@@ -67,20 +68,20 @@ pub fn repack(
     Ok(RepackReport { pack: report, raw_digest: digest.to_string(), archive })
 }
 
-/// Digests the stream on its way to the framer.
+/// Digests the stream and passes it on to the framer.
 struct Digesting<F> {
     framer: Framer<F>,
     hasher: Hasher,
 }
 
-impl<F: FnMut(crate::RawFrame) -> ControlFlow<()> + Send> Tap for Digesting<F> {
+impl<F: FnMut(RawFrame) -> ControlFlow<()> + Send> Tap for Digesting<F> {
     fn take(&mut self, what: Passing<'_>, bytes: Slice) -> ControlFlow<()> {
         self.hasher.update(&bytes);
         self.framer.take(what, bytes)
     }
 }
 
-/// Where the new archive goes. Its name must say what that of the old one says.
+/// Returns the path of the new archive. Its name must have the slots and the hash of the old one.
 fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
     let refuse =
         |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
@@ -94,8 +95,8 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
         return match old {
             Some(name) => Ok(output.join(name.with_compression(Compression::Zstd).to_string())),
             None => refuse(
-                format!("{archive} has no snapshot's name that the new archive could have"),
-                "give the name of a file",
+                format!("{archive} does not have a snapshot's name for the new archive"),
+                "give a file name",
             ),
         };
     }
@@ -106,23 +107,23 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
         (Some(_), None) if output.extension().is_none() => {
             return refuse(
                 format!("{} is neither a directory nor a snapshot's name", output.display()),
-                "make the directory before, or give the archive's name in another one",
+                "create the directory first, or give the archive's name in another directory",
             );
         }
         (Some(old), _) => {
             return refuse(
-                format!("{} says something else than {archive}", output.display()),
+                format!("the name {} does not match that of {archive}", output.display()),
                 if old.compression() == Compression::Zstd {
-                    "give the same name in another directory, or only the directory"
+                    "give the same name in another directory, or a directory"
                 } else {
-                    "give the same name, but .tar.zst, or only a directory"
+                    "give the same name with .tar.zst, or a directory"
                 },
             );
         }
         (None, Some(_)) => {
             return refuse(
-                format!("nothing says that {archive} is the snapshot that its new name says"),
-                "give it its own name before, or the new one another",
+                format!("{archive} does not have a snapshot's name, but the new archive would"),
+                "rename the old archive first, or give another name",
             );
         }
         (None, None) => {
@@ -137,6 +138,13 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
+    use unsnap_index::side_car_path;
+    use unsnap_pass::LayoutKind;
+    use unsnap_testkit::{archive::write_archive, spec::ArchiveSpec};
+    use unsnap_unpack::{Source, Verify};
+
     use super::*;
 
     const FULL: &str = "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar";
@@ -162,6 +170,26 @@ mod tests {
         assert!(output_path(&Archive::Stdin, Path::new("any.tar.zst")).is_ok());
         for refused in [directory, &zst, "any.tar.lz4"] {
             assert!(named("any.tar", refused).is_err(), "{refused}");
+        }
+    }
+
+    /// An index left beside the name of the new archive would describe another one.
+    #[test]
+    fn repacking_removes_a_stale_index() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (old, new) = (scratch.path().join("old.tar.zst"), scratch.path().join("new.tar.zst"));
+        let spec = ArchiveSpec { total_bytes: 100_000, ..ArchiveSpec::default() };
+        write_archive(&spec, &mut File::create(&old).unwrap()).unwrap();
+        let index = side_car_path(&new);
+        for replaced in [false, true] {
+            fs::write(&index, "an index of another archive").unwrap();
+            let source =
+                Source::new(Archive::File(old.clone()), None, LayoutKind::Any, Verify::None);
+            let options = PackOptions { replace: replaced, ..PackOptions::default() };
+            let (calls, handles) = (Syscalls::default(), Handles::default());
+            let read = Options::check(source.unwrap());
+            repack(&read, &new, &options, &calls, &handles).unwrap();
+            assert!(new.exists() && !index.exists(), "replaced: {replaced}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file beside an archive that says where everything is in it.
+//! The side-car: the file with an archive's index.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +7,20 @@ use unsnap_ring::{DirectMode, Syscalls};
 
 use crate::{PackError, output::Output};
 
-/// A side-car under construction, which is locked, so that one run at a time makes it. Dropped before it
-/// is written, it is removed; what a run that was killed has left of one is used again.
+/// A side-car under construction. It is locked, so that only one process writes it. It is removed
+/// if dropped before it is written; a later run reuses the file left by a killed one.
 pub struct SideCarFile {
     output: Output,
 }
 
 impl SideCarFile {
-    /// Begins the index beside an archive. Before the archive is gone through, so that what stands in the way
-    /// (a read-only file system, say) is told at once.
+    /// Creates the file beside an archive. Call this before reading the archive, so that an
+    /// obstacle (a read-only file system, say) is reported at once.
     pub fn begin(calls: &Syscalls, archive: &Path) -> Result<Self, PackError> {
         Ok(Self { output: Output::create(calls, &side_car_path(archive), true, DirectMode::Off)? })
     }
 
-    /// Writes the index in one step, durably, in place of an older one. Gives its path and length.
+    /// Publishes the index durably, in place of an older one. Returns its path and size in bytes.
     pub fn write(mut self, index: &Index) -> Result<(PathBuf, u64), PackError> {
         let path = self.output.path().to_owned();
         self.output.write(&index.encode())?;

@@ -73,7 +73,19 @@ impl OpenArchive {
         };
         let stat = calls.stat(path).map_err(|errno| open_error(path, errno))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if matches!(kind, FileType::Fifo | FileType::CharacterDevice | FileType::Socket) {
+        // A device such as /dev/zero has no end.
+        let device = match kind {
+            FileType::CharacterDevice => Some("character"),
+            FileType::BlockDevice => Some("block"),
+            _ => None,
+        };
+        if let Some(device) = device {
+            let path = path.display();
+            let reason =
+                format!("{path} is a {device} device: archives are files, pipes or sockets");
+            return Err(PassError::request(reason));
+        }
+        if matches!(kind, FileType::Fifo | FileType::Socket) {
             let file = calls.open(path, OFlags::RDONLY | OFlags::CLOEXEC);
             return file.map(Self::Stream).map_err(|errno| open_error(path, errno));
         }
@@ -100,4 +112,25 @@ impl OpenArchive {
 
 fn open_error(path: &Path, errno: Errno) -> PassError {
     PassError::Source(SourceError::Open { path: path.to_owned(), errno })
+}
+
+#[cfg(test)]
+mod tests {
+    use unsnap_failure::{Failure, Family};
+
+    use super::*;
+
+    #[test]
+    fn a_device_is_not_an_archive() {
+        let calls = Syscalls::default();
+        let open = |path: &str| {
+            OpenArchive::open(&calls, &Archive::File(path.into()), DirectMode::Auto).map(drop)
+        };
+        for device in ["/dev/zero", "/dev/full"] {
+            let error = open(device).unwrap_err();
+            assert_eq!(error.family(), Family::Request);
+            assert!(error.to_string().contains("character device"), "{error}");
+        }
+        assert!(open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).is_ok());
+    }
 }

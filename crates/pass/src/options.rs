@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, thread};
 
 use unsnap_decode::{MemoryPlan, Tuning as DecodeTuning};
-use unsnap_layout::{AnyLayout, Layout, SnapshotLayout};
+use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
 use unsnap_ring::{DirectMode, FaultPlan, Syscalls};
 
 use crate::{Archive, Neighbour, SandboxMode};
@@ -136,10 +136,14 @@ impl LayoutKind {
 
     /// Returns the rules for an archive's entries.
     pub fn rules(self, archive: &Archive, limits: &Limits) -> Layout {
+        self.rules_by_name(archive.snapshot_name(), limits)
+    }
+
+    /// Returns the rules for the entries of an archive of this name; `None` if the name does not
+    /// matter.
+    pub fn rules_by_name(self, name: Option<ArchiveName>, limits: &Limits) -> Layout {
         match self {
-            Self::Snapshot => {
-                Layout::Snapshot(SnapshotLayout::new(limits.layout, archive.snapshot_name()))
-            }
+            Self::Snapshot => Layout::Snapshot(SnapshotLayout::new(limits.layout, name)),
             Self::Any => Layout::Any(AnyLayout::new(limits.layout)),
         }
     }

@@ -191,6 +191,21 @@ pub enum TarError {
         /// Its value.
         found: u8,
     },
+    /// More zeros after the end of the archive than any writer appends.
+    #[error("more than {limit} zero bytes follow the end of the archive at byte {offset}")]
+    PaddingTooLong {
+        /// Offset of the end of the archive.
+        offset: u64,
+        /// The number of zero bytes that are accepted.
+        limit: u64,
+    },
+    /// An end marker without an entry before it. Callers that require entries return it; to the
+    /// [`Walker`](crate::Walker), such an archive is valid.
+    #[error("the archive has no entries, it begins with zeros: is it a preallocated download?")]
+    NoEntries {
+        /// Offset of the end of the archive.
+        offset: u64,
+    },
     /// The stream ended inside a header.
     #[error(
         "archive is truncated at byte {offset}, inside a header: \
@@ -287,6 +302,8 @@ impl TarError {
             | Self::TruncatedExtension { offset, .. }
             | Self::TruncatedPayload { offset, .. }
             | Self::MissingEnd { offset, .. }
+            | Self::PaddingTooLong { offset, .. }
+            | Self::NoEntries { offset }
             | Self::AlreadyRefused { offset } => *offset,
         }
     }

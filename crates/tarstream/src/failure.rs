@@ -24,7 +24,10 @@ impl Failure for TarError {
     fn code(&self) -> Code {
         match self {
             error if error.is_cut() => Code::ArchiveCut,
-            Self::TrailingData { .. } | Self::StrayZeroBlock { .. } => Code::ForeignBytes,
+            Self::TrailingData { .. }
+            | Self::PaddingTooLong { .. }
+            | Self::StrayZeroBlock { .. } => Code::ForeignBytes,
+            Self::NoEntries { .. } => Code::NotAnArchive,
             Self::ExtensionTooLarge { .. }
             | Self::PathTooLong { .. }
             | Self::SparseMapTooLong { .. } => Code::Limit,
@@ -34,6 +37,9 @@ impl Failure for TarError {
     }
 
     fn remedy(&self) -> Option<Remedy> {
-        self.is_cut().then_some(Remedy::FetchWhole)
+        match self {
+            Self::NoEntries { .. } => Some(Remedy::WaitForDownload),
+            error => error.is_cut().then_some(Remedy::FetchWhole),
+        }
     }
 }

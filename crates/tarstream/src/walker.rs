@@ -33,7 +33,14 @@ pub struct Walker {
     entry: Entry,
     /// Members reported so far.
     entries: u64,
+    /// Offset of the end of the archive, once it was reached.
+    end: u64,
 }
+
+/// Most zero bytes that may follow the end of an archive. Writers pad to a record of 10 KiB, and tape
+/// drives to some MiB. Without a limit, a device or a preallocated file would be read for ever. A guess:
+/// more than any padding, and read within a second.
+const PADDING_BYTES_MAX: u64 = 1 << 30;
 
 /// Position of the walker within the archive's structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +109,7 @@ impl Walker {
                 mtime: None,
             },
             entries: 0,
+            end: 0,
         }
     }
 
@@ -276,6 +284,9 @@ impl Walker {
             return Err(TarError::TrailingData { offset, found });
         }
         self.offset += rest.len() as u64;
+        if self.offset - self.end > PADDING_BYTES_MAX {
+            return Err(TarError::PaddingTooLong { offset: self.end, limit: PADDING_BYTES_MAX });
+        }
         Ok(rest.len())
     }
 
@@ -286,6 +297,7 @@ impl Walker {
             State::SparseMap { blocks } => self.read_sparse_map(block, blocks),
             State::SecondZeroBlock if header::is_zero(block) => {
                 self.state = State::End;
+                self.end = self.offset;
                 Ok(Signal::End)
             }
             State::SecondZeroBlock => Err(TarError::StrayZeroBlock { offset: block_offset }),

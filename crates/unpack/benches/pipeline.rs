@@ -1,5 +1,5 @@
-//! The whole pipeline into nothing: reading, decoding and walking an archive without creating
-//! files. What is missing to `ledger-tool unpack` is what the creators and the disk take.
+//! The whole pipeline without output: reading, decoding and walking an archive without creating
+//! files. The difference to `ledger-tool unpack` is the cost of the creators and the disk.
 #![allow(missing_docs, clippy::unwrap_used)] // criterion's macros
 #![allow(clippy::disallowed_methods, reason = "not the data path")]
 

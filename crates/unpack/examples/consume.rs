@@ -1,5 +1,5 @@
-//! What a validator would do that has unsnap inside: take every file as soon as it is complete, open
-//! and readable, while others are still being unpacked.
+//! Use of unsnap inside a validator: it takes every file as soon as it is complete, open and
+//! readable, while others are still being unpacked.
 //!
 //! ```sh
 //! cargo run --release -p unsnap-unpack --example consume -- <full archive> [<incremental archive>]
@@ -21,7 +21,7 @@ use unsnap_unpack::{
     Unpacker, Verify,
 };
 
-/// Files that may wait for the consumer, open. Beyond that unpacking waits.
+/// Most open files that wait for the consumer. Unpacking waits when there are more.
 const WAITING_MAX: usize = 256;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,9 +49,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let consumer = thread::spawn(move || {
         let (mut storages, mut accounts, mut bytes) = (0_u64, 0_u64, 0_u64);
-        // Ends when the run has ended, and with it the sender.
+        // Ends with the run, which drops the sender.
         for FinishedFile { destination, bytes: size, file, .. } in finished {
-            // The first destination takes the bank file and its like.
+            // The first destination receives the bank file and other small files.
             if let (1.., Some(file)) = (destination, file) {
                 storages += 1;
                 accounts += count_accounts(&File::from(file), size)?;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Follows the records of a storage by their lengths.
+/// Counts the records of a storage by their lengths.
 fn count_accounts(file: &File, size: u64) -> std::io::Result<u64> {
     const HEADER_BYTES: u64 = 136;
     let (mut offset, mut accounts) = (0, 0);

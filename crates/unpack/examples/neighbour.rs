@@ -1,12 +1,13 @@
-//! What a reader on the same disk sees of a run: random direct reads of 4 KiB, one at a time and eight
-//! at a time, alone, beside a run without limits, and beside runs with them.
+//! Effect of a run on a reader on the same disk: random direct reads of 4 KiB, one at a time and
+//! eight at a time, alone, beside a run without limits, and beside runs with limits.
 //!
 //! ```sh
 //! cargo run --release -p unsnap-unpack --example neighbour -- <ARCHIVE> <DIRECTORY> [ROUNDS] [SECONDS]
 //! ```
 //!
-//! `DIRECTORY` takes the file that is read (1 GiB) and what is unpacked; both are removed again. It
-//! prints tables in Markdown: medians of the rounds, which are interleaved, and their ranges.
+//! `DIRECTORY` receives the file that is read (1 GiB) and the unpacked files; both are removed
+//! again. The program prints tables in Markdown: medians of the rounds, which are interleaved, and
+//! their ranges.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -36,7 +37,7 @@ const FILE_BYTES: u64 = 1 << 30;
 const READ_BYTES: usize = 4096;
 const DEPTHS: [usize; 2] = [1, 8];
 
-/// What goes on beside the reader.
+/// Work beside the reader.
 #[derive(Clone, Copy)]
 struct Beside {
     what: &'static str,
@@ -57,12 +58,12 @@ const BESIDE: [Beside; 4] = [
     },
 ];
 
-/// What one round of reading has come to.
+/// Results of one round.
 struct Round {
-    /// Ascending, in microseconds.
+    /// Latencies in microseconds, ascending.
     latencies: Vec<f64>,
     seconds: f64,
-    /// Bytes that the run has written in the meantime, each second.
+    /// Bytes per second that the run wrote in the meantime.
     written: f64,
 }
 
@@ -115,7 +116,7 @@ fn median_and_range(mut values: Vec<f64>) -> String {
     format!("{:.0} ({least:.0}–{most:.0})", values[values.len() / 2])
 }
 
-/// A file whose every block is on the disk.
+/// Makes a file whose blocks are all on the disk.
 fn make_file(path: &Path) {
     let mut file = File::create(path).unwrap();
     let block: Vec<u8> =
@@ -156,7 +157,7 @@ fn measure(
             thread::spawn(move || read(&file, seed + 1, &over))
         })
         .collect();
-    // As long as there is something to be beside.
+    // Measures only while the run is unpacking.
     let goes_on = || !beside.unpacks || progress.snapshot().phase == Phase::Unpacking;
     while since.elapsed() < time && goes_on() {
         thread::sleep(Duration::from_millis(5));
@@ -172,7 +173,7 @@ fn measure(
         let _ = unpacking.join().unwrap();
     }
     let _ = fs::remove_dir_all(&output);
-    // What is left to write back shall not be seen by the next.
+    // Remaining write-back must not affect the next round.
     rustix::fs::sync();
     Round { latencies, seconds, written: written as f64 / seconds }
 }
@@ -181,7 +182,7 @@ fn open_direct(path: &Path) -> OwnedFd {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECT, Mode::empty()).unwrap()
 }
 
-/// Reads blocks at random, one after the other, and gives the microseconds that each has taken.
+/// Reads random blocks, one after the other. Returns the latency of each in microseconds.
 fn read(file: &OwnedFd, seed: u64, over: &AtomicBool) -> Vec<f64> {
     let mut memory = vec![0_u8; 2 * READ_BYTES];
     let start = memory.as_ptr().addr().wrapping_neg() % READ_BYTES;

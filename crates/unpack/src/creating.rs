@@ -1,11 +1,12 @@
-//! Creating: the creators of each device, the assemblers that feed them, and early write-back.
+//! Creation of files: the creators of each device, the assemblers that feed them, and early
+//! write-back.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use unsnap_commit::{CHECKPOINT_BYTES, Checkpoints, Due, Target, Writeback};
+use unsnap_commit::{CHECKPOINT_BYTES, Checkpoints, Due, Journal, Origin, Target, Writeback};
 use unsnap_create::{
     Assembler, CreateError, CreatorPool, Destination as CreatorDestination, PoolConfig,
 };
@@ -14,33 +15,33 @@ use unsnap_pass::{IoEngine, Memory, Progress, ReadMark};
 use unsnap_ring::EngineKind;
 use unsnap_state::{AccountsPathReport, AccountsSpread, Linker, Unlinked};
 
-use crate::{Destination, Options, UnpackError, times::Times, walks::Walks};
+use crate::{Destination, Options, UnpackError, times::Times};
 
-/// The creators, and what feeds them.
+/// The creators and their assemblers.
 pub(crate) struct Creation {
     pub creators: CreatorPool,
-    /// One for each archive.
+    /// One assembler per archive.
     pub assemblers: Vec<Assembler>,
-    /// How a state's storages are spread.
+    /// Distribution of a state's storages.
     pub spread: Option<Arc<AccountsSpread>>,
-    /// Gives a state's storages their second names.
+    /// Links a state's storages into the shadow.
     pub linker: Option<Linker>,
 }
 
-/// What the creators did.
+/// Results of the creators.
 #[derive(Default)]
 pub(crate) struct Created {
     pub directories: u64,
     pub direct: bool,
-    /// Of a state: whether every storage has a second name.
+    /// Whether every storage of a state has a second name.
     pub linked: bool,
-    /// Of a state: the share of each accounts path.
+    /// The share of each accounts path of a state.
     pub spread: Vec<AccountsPathReport>,
     pub fallbacks: Vec<String>,
 }
 
-/// The engine for files that go through the page cache: plain threads, unless the operator chose.
-/// Every step of such a file blocks, so a ring only hands each of them to a kernel thread, which took
+/// Returns the engine for files that go through the page cache: plain threads, unless the operator
+/// chose. Every step of such a file blocks, so a ring only hands it to a kernel thread, which took
 /// 1.1 to 1.2 times as long (BENCHMARKS.md, 200,000 files of 8 KiB).
 fn engine_for_cached(wanted: &IoEngine) -> EngineKind {
     match wanted {
@@ -51,7 +52,7 @@ fn engine_for_cached(wanted: &IoEngine) -> EngineKind {
 }
 
 impl Creation {
-    /// Starts the creators. Each archive gets an assembler of its own.
+    /// Starts the creators, with an assembler for each archive.
     pub fn start(
         target: &mut Target,
         options: &Options,
@@ -86,7 +87,7 @@ impl Creation {
         Ok(Self { creators, assemblers, spread, linker })
     }
 
-    /// Returns what makes everybody stop who hands files on.
+    /// Returns a function that stops the creators and the linker.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let creators = self.creators.stopper();
         let linker = self.linker.as_ref().map(Linker::stopper);
@@ -98,14 +99,15 @@ impl Creation {
         }
     }
 
-    /// Waits for the creators, and checks that they have made as many files as there must be.
+    /// Waits for the creators and checks that they have created the expected number of files.
     pub fn finish(
         mut self,
         expected: u64,
         progress: &Progress,
         times: &mut Times,
     ) -> Result<Created, UnpackError> {
-        // Not taken apart: if this fails, the creators end before the linker, which they report to.
+        // `self` is not destructured: if this fails, the creators must end before the linker, to
+        // which they report.
         let mut destinations = Vec::new();
         let mut waited = Duration::ZERO;
         let assemblers = std::mem::take(&mut self.assemblers);
@@ -123,7 +125,7 @@ impl Creation {
         times.walk_waited_for_output = waited + since.elapsed();
         let found = progress.snapshot().files;
         if found != expected {
-            // Cannot happen; but a success must speak for every file.
+            // Cannot happen, but success must cover every file.
             let reason = format!("{found} of {expected} files were created (a bug)");
             return Err(CreateError::Stopped { reason }.into());
         }
@@ -142,16 +144,17 @@ impl Creation {
     }
 }
 
-/// Starts early write-back, and the recording of how far the walks are.
+/// Starts early write-back. Also returns the checkpoints that the walk takes, if there is a
+/// `journal` that records its progress.
 pub(crate) fn write_back(
     target: &mut Target,
-    walks: &mut Walks<'_>,
+    journal: Option<Journal>,
+    origin: Option<Origin>,
     options: &Options,
     progress: &Progress,
     frame_starts: Arc<FrameStarts>,
     read: ReadMark,
-) -> Writeback {
-    let (journal, origin) = walks.take_journal();
+) -> (Writeback, Option<Checkpoints>) {
     let targets = std::mem::take(&mut target.sync);
     let pass = &options.pass;
     let due = Due::new(pass.tuning.writeback_bytes, pass.neighbour.pace.clone());
@@ -160,8 +163,10 @@ pub(crate) fn write_back(
         Destination::Tree(tree) => tree.checkpoint_bytes,
         _ => None,
     };
-    walks.checkpoints = origin.zip(started.outbox()).map(|(origin, outbox)| {
-        Checkpoints::new(every.unwrap_or(CHECKPOINT_BYTES), origin, frame_starts, read, outbox)
+    let checkpoints = origin.zip(started.outbox()).map(|(origin, outbox)| {
+        let every = every.unwrap_or(CHECKPOINT_BYTES);
+        let checkpoints = Checkpoints::new(every, origin, frame_starts, read, outbox);
+        if options.resumes() { checkpoints.by_time(Instant::now()) } else { checkpoints }
     });
-    started
+    (started, checkpoints)
 }

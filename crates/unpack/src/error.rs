@@ -1,4 +1,4 @@
-//! Why unpacking failed.
+//! Errors of unpacking.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,8 @@ use unsnap_source::Digest;
 use unsnap_state::StateError;
 use unsnap_verify::accounts::AccountsError;
 
-/// Unpacking failed. The destinations are as they were, except for those that a failed publication
-/// could not take back; staged files are kept only if they can be
-/// [resumed](crate::Tree::resume).
+/// Unpacking failed. The destinations are unchanged, except for those that a failed publication
+/// could not undo. Staged files are kept only if they can be [resumed](crate::Tree::resume).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
@@ -26,7 +25,7 @@ pub enum UnpackError {
     /// The archive does not fit.
     #[error(transparent)]
     Fit(#[from] FitError),
-    /// The accounts do not add up to the archive's hash, or that could not be found out.
+    /// The accounts do not add up to the archive's hash, or could not be verified.
     #[error("{archive}: {source}")]
     Accounts {
         /// The archive.
@@ -34,14 +33,14 @@ pub enum UnpackError {
         /// The difference, or the obstacle.
         source: Box<AccountsError>,
     },
-    /// The archive has another digest than it must have.
+    /// The archive has another digest than expected.
     #[error("{archive}: the digest is {found}, expected {expected}")]
     Digest {
         /// The archive.
         archive: String,
         /// The archive's digest.
         found: Box<Digest>,
-        /// The digest that was asked for.
+        /// The expected digest.
         expected: Box<Digest>,
     },
     /// The files of an interrupted run belong to another run than the one asked for.
@@ -49,7 +48,7 @@ pub enum UnpackError {
     NotResumable {
         /// The destination.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: &'static str,
     },
 }
@@ -60,13 +59,13 @@ impl UnpackError {
 
     pub(crate) fn accounts(archive: &str, source: AccountsError) -> Self {
         match source {
-            // Another part of the run failed, and says why.
+            // Another part of the run failed and reports the reason.
             AccountsError::Stopped => Self::CANCELLED,
             source => Self::Accounts { archive: archive.to_owned(), source: Box::new(source) },
         }
     }
 
-    /// Whether it only says that another part of the run has failed.
+    /// Returns whether this error only follows from the failure of another part of the run.
     pub(crate) fn is_consequence(&self) -> bool {
         matches!(self, Self::Commit(CommitError::Create(error)) if error.is_consequence())
     }

@@ -1,15 +1,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
-//! Archives become a durable tree of files, or the state that a validator starts from.
+//! Unpacking of archives into a durable tree of files, or into the state from which a validator
+//! starts.
 //!
-//! [`Options`] say what to unpack, where to and how; [`Unpacker`] does it; [`Report`] says what was
-//! done and where the time went. Success means that every file is complete, on the disk, under its
-//! final name, and stays so through a power cut. Anything else is an [`UnpackError`], and the
-//! destination is as it was. There is one exception: if a crash hits between the publications of
-//! several destinations, or while entries are moved into a mount point, those published so far stay.
+//! [`Options`] name the archives, the destination and all settings; [`Unpacker`] carries them out;
+//! [`Report`] holds counts and times. Success means that every file is complete, on the disk, under
+//! its final name, and survives a power cut. Any failure is an [`UnpackError`], and the destination
+//! is unchanged. There is one exception: after a crash between the publications of several
+//! destinations, or while entries are moved into a mount point, those published so far stay.
 //!
-//! Archives are hostile until they have been parsed. So a run confines itself before it looks at one:
-//! see [`SandboxMode`](unsnap_pass::SandboxMode).
+//! Archives are hostile until they have been parsed. Therefore a run confines itself before it
+//! reads one: see [`SandboxMode`](unsnap_pass::SandboxMode).
 //!
 //! ```no_run
 //! use unsnap_pass::{Archive, Handles};
@@ -40,7 +41,9 @@
 //! The pipeline itself is one function, `stage` in `pipeline.rs`.
 
 mod creating;
+mod decision;
 mod error;
+mod grace;
 mod options;
 mod pipeline;
 mod places;
@@ -58,7 +61,9 @@ use std::{io, sync::mpsc::sync_channel, thread};
 
 pub use error::UnpackError;
 pub use options::{Destination, DigestUse, Options, Source, Tree, Verify};
-pub use report::{AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport};
+pub use report::{
+    AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport,
+};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_fit::{PreflightMode, Room};
 pub use unsnap_state::State;
@@ -73,7 +78,7 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// Takes the options. Nothing is touched before [`run`](Self::run).
+    /// Creates an unpacker. Nothing is touched before [`run`](Self::run).
     pub fn new(options: Options) -> Self {
         Self { options, handles: Handles::default() }
     }
@@ -85,27 +90,27 @@ impl Unpacker {
         self
     }
 
-    /// Returns the handles to watch the run and to stop it.
+    /// Returns the handles for watching and stopping the run.
     pub fn handles(&self) -> Handles {
         self.handles.clone()
     }
 
-    /// Unpacks. Blocks until the result is durable, or until everything has been taken back.
+    /// Unpacks. Blocks until the result is durable, or until all files of a failed run are removed.
     ///
-    /// A thread of its own does the work. It confines itself and the threads that it starts; the
-    /// caller keeps its rights, its niceness, its processors and its I/O priority.
+    /// The work is done on a separate thread. It confines itself and the threads that it starts;
+    /// the caller keeps its rights, niceness, processors and I/O priority.
     pub fn run(self) -> Result<Report, UnpackError> {
         on_a_thread_of_its_own(|| self.run_on_this_thread(|| Ok(())))
     }
 
-    /// Unpacks like [`run`](Self::run), but confines the calling thread, for good: it and the
-    /// threads that it starts later can open nothing any more. The thread also keeps the niceness,
-    /// the processors and the I/O priority of the run. For programs that do nothing else: when all
-    /// threads of a process are confined, the process is.
+    /// Unpacks like [`run`](Self::run), but confines the calling thread permanently: this thread
+    /// and its later threads can open nothing any more. The thread also keeps the niceness,
+    /// processors and I/O priority of the run. Use this in programs that do nothing else: a process
+    /// is confined when all of its threads are.
     ///
-    /// `confined` is called once that is done, before the archive is read. It is the place to start
-    /// threads that are to be confined as well. If it fails (no thread could be started), the run
-    /// ends.
+    /// Calls `confined` after confining and before the archive is read. This is the place to start
+    /// threads that must be confined as well. If it fails (because no thread could be started), the
+    /// run ends.
     pub fn run_on_this_thread(
         self,
         confined: impl FnOnce() -> io::Result<()>,
@@ -114,11 +119,11 @@ impl Unpacker {
         pipeline::stage(options, handles, confined, |_| Ok(()), None)?.publish(&handles.progress)
     }
 
-    /// Unpacks like [`run`](Self::run), but leaves it to the caller to give the result its names: see
-    /// [`Staged`]. For a validator's state, whose places the caller clears first.
+    /// Unpacks like [`run`](Self::run), but leaves publishing to the caller: see [`Staged`]. Used
+    /// for a validator's state, whose places the caller clears first.
     ///
-    /// `fits` is called on the calling thread, before the first byte is written, when it is known
-    /// that there is room, and how. If it fails, the run ends.
+    /// Calls `fits` on the calling thread before the first byte is written, once it is known that
+    /// there is room, and how. If it fails, the run ends.
     pub fn stage<E: From<UnpackError>>(
         self,
         fits: impl FnOnce(Room) -> Result<(), E>,
@@ -130,7 +135,7 @@ impl Unpacker {
         let staged = thread::scope(|scope| {
             let work = move || {
                 let fits = |room| {
-                    // Both sides wait for each other: neither can be gone.
+                    // Both sides wait for each other, so neither can have ended.
                     let sent = ask.send(room).ok();
                     let answer = sent.and_then(|()| answered.recv().ok());
                     answer.unwrap_or(Err(UnpackError::CANCELLED))
@@ -152,16 +157,16 @@ impl Unpacker {
         }
     }
 
-    /// Goes through a single archive with all the checks that were asked for, while `tap` listens to
-    /// the decoded stream. What it heard can be relied upon when this has succeeded. Nothing is
-    /// written: the options' destination must be [`Destination::Nowhere`].
+    /// Decodes a single archive with all requested checks and shows the stream to `tap`. The stream
+    /// can be relied upon once this has succeeded. Nothing is written: the destination must be
+    /// [`Destination::Nowhere`].
     ///
-    /// A confined thread of its own does the work, and the listening; threads that the tap hands work
-    /// to, and that were started before, keep their rights.
+    /// The work, including the calls of `tap`, is done on a separate, confined thread. Threads that
+    /// the tap uses, and that were started before, keep their rights.
     pub fn tap(self, tap: &mut dyn Tap) -> Result<Report, UnpackError> {
         let Self { options, handles } = &self;
         if options.writes() || options.archives().len() > 1 {
-            let reason = "only a single archive that is not unpacked can be listened to";
+            let reason = "only a single archive that is not written anywhere can be tapped";
             return Err(PassError::request(reason).into());
         }
         on_a_thread_of_its_own(|| {
@@ -171,17 +176,19 @@ impl Unpacker {
     }
 }
 
-/// A result that is complete and durable, but has no names yet. Dropped, it takes everything back.
+/// A result that is complete and durable, but not published. Its files are removed if it is
+/// dropped.
 pub struct Staged {
     inner: pipeline::Staged,
     handles: Handles,
 }
 
 impl Staged {
-    /// Gives everything its final names, durably; the output comes last, since it says that all is
-    /// there. By then the destinations must be absent or empty directories.
+    /// Publishes all files under their final names, durably. The output comes last, since its
+    /// existence implies that everything is complete. Until then, the destinations must be absent
+    /// or empty directories.
     ///
-    /// On an error nothing has a name, as far as that can be taken back.
+    /// On an error nothing stays published, as far as that can be undone.
     pub fn publish(self) -> Result<Report, UnpackError> {
         self.inner.publish(&self.handles.progress)
     }

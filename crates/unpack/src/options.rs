@@ -1,4 +1,4 @@
-//! What is unpacked, where to, and how.
+//! Options of a run: archives, destination and settings.
 
 use std::path::PathBuf;
 
@@ -6,26 +6,26 @@ use unsnap_commit::Spot;
 use unsnap_create::FileSink;
 use unsnap_failure::{Knob, Remedy};
 use unsnap_fit::PreflightMode;
-use unsnap_layout::ArchiveName;
+use unsnap_layout::{ArchiveName, Layout};
 use unsnap_pass::{Archive, LayoutKind, PassError};
 use unsnap_source::{Digest, DigestKind};
 use unsnap_state::State;
 
-/// What is unpacked, where to, and how. [`Options::new`] refuses combinations that make no sense.
+/// Options of a run. [`Options::new`] refuses combinations that make no sense.
 #[derive(Clone, Debug)]
 pub struct Options {
     source: Source,
     destination: Destination,
     digest: DigestUse,
-    /// How archives are read, and what is left to others.
+    /// Options for reading archives, and limits on the use of the machine.
     pub pass: unsnap_pass::Options,
-    /// How the check for free space is made. Nothing is checked where nothing is written.
+    /// Mode of the check for free space. Runs that write nothing are not checked.
     pub preflight: PreflightMode,
-    /// Is told of each file as it becomes complete, and may read it while the run goes on.
+    /// Receiver of each file as it becomes complete. It may read the file while the run continues.
     pub files: Option<FileSink>,
 }
 
-/// What is unpacked.
+/// The archives to unpack.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The archive, and an incremental one that builds on it.
@@ -34,70 +34,71 @@ pub struct Source {
     verify: Verify,
 }
 
-/// What is checked of a snapshot's content, beyond the archive itself.
+/// Checks of a snapshot's content, beyond those of the archive itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// Nothing.
+    /// No checks. The archive's name does not matter either.
     None,
-    /// The bank file agrees with the archive's name, and every storage is a sequence of whole account
+    /// The bank file matches the archive's name, and every storage is a sequence of whole account
     /// records.
     #[default]
     Structure,
-    /// The same, and the newest versions of all accounts add up to the hash in the archive's name and
-    /// to the capitalization in its bank file.
+    /// As `Structure`; in addition, the newest versions of all accounts add up to the hash in the
+    /// archive's name and to the capitalization in its bank file.
     Accounts {
-        /// Bytes of memory for 16 bytes about each record; more goes to a file without a name.
+        /// Bytes of memory for 16 bytes per record; the rest goes to an unnamed temporary file.
         /// `None` for 1 GiB.
         memory_bytes: Option<u64>,
     },
 }
 
-/// How archives are digested.
+/// Use of the archives' digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestUse {
-    /// Not at all.
+    /// The archive is not digested.
     None,
-    /// For the report.
+    /// The digest appears in the report.
     Report(DigestKind),
-    /// For the report; an archive with another digest is a bad archive.
+    /// The digest appears in the report; an archive with another digest is a bad archive.
     Expect(Digest),
 }
 
-/// Where the files go.
+/// Destination of the files.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// Nowhere: the archives are only checked.
+    /// No destination: the archives are only checked.
     Nowhere {
-        /// A file that takes name, size and digest of every file, one line of JSON each.
+        /// File that receives the name, size and digest of every file, one line of JSON each.
         manifest: Option<PathBuf>,
     },
-    /// A tree, as the archive holds it.
+    /// A tree with the paths of the archive.
     Tree(Tree),
-    /// A validator's state. The run's caller clears its places before it is published: see
+    /// A validator's state. The caller clears its places before it is published: see
     /// [`Unpacker::stage`](crate::Unpacker::stage).
     State(State),
 }
 
-/// A tree of files.
+/// A tree of files as destination.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// The directory that will hold the tree. Absent or empty; its parent exists.
+    /// Directory that will hold the tree. It must be absent or empty, and its parent must exist.
     pub output: PathBuf,
-    /// Directories that take the storages, flat, instead of `<output>/accounts`. Absent or empty.
+    /// Directories that receive the storages, without subdirectories, instead of
+    /// `<output>/accounts`. They must be absent or empty.
     pub accounts: Vec<PathBuf>,
-    /// Go on from where an interrupted run of the same archive to the same destinations stood, and
-    /// leave files for another such run if this one is interrupted. Without it, files of an
-    /// interrupted run are removed, and so are those of this run if it fails.
+    /// Continue an interrupted run of the same archive to the same destinations, and keep the
+    /// complete files of this run if it is interrupted. Without it, the files of an interrupted run
+    /// are removed, and those of this run if it fails.
     pub resume: bool,
-    /// Bytes of files between two checkpoints, which an interrupted run may have to write again;
-    /// `None` for 16 GiB.
+    /// Bytes of files between two checkpoints; `None` for 16 GiB. With `resume`, checkpoints are
+    /// also taken early and by time. A killed run has to write the files since the last one again.
     pub checkpoint_bytes: Option<u64>,
-    /// A file that takes name, size and digest of every file, one line of JSON each.
+    /// File that receives the name, size and digest of every file, one line of JSON each.
     pub manifest: Option<PathBuf>,
 }
 
 impl Tree {
-    /// A tree in `output`, with the defaults for everything else.
+    /// Returns a tree in `output` with defaults for everything else.
     pub fn new(output: impl Into<PathBuf>) -> Self {
         Self {
             output: output.into(),
@@ -110,11 +111,11 @@ impl Tree {
 }
 
 impl Source {
-    /// An archive, and an incremental one that builds on it.
+    /// Returns a source of an archive, and perhaps an incremental one that builds on it.
     ///
-    /// Refused with [`PassError::Request`]: an incremental archive whose name does not say that it
-    /// builds on the other; and verification of accounts where the names do not give the hash of a
-    /// full set of accounts.
+    /// Fails with [`PassError::Request`] if the name of the incremental archive does not say that
+    /// it builds on the other one, or if accounts are to be verified and the names do not contain
+    /// the hash of a full set of accounts.
     pub fn new(
         archive: Archive,
         incremental: Option<Archive>,
@@ -148,33 +149,33 @@ impl Source {
         Ok(Self { archives, layout, verify })
     }
 
-    /// An archive with the rules of a snapshot and the checks that cost next to nothing.
+    /// Returns a source of one snapshot with [`Verify::Structure`].
     pub fn snapshot(archive: Archive) -> Self {
         let (layout, verify) = (LayoutKind::Snapshot, Verify::Structure);
         Self { archives: vec![archive], layout, verify }
     }
 
-    /// Returns the archives; the one that the other builds on comes first.
+    /// Returns the archives, the full one first.
     pub fn archives(&self) -> &[Archive] {
         &self.archives
     }
 
-    /// Returns what the archives may contain.
+    /// Returns the rules for the archives' entries.
     pub fn layout(&self) -> LayoutKind {
         self.layout
     }
 
-    /// Returns what is checked of their content.
+    /// Returns the checks of their content.
     pub fn verify(&self) -> Verify {
         self.verify
     }
 
-    /// Whether bank files and storages are checked.
+    /// Returns whether bank files and storages are checked.
     pub(crate) fn checks_content(&self) -> bool {
         self.layout == LayoutKind::Snapshot && self.verify != Verify::None
     }
 
-    /// Whether accounts are verified.
+    /// Returns whether accounts are verified.
     pub(crate) fn verifies_accounts(&self) -> bool {
         matches!(self.verify, Verify::Accounts { .. })
     }
@@ -200,11 +201,12 @@ impl DigestUse {
 }
 
 impl Options {
-    /// Unpacks `source` into `destination`, with the defaults for everything else.
+    /// Returns the options for unpacking `source` into `destination`, with defaults for everything
+    /// else.
     ///
-    /// Refused with [`PassError::Request`]: a tree of two archives; resuming with verification of
-    /// accounts; a state without accounts paths, of archives without a snapshot's name, or with an
-    /// expected digest, since the old state is gone when a digest is known.
+    /// Fails with [`PassError::Request`] for a tree of two archives, for resuming with verification
+    /// of accounts, and for a state without accounts paths, from archives without a snapshot's
+    /// name, or with an expected digest, since the old state is gone when the digest is known.
     pub fn new(
         source: Source,
         destination: Destination,
@@ -219,7 +221,7 @@ impl Options {
                 );
             }
             Destination::Tree(tree) if tree.resume && source.verifies_accounts() => {
-                return refuse("accounts are verified only in runs that are not resumed");
+                return refuse("accounts cannot be verified in a run that resumes");
             }
             Destination::Nowhere { .. } | Destination::Tree(_) => {}
             Destination::State(state) => {
@@ -248,7 +250,7 @@ impl Options {
         })
     }
 
-    /// Checks `source` without creating anything.
+    /// Returns the options for checking `source` without writing anything.
     pub fn check(source: Source) -> Self {
         Self {
             source,
@@ -260,36 +262,50 @@ impl Options {
         }
     }
 
-    /// The same, with these options for reading.
+    /// Replaces the options for reading.
     #[must_use]
     pub fn with_pass(mut self, pass: unsnap_pass::Options) -> Self {
         self.pass = pass;
         self
     }
 
-    /// Returns what is unpacked.
+    /// Returns the archives and their checks.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Returns where the files go.
+    /// Returns the destination.
     pub fn destination(&self) -> &Destination {
         &self.destination
     }
 
-    /// Returns how the archives are digested.
+    /// Returns the use of digests.
     pub fn digest(&self) -> DigestUse {
         self.digest
     }
 
-    /// Returns the archives; the one that the other builds on comes first.
+    /// Returns the archives, the full one first.
     pub fn archives(&self) -> &[Archive] {
         self.source.archives()
     }
 
-    /// Returns the name of the first archive in messages.
+    /// Returns the first archive's name in messages.
     pub fn archive_name(&self) -> String {
         self.archives()[0].display_name()
+    }
+
+    /// Returns the rules for the entries of an archive. Without verification, a tree may be unpacked
+    /// from an archive under the name of another snapshot.
+    pub(crate) fn rules(&self, archive: usize) -> Layout {
+        let ignores_name =
+            self.source.verify == Verify::None && self.state().is_none() && archive == 0;
+        let archives = &self.source.archives;
+        let name = if ignores_name && archives.len() == 1 {
+            None
+        } else {
+            archives.get(archive).and_then(Archive::snapshot_name)
+        };
+        self.source.layout.rules_by_name(name, &self.pass.limits)
     }
 
     pub(crate) fn writes(&self) -> bool {
@@ -318,7 +334,7 @@ impl Options {
 }
 
 impl Destination {
-    /// Returns the directories that files go to; the output first.
+    /// Returns the destination directories, the output first.
     pub(crate) fn paths(&self) -> Vec<&PathBuf> {
         match self {
             Self::Nowhere { .. } => Vec::new(),
@@ -329,7 +345,7 @@ impl Destination {
         }
     }
 
-    /// Returns the directories that storages are spread over.
+    /// Returns the directories over which storages are spread.
     pub(crate) fn accounts(&self) -> &[PathBuf] {
         match self {
             Self::Nowhere { .. } => &[],
@@ -338,7 +354,7 @@ impl Destination {
         }
     }
 
-    /// Returns where files are staged; behind the destinations, a state's shadows.
+    /// Returns the staging places: those of the destinations, then those of a state's shadows.
     pub(crate) fn spots(&self) -> Vec<Spot> {
         match self {
             Self::Nowhere { .. } => Vec::new(),

@@ -11,14 +11,15 @@ use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
 use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
 use unsnap_pass::{
-    CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, PassError, Phase, Progress,
-    ReadMark, Tap, choose_engine,
+    CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, Pace, PassError, Phase,
+    Progress, ReadMark, Tap, choose_engine,
 };
 use unsnap_source::DigestKind;
 
 use crate::{
     Destination, Options, Report, UnpackError,
     creating::{Creation, write_back},
+    grace::{GRACE, Grace},
     process::ProcessStatus,
     report_builder::ReportBuilder,
     resume::Beginning,
@@ -28,13 +29,27 @@ use crate::{
     walks::Walks,
 };
 
-/// Unpacks, but for giving the result its names. Read top to bottom, this is the whole of unsnap.
-///
-/// Confines the calling thread on the way, for good; `confined` is called when that is done. `fits` is
-/// called before the first byte is written, when it is known that there is room. `tap` listens to the
-/// decoded stream.
-#[allow(clippy::too_many_lines, reason = "the whole pipeline, in one place")]
+/// Unpacks without publishing: see [`stage_all`]. If a file could not be created, the error names
+/// the resource that is short.
 pub(crate) fn stage(
+    options: &Options,
+    handles: &Handles,
+    confined: impl FnOnce() -> io::Result<()>,
+    fits: impl FnOnce(Room) -> Result<(), UnpackError>,
+    tap: Option<&mut dyn Tap>,
+) -> Result<Staged, UnpackError> {
+    stage_all(options, handles, confined, fits, tap).map_err(|error| match error {
+        UnpackError::Commit(error) => error.with_resource().into(),
+        error => error,
+    })
+}
+
+/// Unpacks without publishing. Read from top to bottom, this is the whole of unsnap.
+///
+/// Confines the calling thread permanently, then calls `confined`. Calls `fits` before the first
+/// byte is written, when it is known that there is room. Shows the decoded stream to `tap`.
+#[allow(clippy::too_many_lines, reason = "the whole pipeline, in one place")]
+fn stage_all(
     options: &Options,
     handles: &Handles,
     confined: impl FnOnce() -> io::Result<()>,
@@ -45,10 +60,10 @@ pub(crate) fn stage(
     let Handles { progress, cancel } = handles;
     progress.reset(options.pass.neighbour.pace.as_ref());
 
-    // A good neighbour: all threads that this one starts inherit its limits.
+    // Limits: all threads that this one starts inherit its niceness, processors and I/O priority.
     let (limits, refused) = options.pass.neighbour.settle()?;
 
-    // Open: the archives, and where their files will go.
+    // Open: the destinations and the archives.
     let mut target = open_target(options)?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
     log_opened(options);
@@ -57,31 +72,31 @@ pub(crate) fn stage(
         options.source().verifies_accounts().then(|| Target::temporary_file(target.as_ref()));
     let status = ProcessStatus::open();
 
-    // Confine: from here on this thread, and all that it starts, reach what is open and can build
-    // in the staging directories. Not a byte of an archive has been looked at.
+    // Confine: from here on, this thread and all threads that it starts can use only what is open,
+    // and can create files only in the staging directories. Not a byte of an archive has been read.
     let needs = Target::needs(target.as_ref(), reads_created_files(options));
     let sandbox = opened.confine(&options.pass, &needs);
     drop(needs);
     confined().map_err(PassError::thread)?;
-    // Dropped on any error, `target` takes everything back.
+    // On any error, dropping `target` removes all staged files.
     let (engine, fallback) = choose_engine(&options.pass.io.engine)?;
     let (name, direct, decode_threads) = (engine.name(), options.pass.io.direct, opened.threads);
     tracing::info!(engine = name, direct_io = ?direct, decode_threads, "chose the I/O engine");
     let mut fallbacks: Vec<String> = refused.into_iter().chain(fallback).collect();
 
-    // Where to begin: a resumed run begins behind the last checkpoint of the interrupted one.
+    // Begin: a resumed run begins at the last checkpoint of the interrupted one.
     let mut beginning =
         Beginning::find(options, target.as_mut(), &opened.archives, manifest.as_mut())?;
     fallbacks.extend(beginning.fallback.take());
     let resumed = beginning.resumed;
     progress.begin(beginning.met.files, resumed.map_or(0, |resumed| resumed.bytes));
 
-    // Accounts that occur twice are read again: from their files, or from the archives.
+    // Second look: accounts that occur twice are read again, from their files or from the archives.
     let mut second_look = SecondLook::prepare(options, &opened)?;
     let verification = AccountsVerification::start(options.source().verify(), spill.flatten())?;
 
-    // Does it fit? Refused before the first byte is written. An index says exactly what an archive
-    // holds.
+    // Fit: archives that do not fit are refused before the first byte is written. An index gives
+    // the exact sizes.
     let indexes = opened.load_indexes(&options.pass, handles)?;
     let since = Instant::now();
     let threads = opened.threads;
@@ -97,11 +112,11 @@ pub(crate) fn stage(
         }
     };
 
-    // Memory, all of it, divided by what the archives begin with.
+    // Memory: all of it is reserved and divided here, by the archives' first headers.
     let memory = Memory::reserve(&options.pass, &inputs, threads, options.writes())?;
     let _rouse = cancel.rouse_by(memory.closer());
 
-    // Source and decode: compressed spans become segments, on threads of their own.
+    // Source and decode: compressed bytes become segments, on threads of their own.
     let (frame_starts, read) = (Arc::default(), ReadMark::default());
     let job = DecodeJob {
         named: options.archives(),
@@ -119,29 +134,32 @@ pub(crate) fn stage(
     // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
     let (mut creation, mut writeback) = (Ok(None), None);
-    // A shorter borrow of the same.
+    // A shorter borrow of the same value.
     let tap = tap.map(|tap| tap as &mut dyn Tap);
     let mut walks = Walks::new(options, handles, beginning, tap);
     if let Some(target) = &mut target {
         let started = Creation::start(target, options, &decoding.memory, &engine, progress);
         creation = started.map(Some);
-        writeback = Some(write_back(target, &mut walks, options, progress, frame_starts, read));
+        let (journal, origin) = walks.take_journal();
+        let (started, checkpoints) =
+            write_back(target, journal, origin, options, progress, frame_starts, read);
+        (writeback, walks.checkpoints) = (Some(started), checkpoints);
     }
-    // Creators may be paused, or wait long for a consumer of files, or for the rate limit. That must
-    // not hold up an end.
+    // Creators may be paused, or wait for a consumer of files or for the rate limit. That must not
+    // delay the end of a cancelled run.
     let creators = creation.as_ref().ok().and_then(Option::as_ref);
     let stop = stopper(&decoding.memory, creators);
-    let stop_all = Arc::clone(&stop);
-    let _rouse = cancel.rouse_by(move || stop_all());
+    let grace = start_grace(options, &stop);
+    let _rouse = cancel.rouse_by(on_cancel(options, &decoding.memory, &stop, grace.as_ref()));
 
     // Walk: on this thread, entries and payloads go from segments to creators. A second archive is
-    // walked beside the first, by a thread of its own.
+    // walked at the same time by another thread.
     progress.enter(Phase::Unpacking);
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
     let in_flight = decoding.memory.segments_bytes();
     let watch = preflight.as_ref().zip(systems);
     let watch = watch.and_then(|(fit, systems)| fit.watch(systems, in_flight, &options.pass));
-    // While the run is paused, the walk stands still and another thread watches the space.
+    // While the run is paused, the walk stops, and another thread watches the free space.
     let paused_watch = watch_paused(options, watch.as_ref(), creators, &stop);
     let walked = creation.and_then(|mut creation| {
         let (check, manifest) = (verification.as_ref(), manifest.as_mut());
@@ -156,13 +174,13 @@ pub(crate) fn stage(
     let paused = paused_watch.and_then(PausedWatch::finish);
     let walked = paused.map_or(walked, |error| Err(error.into()));
 
-    // Whatever happened: nobody waits for memory any more, and the decoding threads end.
+    // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
     let decoded = times.end_decoding(ended);
     let written_back = writeback.and_then(Writeback::finish);
     let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
-    // Even if something failed: a Ctrl-C also ends the sender of our standard input, and that looks
-    // like a cut archive.
+    // A cancellation has precedence over errors: Ctrl-C also ends the sender of our standard input,
+    // which looks like a truncated archive.
     let walked = if cancel.is_cancelled() { Err(UnpackError::CANCELLED) } else { walked };
     if walked.is_err() {
         progress.enter(Phase::CleaningUp);
@@ -173,7 +191,7 @@ pub(crate) fn stage(
         times.created_at = started.elapsed();
         times.paused = progress.paused();
         check_digest(options, &decoded)?;
-        stand_still(options, cancel)?;
+        wait_while_paused(options, cancel)?;
         if verification.is_some() {
             progress.enter(Phase::Verifying);
         }
@@ -181,7 +199,7 @@ pub(crate) fn stage(
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
         if let Some(target) = &mut target {
             write_lists(options, target, &walked, created.as_ref())?;
-            stand_still(options, cancel)?;
+            wait_while_paused(options, cancel)?;
             times.writeback = sync(&target.staging, written_back, progress, cancel)?;
         }
         Ok((walked, created, accounts))
@@ -212,9 +230,9 @@ pub(crate) fn stage(
     Ok(Staged { target, manifest, report, started })
 }
 
-/// What is complete and durable, but has no names yet. Dropped, it takes everything back.
+/// A result that is complete and durable, but not published. Dropping it removes all staged files.
 pub(crate) struct Staged {
-    /// `None` where nothing is written.
+    /// `None` if nothing is written.
     target: Option<Target>,
     manifest: Option<Manifest>,
     report: ReportBuilder,
@@ -222,7 +240,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Gives everything its final names, durably.
+    /// Publishes everything under its final names, durably.
     pub fn publish(mut self, progress: &Progress) -> Result<Report, UnpackError> {
         progress.enter(Phase::Publishing);
         let times = &mut self.report.times;
@@ -279,8 +297,8 @@ fn open_manifest(options: &Options, opened: &Opened) -> Result<Option<Manifest>,
     Ok(Some(Manifest::create(path, kind, identity, &destinations)?))
 }
 
-/// Whether created files are opened for reading too: they are handed on open, or accounts that occur
-/// twice are read again.
+/// Returns whether created files are opened for reading too: to pass them on open, or to read
+/// accounts that occur twice again.
 fn reads_created_files(options: &Options) -> bool {
     options.files.as_ref().is_some_and(FileSink::wants_open_files)
         || options.source().verifies_accounts()
@@ -292,7 +310,7 @@ fn file_systems(target: &Target, options: &Options) -> Result<Vec<FileSystem>, U
     Ok(FileSystem::of(&target.calls, directories)?)
 }
 
-/// Asks whether archives fit into their destinations.
+/// Returns the question whether the archives fit into their destinations.
 fn question<'a>(
     options: &'a Options,
     handles: &'a Handles,
@@ -305,7 +323,7 @@ fn question<'a>(
         archives,
         systems,
         accounts,
-        // A state's storages go to where there is space.
+        // A state's storages are spread by free space.
         by_space: options.state().is_some() && accounts > 1,
         kept,
         mode: options.preflight,
@@ -314,7 +332,7 @@ fn question<'a>(
     }
 }
 
-/// Returns what ends everybody's waiting: for memory, and in creators.
+/// Returns a function that ends all waiting, for memory and in creators.
 fn stopper(memory: &Memory, creators: Option<&Creation>) -> Arc<dyn Fn() + Send + Sync> {
     let (close, stop_creating) = (memory.closer(), creators.map(Creation::stopper));
     Arc::new(move || {
@@ -325,7 +343,35 @@ fn stopper(memory: &Memory, creators: Option<&Creation>) -> Arc<dyn Fn() + Send 
     })
 }
 
-/// Starts what watches the space while the run is paused, if it can be paused.
+/// Starts the thread that gives a cancelled, resumable run time to complete files. Without the
+/// thread, the run is stopped at once.
+fn start_grace(options: &Options, stop: &Arc<dyn Fn() + Send + Sync>) -> Option<Grace> {
+    let stop = Arc::clone(stop);
+    options.resumes().then(|| Grace::start(GRACE, move || stop()).ok()).flatten()
+}
+
+/// Returns the function that is called at a cancellation. It stops everything, at once or after a
+/// grace period in which files are completed. A paused run cannot complete files.
+fn on_cancel(
+    options: &Options,
+    memory: &Memory,
+    stop: &Arc<dyn Fn() + Send + Sync>,
+    grace: Option<&Grace>,
+) -> impl Fn() + Send + use<> {
+    let stop = Arc::clone(stop);
+    let close: Box<dyn Fn() + Send> = Box::new(memory.closer());
+    let (grace, pace) = (grace.map(Grace::trigger), options.pass.neighbour.pace.clone());
+    move || match &grace {
+        Some(grace) if !pace.as_ref().is_some_and(Pace::is_paused) => {
+            // The decoders and the walk end; the creators continue.
+            close();
+            grace();
+        }
+        _ => stop(),
+    }
+}
+
+/// Starts the thread that watches the free space while the run is paused, if it can be paused.
 fn watch_paused(
     options: &Options,
     watch: Option<&Arc<Watch>>,
@@ -337,7 +383,7 @@ fn watch_paused(
     Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
 }
 
-/// The archive must be the one that was expected.
+/// Compares the archive's digest with the expected one.
 fn check_digest(
     options: &Options,
     decoded: &[unsnap_decode::DecodeSummary],
@@ -349,14 +395,14 @@ fn check_digest(
             Err(UnpackError::Digest { archive: options.archive_name(), found, expected })
         }
         (Some(expected), None) => {
-            let reason = format!("the archive was not digested, {expected} was expected (a bug)");
+            let reason = format!("the archive was not digested, {expected} expected (a bug)");
             Err(PassError::request(reason).into())
         }
         _ => Ok(()),
     }
 }
 
-/// Adds the files that a state has beside those of the archives.
+/// Writes the files that a state has in addition to those of the archives.
 fn write_lists(
     options: &Options,
     target: &Target,
@@ -371,22 +417,24 @@ fn write_lists(
     Ok(state.write_lists(target, slot, &files, linked)?)
 }
 
-/// Leaves complete files where they are for a run that resumes, if a checkpoint speaks of them. Of a
-/// bad archive there is nothing to resume.
+/// Keeps complete files for a later run that resumes, if a checkpoint records them. Files of a bad
+/// archive are never kept.
 fn keep(staging: &mut Staging, recorded: bool, error: &UnpackError) {
     if staging.keep(recorded && error.family() != Family::BadArchive) {
-        tracing::warn!("complete files stay in the staging directory, for a run that resumes");
+        tracing::warn!(
+            "complete files stay in the staging directory; run again with resuming to continue"
+        );
     }
 }
 
 /// Waits for the end of a pause.
-fn stand_still(options: &Options, cancel: &CancelToken) -> Result<(), UnpackError> {
+fn wait_while_paused(options: &Options, cancel: &CancelToken) -> Result<(), UnpackError> {
     let Some(pace) = &options.pass.neighbour.pace else { return Ok(()) };
     pace.wait_while_paused(|| cancel.is_cancelled());
     if cancel.is_cancelled() { Err(UnpackError::CANCELLED) } else { Ok(()) }
 }
 
-/// Makes everything durable. `written_back`: what was synced early.
+/// Makes everything durable. `written_back` is the result of early write-back.
 fn sync(
     staging: &Staging,
     written_back: Option<WrittenBack>,

@@ -1,21 +1,22 @@
-//! Where the files of an archive go.
+//! Placement of an archive's files in the destinations.
 
 use unsnap_create::Assembler;
 use unsnap_fit::FitError;
 use unsnap_layout::{Placement, Role};
 use unsnap_state::{StatePlaces, StorageFile};
 
-/// Where the files of one archive go.
+/// Placement of one archive's files.
 #[derive(Debug)]
 pub(crate) enum Places {
-    /// Where the archive says, but for storages, which may be spread.
+    /// Paths of the archive, except that storages may be spread over directories.
     Tree(Spread),
-    /// To where a validator looks for them.
+    /// Paths of a validator's state.
     State(StatePlaces),
 }
 
 impl Places {
-    /// Index of the destination of a file, and its path there; `None` if it is not to be created.
+    /// Returns the index of a file's destination and its path there; `None` if the file is not
+    /// created.
     pub fn place<'p>(
         &'p mut self,
         placement: &Placement<'p>,
@@ -28,7 +29,7 @@ impl Places {
         }
     }
 
-    /// Returns the storages of a state; none of a tree.
+    /// Returns the storages of a state; none for a tree.
     pub fn storages(&self) -> &[StorageFile] {
         match self {
             Self::Tree(_) => &[],
@@ -37,22 +38,22 @@ impl Places {
     }
 }
 
-/// How storages are spread over the accounts directories.
+/// Distribution of storages over the accounts directories.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spread {
-    /// Bytes given to each accounts directory so far; empty if storages stay in the output.
+    /// Bytes given to each accounts directory so far. Empty if storages stay in the output.
     accounts_bytes: Vec<u64>,
 }
 
 impl Spread {
-    /// Nothing has been spread over `directories` accounts directories yet.
+    /// Creates a distribution over `directories` accounts directories.
     pub fn new(directories: usize) -> Self {
         Self { accounts_bytes: vec![0; directories] }
     }
 
-    /// Index of the destination of a file, and its path there. The accounts directory that has been
-    /// given least takes the next storage, flat; without accounts directories it goes where the
-    /// archive says. The same members give the same answers.
+    /// Returns the index of a file's destination and its path there. A storage goes to the accounts
+    /// directory with the fewest bytes so far, without subdirectories; without accounts
+    /// directories, it keeps its path. Equal members in equal order give equal results.
     pub fn place<'m>(&mut self, placement: &Placement<'m>, size: u64) -> (usize, &'m str) {
         let Placement::File { role: Role::Storage { .. }, path } = *placement else {
             return (0, placement.path());
@@ -65,5 +66,38 @@ impl Spread {
             }
             _ => (0, path),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(path: &str) -> Placement<'_> {
+        Placement::File { role: Role::Storage { slot: 7, id: 1 }, path }
+    }
+
+    #[test]
+    fn without_accounts_directories_files_keep_their_paths() {
+        let mut spread = Spread::new(0);
+        assert_eq!(spread.place(&storage("accounts/7.1"), 10), (0, "accounts/7.1"));
+        let version = Placement::File { role: Role::Version, path: "version" };
+        assert_eq!(spread.place(&version, 5), (0, "version"));
+    }
+
+    #[test]
+    fn storages_go_to_the_accounts_directory_with_the_fewest_bytes() {
+        let mut spread = Spread::new(2);
+        let placed: Vec<(usize, &str)> =
+            [("accounts/1.1", 10), ("accounts/2.2", 3), ("accounts/3.3", 5)]
+                .into_iter()
+                .chain([("accounts/4.4", 5), ("accounts/5.5", 1)])
+                .map(|(path, size)| spread.place(&storage(path), size))
+                .collect();
+        assert_eq!(placed, [(1, "1.1"), (2, "2.2"), (2, "3.3"), (2, "4.4"), (1, "5.5")]);
+        // Other files never leave the output.
+        let bank = Placement::File { role: Role::BankFile { slot: 7 }, path: "snapshots/7/7" };
+        assert_eq!(spread.place(&bank, 1000), (0, "snapshots/7/7"));
+        assert_eq!(spread.place(&storage("accounts/6.6"), 1), (1, "6.6"));
     }
 }

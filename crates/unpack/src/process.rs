@@ -1,12 +1,12 @@
-//! What the kernel says about this process.
+//! The kernel's status of this process.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
-/// The kernel's status of this process, open, to be read again when the process is confined.
+/// The open status file. It can be read again after the process is confined.
 pub(crate) struct ProcessStatus(Option<File>);
 
 impl ProcessStatus {
-    /// More than the kernel tells.
+    /// More than the length of the file.
     const BYTES_MAX: usize = 16 << 10;
 
     #[allow(clippy::disallowed_methods, reason = "not the data path")]
@@ -14,7 +14,7 @@ impl ProcessStatus {
         Self(File::open("/proc/self/status").ok())
     }
 
-    /// Most memory the process has had resident, in bytes; 0 where the kernel does not say.
+    /// Returns the peak resident memory of the process in bytes; 0 if it is unknown.
     pub fn peak_rss_bytes(&self) -> u64 {
         let mut text = vec![0; Self::BYTES_MAX];
         let file = self.0.as_ref();

@@ -1,4 +1,4 @@
-//! What a run did, and where its time went.
+//! Report of a run: counts and times.
 
 use std::time::Duration;
 
@@ -7,135 +7,133 @@ use unsnap_fit::PreflightReport;
 use unsnap_pass::{LimitsReport, SandboxReport, millis};
 use unsnap_state::AccountsPathReport;
 
-/// What a run did. Serialises into the JSON report; sizes are bytes, times milliseconds.
+/// Report of a run. Serialises into the JSON report; sizes are bytes, times milliseconds.
 #[allow(clippy::struct_excessive_bools)] // facts, not states
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The archive, as it was given.
+    /// The archive, as the caller named it.
     pub archive: String,
-    /// "full" or "incremental" by the archive's name, "unknown" for a snapshot without such a name,
-    /// "other" for what was not unpacked as a snapshot.
+    /// "full" or "incremental", from the archive's name; "unknown" for a snapshot without such a
+    /// name; "other" for an archive that was not unpacked as a snapshot.
     pub kind: &'static str,
-    /// Slot of the snapshot, by its bank file.
+    /// Slot of the snapshot, from its bank file.
     pub slot: Option<u64>,
-    /// Slot of the full snapshot that an incremental builds on, by its name.
+    /// Slot of the full snapshot that an incremental one builds on, from its name.
     pub base_slot: Option<u64>,
     /// Hash in the archive's name.
     pub hash: Option<String>,
-    /// The incremental snapshot that was unpacked together with it; what is counted below counts
-    /// for both.
+    /// The incremental snapshot that was unpacked together with it. The counts below include both.
     pub incremental: Option<IncrementalReport>,
-    /// What the newest bank file says, if it was held to the archive's name, and is that of it.
+    /// Fields of the newest bank file, if it was checked and matches the archive's name.
     pub bank: Option<BankReport>,
-    /// What the accounts add up to, if that was asked for, and is what the bank file says.
+    /// Sums of the accounts, if they were verified. They match the bank file.
     pub accounts: Option<AccountsReport>,
-    /// What each accounts path of a validator's state was given.
+    /// Share of each accounts path of a validator's state.
     pub accounts_paths: Vec<AccountsPathReport>,
     /// "zstd", "lz4" or "tar".
     pub compression: &'static str,
-    /// Whether nothing was written because only a check was asked for.
+    /// Whether the archives were only checked and nothing was written.
     pub dry_run: bool,
-    /// Files created (in a dry run: found).
+    /// Number of files created; in a dry run, found.
     pub files: u64,
-    /// Directories created (in a dry run: listed in the archive).
+    /// Number of directories created; in a dry run, listed in the archive.
     pub directories: u64,
-    /// Compressed bytes.
+    /// Compressed bytes read.
     pub bytes_read: u64,
     /// Decoded bytes.
     pub bytes_decoded: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Frames of compressed data, skippable ones not counted.
+    /// Number of compressed frames, without skippable ones.
     pub frames: u64,
-    /// Skippable frames.
+    /// Number of skippable frames.
     pub skippable_frames: u64,
-    /// From start to published.
+    /// Time from start to published.
     pub elapsed_ms: u64,
-    /// Of which waiting for the disks, after the last write, and publishing.
+    /// Part of it after the last write: syncing and publishing.
     pub sync_ms: u64,
     /// "frame-parallel", "streaming" or "mixed".
     pub decode_engine: &'static str,
-    /// Threads that decoded.
+    /// Number of decoding threads.
     pub decode_threads: usize,
-    /// "uring", "threads", or "uring+threads" where files that go through the page cache were
-    /// created by plain threads; for a stream what files are created by.
+    /// "uring", "threads", or "uring+threads" if files in the page cache were created by plain
+    /// threads. For a stream, the engine that created files.
     pub io_engine: String,
-    /// Whether the archive was read by direct I/O, but for what was in the page cache.
+    /// Whether the archive was read with direct I/O, apart from bytes in the page cache.
     pub direct_read: bool,
-    /// Bytes of the archive that were in the page cache and were read from there.
+    /// Bytes of the archive that were read from the page cache.
     pub bytes_from_cache: u64,
-    /// Whether large files were written by direct I/O, on every destination.
+    /// Whether large files were written with direct I/O on every destination.
     pub direct_write: bool,
     /// "transparent", "hugetlb" or "none".
     pub huge_pages: &'static str,
-    /// Whether the buffers of every ring are registered; false if there is no ring.
+    /// Whether the buffers of every ring were registered; false if there was no ring.
     pub registered_buffers: bool,
     /// Bytes reserved for reading ahead and for decoded data.
     pub memory_bytes: u64,
-    /// What was wanted and could not be had, in words.
+    /// Requests that the kernel or the file system refused, in words.
     pub fallbacks: Vec<String>,
-    /// How far the run was confined before it looked at the archive.
+    /// Confinement of the run before it read the archive.
     pub sandbox: SandboxReport,
-    /// Whether it would fit, as found before anything was written; `None` in a dry run.
+    /// Result of the check for free space before anything was written; `None` in a dry run.
     pub preflight: Option<PreflightReport>,
-    /// What it was asked to keep to, as far as that was to be had.
+    /// Limits on the use of the machine that were in force.
     pub limits: LimitsReport,
-    /// Of the time, how long it was paused.
+    /// Time for which the run was paused.
     pub paused_ms: u64,
-    /// How long there was something to write and the rate limit did not allow it, for the creator
-    /// that had to wait longest.
+    /// Longest time for which the rate limit held back a creator that had data to write.
     pub held_back_ms: u64,
-    /// The stage that the others waited for: "source", "decode", "walk", "create" or "sync"; or
-    /// "rate limit".
+    /// The stage that limited the others: "source", "decode", "walk", "create" or "sync"; or "rate
+    /// limit".
     pub limited_by: &'static str,
-    /// Digest of the whole archive, such as "xxh3:…"; `None` if nobody asked for it, or if not all
-    /// of the archive was read, because a run was resumed.
+    /// Digest of the whole archive, such as "xxh3:…"; `None` if it was not requested, or if a
+    /// resumed run did not read the whole archive.
     pub digest: Option<String>,
-    /// What an interrupted run had done already; its files are among those above.
+    /// Work of an interrupted run that was reused. Its files are included in the counts above.
     pub resumed: Option<Resumed>,
-    /// Where each thread's time went, in the order of the data's flow.
+    /// Times of each thread, in the order of the data's flow.
     pub threads: Vec<ThreadReport>,
-    /// Most memory the process had resident so far.
+    /// Peak resident memory of the process.
     pub peak_rss_bytes: u64,
 }
 
-/// What was there from an interrupted run.
+/// Work of an interrupted run that was reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Resumed {
-    /// Files that were complete.
+    /// Number of complete files.
     pub files: u64,
-    /// Bytes of them.
+    /// Their total size.
     pub bytes: u64,
-    /// Where in the archive reading began.
+    /// Offset in the archive at which reading began.
     pub from_byte: u64,
 }
 
 /// An incremental snapshot that was unpacked together with its full one.
 #[derive(Clone, Debug, Serialize)]
 pub struct IncrementalReport {
-    /// The archive, as it was given.
+    /// The archive, as the caller named it.
     pub archive: String,
-    /// Slot of the snapshot, by its bank file.
+    /// Slot of the snapshot, from its bank file.
     pub slot: Option<u64>,
-    /// Slot of the full snapshot it builds on, by its name.
+    /// Slot of the full snapshot it builds on, from its name.
     pub base_slot: Option<u64>,
     /// Hash in the archive's name.
     pub hash: Option<String>,
     /// "zstd", "lz4" or "tar".
     pub compression: &'static str,
-    /// Compressed bytes.
+    /// Compressed bytes read.
     pub bytes_read: u64,
     /// Decoded bytes.
     pub bytes_decoded: u64,
-    /// Frames of compressed data.
+    /// Number of compressed frames.
     pub frames: u64,
-    /// Files created of it.
+    /// Number of files created from it.
     pub files: u64,
     /// Digest of the archive.
     pub digest: Option<String>,
 }
 
-/// What a bank file says. Its slot and the hash of its accounts are those of the archive's name.
+/// Fields of a bank file. Its slot and the hash of its accounts match the archive's name.
 #[derive(Clone, Debug, Serialize)]
 pub struct BankReport {
     /// Slot of the bank.
@@ -144,49 +142,65 @@ pub struct BankReport {
     pub epoch: u64,
     /// Hash of the bank.
     pub hash: String,
-    /// Sum of the lamports of all accounts, as the bank file has it.
+    /// Sum of the lamports of all accounts, from the bank file.
     pub capitalization: u64,
 }
 
-/// What accounts add up to: the hash in the archive's name, and the bank file's capitalization.
+/// Sums of verified accounts. They match the hash in the archive's name and the bank file's
+/// capitalization.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountsReport {
-    /// Accounts with lamports.
+    /// The archives that hold the accounts, the full one first.
+    pub archives: Vec<AccountsArchive>,
+    /// Number of accounts with lamports.
     pub accounts: u64,
-    /// Their lamports.
+    /// Sum of their lamports.
     pub capitalization: u64,
-    /// Records in all storages.
+    /// Records in all storages: the sum of accounts, closed accounts and older versions.
     pub records: u64,
-    /// Of these, records that a newer one of the same account hides.
+    /// Closed accounts: those whose newest version has no lamports.
+    pub closed_accounts: u64,
+    /// Records that are superseded by a newer one of the same account.
     pub older_versions: u64,
-    /// Records that were read a second time, because their account occurs twice.
+    /// Records that were read again, because their account occurs twice.
     pub looked_at: u64,
-    /// Bytes that did not fit into memory.
+    /// Bytes that did not fit into memory and were written to a temporary file.
     pub spilt_bytes: u64,
 }
 
-/// Where a thread's time went. What it was busy and what it waited for add up to its total.
+/// An archive whose accounts were verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountsArchive {
+    /// The archive, as the caller named it.
+    pub archive: String,
+    /// Slot of the snapshot, from its bank file.
+    pub slot: Option<u64>,
+    /// Digest of the archive; `None` if it was not digested.
+    pub digest: Option<String>,
+}
+
+/// Times of a thread. Busy and waiting times add up to the total.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadReport {
-    /// What it is called here.
+    /// Name of the thread in the report.
     pub name: String,
     /// "source", "decode", "walk", "create" or "sync".
     pub stage: &'static str,
-    /// From its start to its end; for "main", the whole run.
+    /// From start to end; for "main", the whole run.
     pub total_ms: u64,
-    /// At work, or carrying out system calls for others.
+    /// Working, or making system calls for other threads.
     pub busy_ms: u64,
-    /// Waiting for work from the stages before it.
+    /// Waiting for work from earlier stages.
     pub waiting_for_input_ms: u64,
-    /// Waiting for memory, or for the stages after it to take more; held back by the rate limit, or
-    /// paused.
+    /// Waiting for memory or for later stages, held back by the rate limit, or paused.
     pub waiting_for_output_ms: u64,
     /// Waiting for the kernel to read, write or sync.
     pub waiting_for_io_ms: u64,
 }
 
 impl ThreadReport {
-    /// `waits`: for input, for output, for I/O. What was not waiting was work.
+    /// Creates a report from the total time and the times of waiting for input, output and I/O. The
+    /// rest is busy time.
     pub(crate) fn new(
         name: String,
         stage: &'static str,

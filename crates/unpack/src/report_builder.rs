@@ -1,4 +1,4 @@
-//! The report of a run that succeeded, put together.
+//! Assembly of the report of a successful run.
 
 use std::time::Duration;
 
@@ -12,44 +12,44 @@ use crate::{
     Options, Report,
     creating::Created,
     process::ProcessStatus,
-    report::{AccountsReport, BankReport, IncrementalReport, Resumed},
+    report::{AccountsArchive, AccountsReport, BankReport, IncrementalReport, Resumed},
     times::Times,
     walk::Walked,
 };
 
-/// Everything that a run found out.
+/// Results of a run.
 pub(crate) struct ReportBuilder {
     pub options: Options,
     pub huge_pages: &'static str,
-    /// Reserved.
+    /// Bytes of reserved memory.
     pub memory_bytes: u64,
     pub io_engine: &'static str,
     pub threads: usize,
-    /// Of each archive, and so is what was decoded.
+    /// Results of each archive's walk.
     pub walked: Vec<Walked>,
     pub decoded: Vec<DecodeSummary>,
     pub created: Created,
     pub resumed: Option<Resumed>,
     pub times: Times,
-    /// What was wanted by then and could not be had.
+    /// Requests refused so far.
     pub fallbacks: Vec<String>,
     pub sandbox: SandboxReport,
     pub status: ProcessStatus,
     pub preflight: Option<PreflightReport>,
     pub accounts: Option<AccountsReport>,
-    /// What was asked of it and is in force.
+    /// Limits in force.
     pub limits: LimitsReport,
-    /// How long it was paused, all in all.
+    /// Total time for which the run was paused.
     pub paused: Duration,
 }
 
 impl ReportBuilder {
     pub fn build(self) -> Report {
-        let (incremental, bank) = (self.incremental(), self.bank());
+        let (incremental, bank, accounts) = (self.incremental(), self.bank(), self.accounts());
         let dry_run = !self.options.writes();
         let Self { options, threads, walked, decoded, created, times, .. } = self;
         let all = decoded;
-        // The first is what there always is, and what the words speak of.
+        // The first archive always exists. Words in the report refer to it.
         let decoded = all.first().cloned().unwrap_or_default();
         let sum = |of: fn(&DecodeSummary) -> u64| all.iter().map(of).sum::<u64>();
         let from_byte = self.resumed.map_or(0, |resumed| resumed.from_byte);
@@ -73,7 +73,7 @@ impl ReportBuilder {
         let bytes: u64 = walked.iter().map(|walked| walked.met.created_bytes).sum();
         let written = if dry_run { 0 } else { bytes };
         let directories = walked.iter().map(|walked| walked.met.directories).sum();
-        // Plain threads and streams have nothing that buffers could be registered with.
+        // Plain threads and streams have no ring to register buffers with.
         let uring = EngineKind::Uring.name();
         let mut engines = vec![self.io_engine];
         for creator in &times.create {
@@ -106,7 +106,7 @@ impl ReportBuilder {
             hash: name.as_ref().map(|name| name.hash().to_string()),
             incremental,
             bank,
-            accounts: self.accounts,
+            accounts,
             accounts_paths: created.spread,
             compression: decoded.format.map_or("unknown", Format::name),
             dry_run,
@@ -149,7 +149,7 @@ impl ReportBuilder {
         }
     }
 
-    /// What was unpacked together with a full snapshot.
+    /// Returns the report of the incremental snapshot, if there is one.
     fn incremental(&self) -> Option<IncrementalReport> {
         let archive = self.options.archives().get(1)?;
         let (walked, decoded) = (self.walked.get(1)?, self.decoded.get(1)?);
@@ -168,7 +168,20 @@ impl ReportBuilder {
         })
     }
 
-    /// What the newest bank file says.
+    /// Returns the result of verifying accounts, with the archives that hold them.
+    fn accounts(&self) -> Option<AccountsReport> {
+        let mut accounts = self.accounts.clone()?;
+        let archives = self.options.archives().iter().zip(&self.walked).zip(&self.decoded);
+        let archives = archives.map(|((archive, walked), decoded)| AccountsArchive {
+            archive: archive.display_name(),
+            slot: walked.summary.slot(),
+            digest: decoded.source.digest.map(|digest| digest.to_string()),
+        });
+        accounts.archives = archives.collect();
+        Some(accounts)
+    }
+
+    /// Returns fields of the newest bank file.
     fn bank(&self) -> Option<BankReport> {
         let facts = &self.walked.last()?.bank.as_ref()?.facts;
         Some(BankReport {

@@ -1,8 +1,8 @@
-//! Where a run begins: at the archive's beginning, or where an interrupted one stood.
+//! Beginning of a run: at the archive's start, or at the last checkpoint of an interrupted run.
 //!
-//! What an interrupted run has left is checked against its journal. Every recorded file must be
-//! there with its size (and its digest, where one was recorded); everything else is removed. If
-//! anything recorded is missing, nothing of it is used.
+//! Files of an interrupted run are checked against its journal. Every recorded file must exist with
+//! its size, and with its digest if one was recorded; all other files are removed. If a recorded
+//! file is missing, no file is used.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -25,32 +25,37 @@ use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, Digest, Hasher};
 use unsnap_tarstream::{Member, MemberKind};
 
-use crate::{Destination, Options, UnpackError, places::Spread, report::Resumed, walk::Met};
+use crate::{
+    Destination, Options, UnpackError,
+    decision::{Decision, Interrupted},
+    places::Spread,
+    report::Resumed,
+    walk::Met,
+};
 
-/// Where a run begins.
+/// Beginning of a run.
 pub(crate) struct Beginning {
-    /// Where decoding begins.
+    /// Position at which decoding begins.
     pub decode: Position,
-    /// Where the member begins, in the decoded stream, that the walk begins with.
+    /// Offset in the decoded stream of the member at which the walk begins.
     pub header_offset: u64,
-    /// The rules, and the spread, as they stand there.
+    /// The rules, in their state at that member.
     pub rules: Layout,
     pub spread: Spread,
     pub met: Met,
     pub resumed: Option<Resumed>,
-    /// What is there already, in each destination; empty if nothing is.
+    /// Existing files of each destination; empty if there are none.
     pub kept: Vec<Kept>,
-    /// What is unpacked, for checkpoints; `None` for a stream or a dry run.
+    /// Origin of the run for checkpoints; `None` for a stream or a dry run.
     pub origin: Option<Origin>,
-    /// To write down what this run does.
+    /// Journal of this run.
     pub journal: Option<Journal>,
-    /// Why nothing was resumed although that was wanted, in words.
+    /// The reason, in words, why a run that should resume starts over.
     pub fallback: Option<String>,
 }
 
 impl Beginning {
-    /// Finds out where to begin, and removes files that are of no use. `target`: `None` where nothing
-    /// is written.
+    /// Finds the beginning and removes useless files. `target` is `None` if nothing is written.
     pub fn find(
         options: &Options,
         target: Option<&mut Target>,
@@ -60,7 +65,7 @@ impl Beginning {
         let mut beginning = Self {
             decode: Position::default(),
             header_offset: 0,
-            rules: rules(options),
+            rules: options.rules(0),
             spread: Spread::new(options.destination().accounts().len()),
             met: Met::default(),
             resumed: None,
@@ -91,28 +96,32 @@ impl Beginning {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::Failed(error)) => return Err(error),
                 Err(Unusable::Stopped(errno)) => {
-                    let step = "look at the files that an interrupted run left of";
+                    let step = "examine the files of the interrupted run to";
                     let path = tree.output.clone();
                     return Err(CommitError::Staging { step, path, errno }.into());
                 }
                 Err(Unusable::NotThis(reason)) => return refuse(reason),
                 Err(Unusable::Because(reason)) => {
-                    beginning.rules = rules(options);
+                    beginning.rules = options.rules(0);
                     beginning.spread = Spread::new(tree.accounts.len());
                     beginning.fallback = Some(format!("starting over: {reason}"));
                     staging.clear()?;
                 }
             }
         }
-        // A convenience: without it the run cannot be resumed, and that is all.
+        // Without a journal, the run cannot be resumed, but nothing else is lost.
         let journal = directories.first().map(|output| Journal::plan(calls, output, run));
         beginning.journal = journal.and_then(|journal| {
-            journal.inspect_err(|errno| tracing::warn!(%errno, "there will be no journal")).ok()
+            journal
+                .inspect_err(
+                    |errno| tracing::warn!(%errno, "no journal: this run cannot be resumed"),
+                )
+                .ok()
         });
         Ok(beginning)
     }
 
-    /// Takes itself to where the journal says the interrupted run stood.
+    /// Continues at the last checkpoint in the journal.
     fn resume(
         &mut self,
         options: &Options,
@@ -127,44 +136,31 @@ impl Beginning {
         let Loaded { run: before, reached, one_archive, journal } = match loaded {
             Some(Ok(Some(loaded))) => loaded,
             None | Some(Ok(None)) => {
-                return because("the interrupted run had not come to a checkpoint".to_owned());
+                return because("the interrupted run had not reached a checkpoint".to_owned());
             }
             Some(Err(LoadError::Damaged(reason))) => {
                 return because(format!("the journal is damaged: {reason}"));
             }
             Some(Err(LoadError::Failed(errno))) => return Err(failed(errno)),
         };
-        if before != *run {
-            return Err(Unusable::NotThis("it was for another layout or other destinations"));
-        }
-        let same_file =
-            one_archive && self.origin.as_ref().is_some_and(|now| now.archive == reached.archive);
-        if !same_file {
-            if !has_same_content(archive, &reached)? {
-                return Err(Unusable::NotThis(
-                    "it is of another archive, or the archive has changed",
-                ));
-            }
-            // What was unpacked must be of what is expected, as far as digests can tell.
-            let kind = options.digest().expected().map(|digest| digest.kind());
-            let told =
-                |range: &ReadRange| range.digest.parse().ok().map(|digest: Digest| digest.kind());
-            if kind.is_some() && reached.read.iter().any(|range| told(range) != kind) {
-                let reason = "the archive is another file, and what the interrupted run has read of its \
-                              own was not digested as what is expected";
-                return because(reason.to_owned());
-            }
-        }
-        let inconsistent = reached.restart.raw_offset > reached.header_offset
-            || !reached.header_offset.is_multiple_of(512);
-        if inconsistent {
-            return because("the journal is damaged: its offsets make no sense".to_owned());
+        let interrupted = Interrupted {
+            before: &before,
+            now: run,
+            reached: &reached,
+            is_same_file: one_archive
+                && self.origin.as_ref().is_some_and(|now| now.archive == reached.archive),
+            expected: options.digest().expected().map(|digest| digest.kind()),
+        };
+        match interrupted.decide(|| has_same_content(archive, &reached))? {
+            Decision::Resume => {}
+            Decision::StartOver(reason) => return because(reason.to_owned()),
+            Decision::Refuse(reason) => return Err(Unusable::NotThis(reason)),
         }
         let members = &reached.members;
         let checked = check(calls, members, directories, &mut self.rules, &mut self.spread);
         let (met, files) = checked.map_err(|unusable| match unusable {
             Unusable::Because(reason) => {
-                Unusable::Because(format!("what is left does not match its journal: {reason}"))
+                Unusable::Because(format!("its files do not match the journal: {reason}"))
             }
             other => other,
         })?;
@@ -188,7 +184,7 @@ impl Beginning {
         self.resumed = Some(resumed);
         self.journal = Some(journal);
         if let Some(origin) = &mut self.origin {
-            // Where a digest is expected, all of the archive is digested.
+            // With an expected digest, the whole archive is digested.
             let all = options.digest().expected().is_some();
             origin.from = if all { 0 } else { reached.restart.compressed_offset };
             origin.before = reached.read;
@@ -197,19 +193,19 @@ impl Beginning {
     }
 }
 
-/// A file that is there.
+/// A complete file of an interrupted run.
 struct Staged<'a> {
-    /// In the archive.
+    /// Path in the archive.
     path: &'a str,
     destination: usize,
-    /// Below the destination.
+    /// Path in the destination.
     placed: &'a str,
     bytes: u64,
     digest: Option<&'a str>,
 }
 
 impl Staged<'_> {
-    /// Puts it into the manifest; without a digest it has to be read.
+    /// Adds it to the manifest. Without a recorded digest, the file is read.
     fn list(
         &self,
         calls: &Syscalls,
@@ -229,19 +225,20 @@ impl Staged<'_> {
     }
 }
 
-/// Why what an interrupted run has left cannot be used.
+/// Reason why the files of an interrupted run cannot be used.
 enum Unusable {
-    /// It is good, but for something else than what is asked for.
+    /// They belong to another run.
     NotThis(&'static str),
-    /// It is worthless.
+    /// They are useless.
     Because(String),
-    /// That cannot be found out now.
+    /// Checking them failed.
     Failed(UnpackError),
-    /// The same, for this reason.
+    /// A system call that checks them failed.
     Stopped(Errno),
 }
 
-/// A system call has failed: either what is there is not what it must be, or the machine is at fault.
+/// Classifies an error of a system call: either the files differ from the recorded ones, or the
+/// machine is at fault.
 fn failed(errno: Errno) -> Unusable {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => {
@@ -251,8 +248,8 @@ fn failed(errno: Errno) -> Unusable {
     }
 }
 
-/// Whether what the interrupted runs had read of their archives is the same here, from the archive's
-/// beginning to where decoding is to begin.
+/// Returns whether this archive has the bytes that the interrupted runs had read, from its
+/// beginning to the position at which decoding is to begin.
 fn has_same_content(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool, Unusable> {
     let mut covered = 0;
     for ReadRange { from, to, digest } in &reached.read {
@@ -271,8 +268,8 @@ fn has_same_content(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool,
     Ok(covered >= reached.restart.compressed_offset && covered > 0)
 }
 
-/// Takes the layout and the spread to where they were when the last of `members` had been met, and
-/// proves that those are in `directories`, and nothing else. The error says in words what is wrong.
+/// Brings the layout and the distribution of storages to their state after the last of `members`,
+/// and proves that exactly these members are in `directories`.
 fn check<'a>(
     calls: &Syscalls,
     members: &'a [Recorded],
@@ -304,13 +301,13 @@ fn check<'a>(
     for (index, directory) in directories.iter().enumerate() {
         let here = files.iter().filter(|file| file.destination == index);
         clean(calls, directory, here.map(|file| (file.placed, file)).collect(), listed)?;
-        // Directories are made in the output only.
+        // Only the output has directories of the archive.
         listed = HashSet::new();
     }
     Ok((met, files))
 }
 
-/// The member that was recorded, as far as layouts look at it.
+/// Returns the recorded member with all fields that layouts use.
 fn member(recorded: &Recorded) -> Member<'_> {
     Member {
         kind: match recorded.bytes {
@@ -327,8 +324,8 @@ fn member(recorded: &Recorded) -> Member<'_> {
     }
 }
 
-/// Removes whatever is not expected below a directory. `listed`: the directories of the archive;
-/// others stay if there is something in them.
+/// Removes all unexpected files below a directory. `listed` holds the directories of the archive;
+/// others stay if they are not empty.
 fn clean(
     calls: &Syscalls,
     root: &OwnedFd,
@@ -371,13 +368,13 @@ fn clean(
             }
         }
     }
-    // The deepest first.
+    // Deepest directories first.
     for path in unlisted.into_iter().rev() {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
         let removed = open_beneath(calls, root, parent, OFlags::DIRECTORY)
             .and_then(|parent| calls.unlinkat(parent, name, AtFlags::REMOVEDIR));
         match removed {
-            // There is something in it, or it went with the one above.
+            // The directory is not empty, or was removed with its parent.
             Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -396,7 +393,7 @@ fn check_digest(
 ) -> Result<(), Unusable> {
     let because = |reason: String| Err(Unusable::Because(reason));
     let Ok(expected) = expected.parse::<Digest>() else {
-        return because(format!("{path} has a bad digest"));
+        return because(format!("the recorded digest of {path} is invalid"));
     };
     match digest_of(calls, root, path, expected.kind().hasher()).map_err(failed)? {
         found if found == expected => Ok(()),
@@ -404,7 +401,7 @@ fn check_digest(
     }
 }
 
-/// The digest of a staged file.
+/// Returns the digest of a staged file.
 fn digest_of(
     calls: &Syscalls,
     root: &OwnedFd,
@@ -430,9 +427,4 @@ fn open_beneath(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     calls.openat2(root, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, resolve)
-}
-
-/// The rules for the first archive's entries.
-fn rules(options: &Options) -> Layout {
-    options.source().layout().rules(&options.archives()[0], &options.pass.limits)
 }

@@ -1,4 +1,4 @@
-//! The second look at accounts that occur twice.
+//! Second look at accounts that occur twice.
 
 use std::ops::ControlFlow;
 
@@ -17,16 +17,16 @@ use crate::{
     walk::Walked,
 };
 
-/// Where records are read again from.
+/// Source of the records that are read again.
 pub(crate) struct SecondLook<'a> {
     options: &'a Options,
     threads: usize,
-    /// For a run that writes nothing: the archives once more.
+    /// The archives, opened once more, for a run that writes nothing.
     archives: Vec<OpenArchive>,
 }
 
 impl<'a> SecondLook<'a> {
-    /// Keeps what is needed for it, if it may be needed.
+    /// Opens the archives once more if they may be needed.
     pub fn prepare(options: &'a Options, opened: &Opened) -> Result<Self, PassError> {
         let mut archives = Vec::new();
         if options.source().verifies_accounts() && !options.writes() {
@@ -34,7 +34,7 @@ impl<'a> SecondLook<'a> {
                 let again = archive.again().ok_or_else(|| {
                     PassError::request_with(
                         "the accounts of a stream cannot be verified without unpacking it: some \
-                         have to be read twice",
+                         must be read twice",
                         Remedy::advice("give a file, or a destination"),
                     )
                 })?;
@@ -54,36 +54,37 @@ impl<'a> SecondLook<'a> {
     ) -> Result<Option<AccountsReport>, UnpackError> {
         let Some(verification) = verification else { return Ok(None) };
         let (options, threads) = (self.options, self.threads);
-        // The newest archive says what the accounts must add up to.
+        // The newest archive's name and bank file hold the expected sums.
         let newest = options.archives().last().map(unsnap_pass::Archive::display_name);
         let newest = newest.unwrap_or_default();
+        let bank = walked.last().and_then(|walked| walked.bank.as_ref());
         let report = if let Some(Target { calls, directories, .. }) = target {
             let placements = verification.placements();
             let flat = options.state().is_some();
-            // A run that is cancelled while it is paused learns so at the end of this.
+            // A cancellation during a pause is noticed when this returns.
             let pause = || {
                 if let Some(pace) = &options.pass.neighbour.pace {
                     pace.wait_while_paused(|| handles.cancel.is_cancelled());
                 }
             };
             let mut look = look_into_files(calls, directories, placements, flat, pause);
-            verification.finish(&newest, walked, &mut look)
+            verification.finish(&newest, bank, &mut look)
         } else {
             let mut archives = std::mem::take(&mut self.archives);
             let mut look = StreamLook::new(|picker: &mut Picker<'_, '_>| {
-                // Without memory for all records at once there is more than one pass.
+                // If the records do not fit into memory at once, there are several passes.
                 let again =
                     archives.iter().filter_map(OpenArchive::again).collect::<Result<_, _>>();
                 let these = std::mem::replace(&mut archives, again?);
                 Ok(pick(options, threads, these, handles, picker)?)
             });
-            verification.finish(&newest, walked, &mut look)
+            verification.finish(&newest, bank, &mut look)
         };
         report.map(Some)
     }
 }
 
-/// Goes through all archives once more and shows their storages to `picker`.
+/// Decodes all archives once more and shows their storages to `picker`.
 fn pick(
     options: &Options,
     threads: usize,
@@ -92,9 +93,7 @@ fn pick(
     picker: &mut Picker<'_, '_>,
 ) -> Result<(), PassError> {
     let named = options.archives();
-    let limits = &options.pass.limits;
-    let mut rules: Vec<Layout> =
-        named.iter().map(|archive| options.source().layout().rules(archive, limits)).collect();
+    let mut rules: Vec<Layout> = (0..named.len()).map(|index| options.rules(index)).collect();
     let mut wanted = false;
     let mut pass = Pass::new(&options.pass, handles, threads);
     pass.phase = Phase::Verifying;

@@ -1,4 +1,4 @@
-//! What is checked of storages while they pass by.
+//! Checks of storages during the walk.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, ResolveFlags};
 use unsnap_arena::{SegmentView, Slice};
 use unsnap_decode::Position;
 use unsnap_layout::Role;
-use unsnap_pass::PassError;
+use unsnap_pass::{PassError, ProvenBank};
 use unsnap_ring::Syscalls;
 use unsnap_verify::{
     StorageScanner,
@@ -22,23 +22,24 @@ use unsnap_verify::{
     },
 };
 
-use crate::{UnpackError, Verify, report::AccountsReport, walk::Walked};
+use crate::{UnpackError, Verify, report::AccountsReport};
 
-/// Checks the storages of one archive.
+/// Check of one archive's storages.
 pub(crate) enum StorageCheck {
     Nothing,
-    /// Every storage is a row of whole records. On the thread that walks: it looks at headers only.
+    /// Every storage is a sequence of whole records. Runs on the walk's thread, since it reads
+    /// headers only.
     Structure(Option<StorageScanner>),
-    /// The same, and what the accounts add up to. By threads of their own.
+    /// As `Structure`, and the accounts are summed up, on threads of their own.
     Accounts {
         stream: AccountsStream<Slice>,
-        /// A storage is passing by.
+        /// Whether a storage is being received.
         open: bool,
     },
 }
 
 impl StorageCheck {
-    /// A file begins.
+    /// Begins a file.
     pub fn begin(
         &mut self,
         archive: &str,
@@ -63,8 +64,8 @@ impl StorageCheck {
         Ok(())
     }
 
-    /// The next bytes of the file under way: `range` of the segment. `at`: what that was decoded
-    /// from.
+    /// Takes the next bytes of the current file: `range` of the segment, which was decoded from
+    /// position `at`.
     pub fn take(
         &mut self,
         archive: &str,
@@ -98,22 +99,22 @@ impl StorageCheck {
     }
 }
 
-/// Where a storage was put.
+/// Place of a storage.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     destination: usize,
-    /// In its name there.
+    /// Number in its file name there.
     id: u32,
 }
 
-/// The check of the accounts of all archives of a run.
+/// Verification of the accounts of all archives of a run.
 pub(crate) struct AccountsVerification {
     check: AccountsCheck<Slice>,
-    /// By slot: of each there is one.
+    /// Places of storages, by slot. Each slot has one storage.
     placed: Placements,
 }
 
-/// Where storages were put, to be noted by the walks.
+/// Places of storages, recorded by the walks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placements(Arc<Mutex<HashMap<u64, Placed>>>);
 
@@ -132,7 +133,8 @@ impl Placements {
 }
 
 impl AccountsVerification {
-    /// Starts its threads, if it is wanted. `spill`: takes what does not fit into memory.
+    /// Starts the threads, if accounts are to be verified. `spill` takes the data that does not fit
+    /// into memory.
     pub fn start(verify: Verify, spill: Option<File>) -> Result<Option<Self>, PassError> {
         let Verify::Accounts { memory_bytes } = verify else { return Ok(None) };
         let mut config = AccountsConfig { spill, ..AccountsConfig::default() };
@@ -143,34 +145,39 @@ impl AccountsVerification {
         Ok(Some(Self { check, placed: Placements::default() }))
     }
 
-    /// What checks the storages of one more archive.
+    /// Returns the check for the storages of one more archive.
     pub fn stream(&self) -> (StorageCheck, Placements) {
         let stream = self.check.stream();
         (StorageCheck::Accounts { stream, open: false }, self.placed.clone())
     }
 
-    /// Where storages were put.
+    /// Returns the places of storages.
     pub fn placements(&self) -> Placements {
         self.placed.clone()
     }
 
-    /// Finds the newest version of each account, and compares what they add up to with what the
-    /// newest archive says. `look`: reads those again that occur twice.
+    /// Finds the newest version of each account and compares the sums with the bank file of the
+    /// newest archive. `look` reads accounts again that occur twice.
     pub fn finish(
         self,
         archive: &str,
-        walked: &[Walked],
+        bank: Option<&ProvenBank>,
         look: &mut dyn SecondLook,
     ) -> Result<AccountsReport, UnpackError> {
         let failed = |error| UnpackError::accounts(archive, error);
         let summary = self.check.finish(look).map_err(failed)?;
-        let bank = walked.last().and_then(|walked| walked.bank.as_ref());
         let Some(bank) = bank else {
             let reason = format!("{archive} has no bank file to verify its accounts by (a bug)");
             return Err(PassError::request(reason).into());
         };
         summary.expect_checksum(&bank.checksum).map_err(failed)?;
         summary.expect_capitalization(bank.facts.capitalization).map_err(failed)?;
+        let found = summary.accounts + summary.closed_accounts + summary.older_versions;
+        if found != summary.records {
+            let reason =
+                format!("{found} of {} records are accounted for (a bug)", summary.records);
+            return Err(PassError::request(reason).into());
+        }
         Ok(report(&summary))
     }
 }
@@ -179,14 +186,17 @@ fn report(summary: &AccountsSummary) -> AccountsReport {
     AccountsReport {
         accounts: summary.accounts,
         capitalization: summary.capitalization,
+        closed_accounts: summary.closed_accounts,
         records: summary.records,
         older_versions: summary.older_versions,
         looked_at: summary.looked_at,
         spilt_bytes: summary.spilt_bytes,
+        archives: Vec::new(),
     }
 }
 
-/// Reads records from the files that storages have become. `directories`: of the destinations.
+/// Returns a look that reads records from unpacked files. `directories` are those of the
+/// destinations.
 pub(crate) fn look_into_files<'a>(
     calls: &'a Syscalls,
     directories: &'a [OwnedFd],

@@ -1,4 +1,4 @@
-//! Where the time of a run went, thread by thread, and which stage it waited for.
+//! Times of a run, thread by thread, and the stage that limited it.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use unsnap_ring::WorkerTimes;
 
 use crate::report::ThreadReport;
 
-/// A stage that waits less than this part of its time for others is the one they wait for. A guess:
-/// the start and the end of a run, when stages fill and drain, are waiting too.
+/// Share of time below which a stage counts as busy. A guess: the start and the end of a run, when
+/// stages fill and drain, are waiting as well.
 const STALLED_MIN: f64 = 0.1;
 
-/// If a creator was held back by the rate limit for more than this part of the time, the limit is what
-/// all waited for. A guess: two creators share a device's limit, and while one writes the other may
-/// have nothing to write.
+/// Share of time above which the rate limit counts as the limit. A guess: two creators share a
+/// device's limit, and while one writes, the other may have nothing to write.
 const HELD_BACK_MIN: f64 = 0.4;
 
-/// The clocks of a run.
+/// Times of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     /// From start to published.
@@ -36,21 +35,20 @@ pub(crate) struct Times {
     pub walk_waited_for_input: Duration,
     /// Of the walk's thread: waiting for the creators, to take more or to finish.
     pub walk_waited_for_output: Duration,
-    /// By then, how long the run had been paused, which somebody has waited through.
+    /// Time for which the run had been paused by then. Some thread waited through it.
     pub paused: Duration,
     /// Threads of the reader's engine.
     pub source: Vec<WorkerTimes>,
     /// The planner first, which reads and streams, then those that decode whole frames.
     pub decode: Vec<ThreadTimes>,
-    /// What decodes an incremental snapshot beside its full one.
+    /// Threads that decode an incremental snapshot at the same time.
     pub beside: Vec<ThreadTimes>,
     pub create: Vec<CreatorTimes>,
     pub writeback: Option<WritebackTimes>,
 }
 
 impl Times {
-    /// Takes note of where the time of the decoding threads went. Returns what was decoded of each
-    /// archive.
+    /// Records the times of the decoding threads. Returns the summary of each archive.
     pub fn end_decoding(&mut self, ended: Vec<DecodedArchive>) -> Vec<DecodeSummary> {
         let ended = ended.into_iter().enumerate().map(|(index, ended)| {
             let DecodedArchive { summary, waited, threads } = ended;
@@ -66,7 +64,7 @@ impl Times {
         ended.collect()
     }
 
-    /// Every thread's time, in the order of the data's flow.
+    /// Returns the times of every thread, in the order of the data's flow.
     pub fn threads(&self) -> Vec<ThreadReport> {
         let mut threads: Vec<_> = self
             .source
@@ -105,15 +103,15 @@ impl Times {
         threads
     }
 
-    /// The stage that held up the others.
+    /// Returns the stage that limited the others.
     ///
-    /// In a chain of bounded queues the slowest stage is the one whose neighbours wait: those
-    /// before it for room, those after it for work, and it for nobody. So the search starts with
-    /// the planner, in the middle. If it hardly waits, or waits for those that decode whole frames,
-    /// decoding is the limit; if it waits for bytes, the source; if it waits for memory, somebody
-    /// behind it holds that: whoever of them is idle least.
+    /// In a chain of bounded queues, the neighbours of the slowest stage wait: those before it for
+    /// room, those after it for work. The slowest stage itself waits for neither. The search starts
+    /// with the planner, in the middle. If it hardly waits, or waits for the workers that decode
+    /// whole frames, decoding is the limit. If it waits for bytes, the source is. If it waits for
+    /// memory, a later stage holds it: the one that is idle least.
     pub fn limited_by(&self) -> &'static str {
-        // Pauses limit nothing. Whoever waited, for reads or for room, has waited through them.
+        // Pauses are no limit. Threads that waited for reads or for room have waited through them.
         let without_pauses = |time: Duration| time.saturating_sub(self.paused);
         let unpacking = without_pauses(self.created_at.saturating_sub(self.prepared_at));
         if self.syncing() > unpacking {
@@ -147,12 +145,12 @@ impl Times {
         }
     }
 
-    /// How long the creator that had to wait longest for the rate limit has done so.
+    /// Returns the longest time for which the rate limit held back a creator.
     pub fn held_back(&self) -> Duration {
         self.create.iter().map(|times| times.held_back).max().unwrap_or_default()
     }
 
-    /// The time after the last file was created: syncing, and giving names durably.
+    /// Returns the time after the last file was created: syncing and publishing.
     fn syncing(&self) -> Duration {
         self.published_at.saturating_sub(self.created_at)
     }
@@ -169,8 +167,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A run of ten seconds and one of syncing, whose planner and walk wait for so many of them,
-    /// and whose creator is idle for one.
+    /// Returns a run of ten seconds and one of syncing. Its planner and walk wait for the given
+    /// seconds; its creator is idle for one.
     fn run(for_reads: u32, for_output: u32, walk_waited: u32) -> Times {
         Times {
             total: SECOND * 11,
@@ -196,7 +194,7 @@ mod tests {
     fn the_slowest_stage_is_the_one_whose_neighbours_wait() {
         assert_eq!(run(0, 0, 9).limited_by(), "decode");
         assert_eq!(run(4, 1, 9).limited_by(), "source");
-        // Decoding is busy most of the time, and still it is the creators it waits for.
+        // Decoding is busy most of the time, and still the creators are the limit.
         assert_eq!(run(0, 4, 9).limited_by(), "create");
         assert_eq!(run(0, 4, 0).limited_by(), "walk");
         assert_eq!(Times { published_at: SECOND * 30, ..run(0, 0, 9) }.limited_by(), "sync");
@@ -213,7 +211,7 @@ mod tests {
         };
         assert_eq!(held_back(3).limited_by(), "create");
         assert_eq!(held_back(5).limited_by(), "rate limit");
-        // Of twenty seconds ten were a pause, which the planner and the walk have waited through.
+        // Ten of twenty seconds were a pause, through which the planner and the walk waited.
         let mut times = Times { paused: SECOND * 10, ..run(14, 1, 19) };
         (times.created_at, times.published_at) = (SECOND * 20, SECOND * 21);
         assert_eq!(times.limited_by(), "source");
@@ -222,7 +220,7 @@ mod tests {
         assert_eq!(times.limited_by(), "decode");
     }
 
-    /// A run with two threads that decode frames and are idle so long.
+    /// Returns a run with two workers that decode frames and are idle for the given time.
     fn with_workers(mut times: Times, idle_ms: u64) -> Times {
         let worker = ThreadTimes {
             total: SECOND * 10,
@@ -236,7 +234,7 @@ mod tests {
 
     #[test]
     fn those_that_decode_frames_are_asked_before_those_behind_them() {
-        // The memory the planner waits for is held by those that decode.
+        // The workers hold the memory that the planner waits for.
         assert_eq!(with_workers(run(0, 2, 9), 100).limited_by(), "decode");
         // Filling and draining, with few frames.
         assert_eq!(with_workers(run(0, 0, 9), 3000).limited_by(), "decode");

@@ -1,6 +1,9 @@
-//! The walk's listener: entries of the archive become files.
+//! Listener of the walk: it turns entries of the archive into files.
 
-use std::{ops::ControlFlow, ops::Range};
+use std::{
+    ops::{ControlFlow, Range},
+    time::Instant,
+};
 
 use unsnap_arena::{Segment, SegmentView};
 use unsnap_commit::{Checkpoints, Manifest};
@@ -19,19 +22,20 @@ use crate::{
     storages::{Placements, StorageCheck},
 };
 
-/// Counts of entries.
+/// Counts of entries so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Met {
     pub entries: u64,
     pub files: u64,
-    /// Files that are created, which of a full snapshot with an incremental one are not all.
+    /// Files that are created. When a full snapshot is unpacked with an incremental one, some files
+    /// are not.
     pub created: u64,
     pub created_bytes: u64,
     pub directories: u64,
 }
 
 impl Met {
-    /// Counts a file that is created, or would be.
+    /// Counts a file that is created, or would be in a run that writes.
     pub fn creates(&mut self, bytes: u64) {
         self.created += 1;
         self.created_bytes += bytes;
@@ -41,48 +45,48 @@ impl Met {
 /// The listener of one archive's walk.
 pub(crate) struct Entries<'a> {
     pub archive: &'a str,
-    /// The rules that entries must follow.
+    /// Rules for the entries.
     pub rules: Layout,
     pub places: Places,
-    /// Entries so far, with those in front of the place where the walk begins.
+    /// Counts of entries, including those before the beginning of a resumed walk.
     pub met: Met,
     pub content: Content,
     pub record: Record<'a>,
-    /// Takes the files; `None` where nothing is created.
+    /// Receives the files; `None` if nothing is written.
     pub files: Option<&'a mut Assembler>,
     pub progress: &'a Progress,
-    /// Ends the run before a disk is full.
+    /// Ends the run before a file system is full.
     pub watch: Option<&'a Watch>,
     pub tap: Option<&'a mut dyn Tap>,
     pub hooks: Hooks,
 }
 
-/// Checks of the content of files as it passes by.
+/// Checks of file contents during the walk.
 pub(crate) struct Content {
     pub version: VersionFile,
     pub bank: BankCheck,
     pub storages: StorageCheck,
-    /// Takes where storages go, for a second look.
+    /// Records the places of storages, for a second look.
     pub placements: Option<Placements>,
 }
 
-/// What is written down about files.
+/// Records of files: checkpoints and the manifest.
 #[derive(Default)]
 pub(crate) struct Record<'a> {
     pub checkpoints: Option<Checkpoints>,
     pub manifest: Option<&'a mut Manifest>,
 }
 
-/// For benchmarks and tests.
+/// Hooks for benchmarks and tests.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    /// Where the walk ends, in decoded bytes.
+    /// Offset in the decoded stream at which the walk ends.
     pub stop_after: Option<u64>,
-    /// Strikes at the first entry.
+    /// Runs at the first entry.
     pub compromised: Option<Compromised>,
 }
 
-/// The end of a walk.
+/// Result of a walk.
 pub(crate) struct Walked {
     pub summary: Summary,
     pub met: Met,
@@ -125,7 +129,7 @@ impl Listener<UnpackError> for Entries<'_> {
 }
 
 impl Entries<'_> {
-    /// Checks that every entry was there that an archive must have.
+    /// Checks that no required entry was missing.
     pub fn finish(self) -> Result<Walked, UnpackError> {
         let finished = self.rules.finish();
         let summary = finished.map_err(|source| PassError::layout(self.archive, source, None))?;
@@ -190,7 +194,7 @@ impl Entries<'_> {
         self.shown(member, role, view, range)
     }
 
-    /// Shows the tap an entry, and ends a file that is empty.
+    /// Shows an entry to the tap, and ends a file that is empty.
     fn shown(
         &mut self,
         member: Member<'_>,
@@ -226,15 +230,32 @@ impl Entries<'_> {
         Ok(())
     }
 
-    /// Takes a checkpoint in front of an entry, if one is due.
+    /// Takes a checkpoint before an entry, if one is due.
     fn checkpoint(&mut self, header_offset: u64) -> Result<(), UnpackError> {
         if let (Some(checkpoints), Some(files)) = (&mut self.record.checkpoints, &mut self.files)
-            && checkpoints.is_due()
+            && checkpoints.is_due(Instant::now())
         {
             files.settle()?;
-            checkpoints.take(header_offset, self.met.entries);
+            checkpoints.take(header_offset, self.met.entries, Instant::now());
         }
         Ok(())
+    }
+
+    /// Takes a last checkpoint, if files can still be completed. The current file is left out. This
+    /// saves the progress of a run that is interrupted before its first checkpoint.
+    pub fn last_checkpoint(&mut self) {
+        let (Some(checkpoints), Some(files)) = (&mut self.record.checkpoints, &mut self.files)
+        else {
+            return;
+        };
+        if !checkpoints.has_complete_members() {
+            return;
+        }
+        files.abandon();
+        // If creating files failed, it is unknown which ones are complete.
+        if files.settle().is_ok() {
+            checkpoints.take_last(self.met.entries.saturating_sub(1));
+        }
     }
 }
 
@@ -251,7 +272,7 @@ impl Content {
         self.storages.begin(archive, role, size, at)
     }
 
-    /// Takes note where a file goes.
+    /// Records the place of a file.
     fn placed(&self, role: Role, destination: usize, path: &str) {
         if let (Some(placements), Role::Storage { slot, .. }) = (&self.placements, role) {
             placements.note(slot, destination, path);
@@ -275,7 +296,7 @@ impl Content {
 }
 
 impl Record<'_> {
-    /// The content of a file has passed by.
+    /// Ends a file.
     fn file_ended(&mut self) -> Result<(), UnpackError> {
         let Some(manifest) = &mut self.manifest else { return Ok(()) };
         if let (Some(digest), Some(checkpoints)) = (manifest.end()?, &mut self.checkpoints) {
@@ -285,7 +306,7 @@ impl Record<'_> {
     }
 }
 
-/// The content of the `version` file, which is checked as it passes by.
+/// Content of the `version` file, which is checked when it is complete.
 #[derive(Default)]
 pub(crate) struct VersionFile {
     open: bool,
@@ -304,5 +325,88 @@ impl VersionFile {
             return check_version(&self.content);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unsnap_arena::{Arena, OpenSegment};
+    use unsnap_failure::{Code, Failure};
+    use unsnap_layout::{ArchiveName, Limits, SnapshotLayout};
+    use unsnap_tarstream::Walker;
+    use unsnap_testkit::tar::{TarBuilder, snapshot_tar};
+
+    use super::*;
+    use crate::places::Spread;
+
+    /// Walks a tar in segments of so many bytes, without creating files.
+    fn walk(tar: &[u8], name: Option<&str>, segment_bytes: usize) -> Result<Walked, UnpackError> {
+        let name = name.map(|name| ArchiveName::parse(name).unwrap());
+        let progress = Progress::default();
+        let mut entries = Entries {
+            archive: "the archive",
+            rules: Layout::Snapshot(SnapshotLayout::new(Limits::default(), name)),
+            places: Places::Tree(Spread::new(1)),
+            met: Met::default(),
+            content: Content {
+                version: VersionFile::default(),
+                bank: BankCheck::new("the archive".to_owned(), None),
+                storages: StorageCheck::Structure(None),
+                placements: None,
+            },
+            record: Record::default(),
+            files: None,
+            progress: &progress,
+            watch: None,
+            tap: None,
+            hooks: Hooks::default(),
+        };
+        let mut arena = Arena::builder().bytes(4 << 20).populate(false).build().unwrap();
+        let pool = arena.pool(4 << 20).unwrap();
+        let mut walker = Walker::new(unsnap_tarstream::Limits::default());
+        let at = Position::default();
+        for piece in tar.chunks(segment_bytes) {
+            let (mut open, _) = OpenSegment::allocate(&pool, 0, piece.len()).unwrap();
+            open.spare_mut()[..piece.len()].copy_from_slice(piece);
+            open.advance(piece.len());
+            let view = entries.segment(open.seal())?;
+            let mut start = 0;
+            while start < piece.len() {
+                let step = walker.step(&piece[start..]).unwrap();
+                let range = start..start + step.consumed;
+                start = range.end;
+                let flow = entries.event(step.event, &view, range, at)?;
+                assert!(flow.is_continue());
+            }
+            entries.segment_end(&view)?;
+        }
+        entries.finish()
+    }
+
+    #[test]
+    fn entries_are_counted_however_the_stream_is_cut() {
+        let tar = snapshot_tar(7, &[(6, 1, vec![0; 136]), (7, 2, vec![0; 272])]);
+        for segment_bytes in [513, 4096, tar.len()] {
+            let walked = walk(&tar, None, segment_bytes).unwrap();
+            let Met { entries, files, directories, created, .. } = walked.met;
+            assert_eq!((entries, files, directories, created), (7, 5, 2, 5), "{segment_bytes}");
+            assert_eq!(walked.summary.slot(), Some(7));
+            assert!(walked.places.storages().is_empty() && walked.bank.is_none());
+        }
+    }
+
+    #[test]
+    fn a_missing_or_foreign_entry_ends_the_walk() {
+        let code = |tar: &[u8], name| walk(tar, name, 4096).map(drop).unwrap_err().code();
+        let missing = TarBuilder::new().file("version", b"1.2.0").finish();
+        assert_eq!(code(&missing, None), Code::NoSnapshot);
+        let foreign = TarBuilder::new().file("README", b"text").finish();
+        assert_eq!(code(&foreign, None), Code::NoSnapshot);
+        let version = TarBuilder::new().file("version", b"9.9.9").finish();
+        assert_eq!(code(&version, None), Code::NoSnapshot);
+        let bad = snapshot_tar(7, &[(6, 1, vec![1; 100])]);
+        assert_eq!(code(&bad, None), Code::BadStorage);
+        let name = "snapshot-8-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
+        assert_eq!(code(&snapshot_tar(7, &[]), Some(name)), Code::WrongBank);
     }
 }

@@ -1,4 +1,4 @@
-//! The walks of a run: one for each archive, side by side.
+//! The walks of a run: one for each archive, at the same time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -7,6 +7,7 @@ use std::{
 
 use unsnap_commit::{Checkpoints, Journal, Manifest, Origin};
 use unsnap_decode::Decoded;
+use unsnap_failure::{Failure, Family};
 use unsnap_fit::Watch;
 use unsnap_pass::{Archive, BankCheck, Handles, PassError, Tap, Walk};
 use unsnap_state::StatePlaces;
@@ -21,15 +22,15 @@ use crate::{
     walk::{Content, Entries, Hooks, Met, Record, VersionFile, Walked},
 };
 
-/// The walks of a run, prepared.
+/// The prepared walks of a run.
 pub(crate) struct Walks<'a> {
     options: &'a Options,
     handles: &'a Handles,
-    /// Where the first archive's begins. Others cannot be resumed.
+    /// Beginning of the first archive's walk. Others cannot be resumed.
     beginning: Beginning,
-    /// What is recorded of the first archive's.
+    /// Checkpoints of the first archive's walk.
     pub checkpoints: Option<Checkpoints>,
-    /// Listens to the first archive.
+    /// Listener to the first archive's stream.
     tap: Option<&'a mut dyn Tap>,
 }
 
@@ -43,14 +44,13 @@ impl<'a> Walks<'a> {
         Self { options, handles, beginning, checkpoints: None, tap }
     }
 
-    /// Takes out what is needed to write down how far they are.
+    /// Takes the journal and the origin, which recording the progress needs.
     pub fn take_journal(&mut self) -> (Option<Journal>, Option<Origin>) {
         (self.beginning.journal.take(), self.beginning.origin.take())
     }
 
-    /// Walks all archives to their ends, and hands every payload to the assemblers of `creation`, or
-    /// to nobody where nothing is written. If one walk fails, `stop` ends the others, and its error is
-    /// returned.
+    /// Walks all archives to their ends and passes every payload to the assemblers of `creation`,
+    /// if files are written. If a walk fails, calls `stop` to end the others and returns its error.
     pub fn run(
         self,
         decoded: &mut [Decoded],
@@ -73,9 +73,9 @@ impl<'a> Walks<'a> {
         for (index, decoded) in decoded.iter_mut().enumerate() {
             let (archive, is_first) = (&archives[index], index == 0);
             let header_offset = if is_first { header_offset } else { 0 };
-            let (rules, tree, met) = begun.take().unwrap_or_else(|| {
-                (source.layout().rules(archive, limits), Spread::default(), Met::default())
-            });
+            let (rules, tree, met) = begun
+                .take()
+                .unwrap_or_else(|| (options.rules(index), Spread::default(), Met::default()));
             let places = match &spread {
                 Some(spread) => {
                     Places::State(StatePlaces::new(index, archives.len(), Arc::clone(spread)))
@@ -115,7 +115,7 @@ impl<'a> Walks<'a> {
                 files: assemblers.as_mut().and_then(Iterator::next),
                 progress,
                 watch,
-                // A shorter borrow of the same.
+                // A shorter borrow of the same value.
                 tap: tap.take().filter(|_| is_first).map(|tap| tap as &mut dyn Tap),
                 hooks: Hooks {
                     stop_after: tuning.stop_after_bytes,
@@ -124,12 +124,12 @@ impl<'a> Walks<'a> {
             };
             walks.push((walk, entries));
         }
-        side_by_side(walks, stop)
+        side_by_side(walks, options.resumes(), stop)
     }
 }
 
-/// Keeps the first error. One that only says that another walk has failed is replaced by the cause,
-/// which that walk may report a moment later.
+/// Keeps the first error. An error that only follows from another walk's failure is replaced by the
+/// cause, which that walk may report a moment later.
 fn keep_cause(kept: &mut Option<UnpackError>, error: UnpackError) {
     match kept {
         Some(first) if !first.is_consequence() || error.is_consequence() => {}
@@ -137,9 +137,11 @@ fn keep_cause(kept: &mut Option<UnpackError>, error: UnpackError) {
     }
 }
 
-/// Walks each archive by a thread of its own, the first by this one. `stop`: ends all of them.
+/// Walks each archive on a thread of its own, the first on this one. With `resumes`, each walk ends
+/// with a last checkpoint, unless its archive is bad. `stop` ends all walks.
 fn side_by_side(
     walks: Vec<(Walk<'_>, Entries<'_>)>,
+    resumes: bool,
     stop: &(dyn Fn() + Sync),
 ) -> Result<Vec<Walked>, UnpackError> {
     let first_error: Mutex<Option<UnpackError>> = Mutex::new(None);
@@ -148,8 +150,12 @@ fn side_by_side(
         stop();
     };
     let one = |(walk, mut entries): (Walk<'_>, Entries<'_>)| {
-        let walked = walk.run(&mut entries).and_then(|()| entries.finish());
-        walked.map_err(fail).ok()
+        let walked = walk.run(&mut entries);
+        let is_bad = |error: &UnpackError| error.family() == Family::BadArchive;
+        if resumes && !walked.as_ref().is_err_and(is_bad) {
+            entries.last_checkpoint();
+        }
+        walked.and_then(|()| entries.finish()).map_err(fail).ok()
     };
     let mut walks = walks.into_iter();
     let walked = thread::scope(|scope| {
@@ -172,7 +178,7 @@ fn side_by_side(
     match (walked, first_error.into_inner().unwrap_or_else(PoisonError::into_inner)) {
         (Some(walked), None) => Ok(walked),
         (_, Some(error)) => Err(error),
-        // Cannot happen: who has not walked to the end has said why.
+        // Cannot happen: a walk that did not reach the end has returned an error.
         (None, None) => Err(UnpackError::CANCELLED),
     }
 }
@@ -184,10 +190,9 @@ mod tests {
 
     use super::*;
 
-    /// The creators tell what went wrong to the walk that asks first. The other may be the first to
-    /// say that something did.
+    /// The creators report an error to the walk that asks first. The other walk may return first.
     #[test]
-    fn a_cause_is_kept_whoever_comes_first() {
+    fn a_cause_is_kept_in_any_order() {
         let consequence = || UnpackError::from(CreateError::consequence());
         let cause = || {
             let path = "here".into();

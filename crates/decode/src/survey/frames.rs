@@ -44,6 +44,8 @@ pub enum WalkEnd {
     Damaged {
         /// Offset reached by the walk.
         offset: u64,
+        /// Whether the archive ends inside a frame.
+        is_cut: bool,
     },
 }
 
@@ -65,7 +67,7 @@ pub fn walk_frames(
 ) -> WalkEnd {
     let mut peek = Peek::new(archive, archive_bytes, piece_bytes.max(HEAD_BYTES));
     let format = match Format::detect(peek.at(0, HEAD_BYTES)) {
-        None => return WalkEnd::Damaged { offset: 0 },
+        None => return WalkEnd::Damaged { offset: 0, is_cut: false },
         Some(Format::Tar) => {
             let content = FrameContent::Declared(archive_bytes);
             let seen = see(FrameExtent { offset: 0, bytes: archive_bytes, content });
@@ -88,10 +90,11 @@ pub fn walk_frames(
             Ok(Step::Skipped) => content = FrameContent::Skippable,
             Ok(Step::FrameEnds) => {}
             Err(Stop::End) => return WalkEnd::Complete,
-            Err(Stop::Short | Stop::Bad) => return WalkEnd::Damaged { offset: walk.at },
+            Err(Stop::Short) => return WalkEnd::Damaged { offset: walk.at, is_cut: true },
+            Err(Stop::Bad) => return WalkEnd::Damaged { offset: walk.at, is_cut: false },
         }
         if walk.at > archive_bytes {
-            return WalkEnd::Damaged { offset };
+            return WalkEnd::Damaged { offset, is_cut: true };
         }
         if see(FrameExtent { offset, bytes: walk.at - offset, content }).is_break() {
             return WalkEnd::Stopped;
@@ -168,6 +171,6 @@ mod tests {
             // At the end of a frame nothing shows that other frames are missing.
             assert_eq!(end == WalkEnd::Complete, whole == cut as u64, "{cut}");
         }
-        assert_eq!(walk(b"garbage", 64).1, WalkEnd::Damaged { offset: 0 });
+        assert_eq!(walk(b"garbage", 64).1, WalkEnd::Damaged { offset: 0, is_cut: false });
     }
 }

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
+use unsnap_failure::Family;
 
 use super::*;
-use crate::error::Family;
 
 /// Two hashes, the first of which sorts before the second.
 const HASHES: [&str; 2] =
@@ -201,8 +201,7 @@ fn missing_directories() {
         let error = Candidates::find(&dirs).expect_err("a directory is missing");
         assert_eq!((error.family(), error.errno()), (Family::Environment, Some(Errno::NOENT)));
         assert!(error.to_string().contains(missing.to_str().expect("UTF-8")), "{error}");
-        let hint = error.hint().expect("a hint");
-        assert!(hint.contains("snapshots"), "{hint}");
+        assert_eq!(error.remedy(), Some(Remedy::NameSnapshots));
     }
 }
 

@@ -1,13 +1,13 @@
-//! What the first bytes of an archive say.
+//! Facts from the first bytes of an archive.
 
 use unsnap_decode::{FRAME_HEADER_BYTES_MAX, Format, FrameHeader, FrameStart, frame_start};
 
 use crate::producer::FIREDANCER_TAG;
 
-/// Bytes of the beginning that are looked at: the first header may follow on a skippable frame.
+/// Number of bytes read: the first header may follow a skippable frame.
 pub const HEAD_BYTES: usize = 4096;
 
-/// What the first bytes say.
+/// Facts from the first bytes.
 #[derive(Default)]
 pub struct Beginning {
     pub header: Option<FrameHeader>,

@@ -1,4 +1,4 @@
-//! The frames of an archive, by whatever tells them soonest.
+//! Facts about the frames of an archive, from the fastest source.
 
 use std::{
     ops::ControlFlow,
@@ -11,37 +11,50 @@ use unsnap_index::{FrameTable, Index, TableSource};
 use unsnap_pass::{Anywhere, CancelToken, IndexUse, SeekTableFound, seek_table};
 use unsnap_source::ArchiveFile;
 
-use super::WhatToInspect;
+use super::scope::WhatToInspect;
 
-/// How long headers are walked, if the archive has neither index nor seek table: each block of it costs a
-/// read. Enough for some frames, or for all of a small archive.
+/// Time limit for walking headers, if the archive has neither index nor seek table: each block
+/// costs a read. Enough for some frames, or for all of a small archive.
 const WALK_TIME: Duration = Duration::from_millis(100);
 
-/// How far, for the kernel reads ahead of such a walk, and so all of it: three frames of 32 MiB.
+/// Part of the archive that is walked. The kernel reads ahead of such a walk, and so reads all of
+/// it: three frames of 32 MiB.
 const WALK_BYTES: u64 = 24 << 20;
 
-/// Bytes of a read of that walk.
+/// Size of a read of that walk in bytes.
 const WALK_READ_BYTES: usize = 4096;
 
-/// The frames of an archive.
+/// Facts about the frames of an archive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FrameFacts {
-    /// Where this is from: `side-car`, `seek table`, or `headers`.
+    /// Source of the facts: `side-car`, `seek table` or `headers`.
     pub source: &'static str,
-    /// Whether all frames were seen.
+    /// Whether all frames were found. If not, time was up, or `damage` says why.
     pub complete: bool,
-    /// Frames that were seen, skippable ones not counted.
+    /// Damage that ended the search; `None` if there was none, or if time was up before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<FrameDamage>,
+    /// Number of frames found, without skippable ones.
     pub frames: u64,
-    /// Skippable frames that were seen.
+    /// Number of skippable frames found.
     pub skippable_frames: u64,
-    /// How many frames there are in all, extrapolated from those seen.
+    /// Estimated total number of frames, if not all were found.
     pub estimated_frames: Option<u64>,
-    /// Bytes of the archive that frames take: the smallest, the largest, and all together.
+    /// Compressed sizes of frames.
     pub bytes: Sizes,
-    /// Bytes they decode to; without those that do not say.
+    /// Decoded sizes of frames that declare them.
     pub raw_bytes: Sizes,
-    /// Frames that do not say how much they decode to.
+    /// Number of frames that do not declare their decoded size.
     pub undeclared: u64,
+}
+
+/// Damage among the headers of frames and blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct FrameDamage {
+    /// Offset in the archive at which it was found, in bytes.
+    pub offset: u64,
+    /// Whether the archive ends inside a frame. Otherwise a header is invalid.
+    pub is_cut: bool,
 }
 
 /// Sizes of several things.
@@ -51,7 +64,7 @@ pub struct Sizes {
     pub smallest: u64,
     /// The largest.
     pub largest: u64,
-    /// All together.
+    /// Sum of all.
     pub sum: u64,
 }
 
@@ -89,7 +102,7 @@ impl FrameFacts {
         facts
     }
 
-    /// By headers, as far as there is time.
+    /// Walks headers until `go_on` returns false or `walk_bytes` are reached.
     fn of_headers(
         archive: &dyn ReadAt,
         archive_bytes: u64,
@@ -109,6 +122,9 @@ impl FrameFacts {
             }
         });
         facts.complete = end == WalkEnd::Complete;
+        if let WalkEnd::Damaged { offset, is_cut } = end {
+            facts.damage = Some(FrameDamage { offset, is_cut });
+        }
         if !facts.complete && passed > 0 {
             let estimate =
                 u128::from(facts.frames) * u128::from(archive_bytes) / u128::from(passed);
@@ -118,7 +134,8 @@ impl FrameFacts {
     }
 }
 
-/// The frames, by what there is: index, seek table, headers.
+/// Returns facts about the frames, from the index, the seek table or the headers, whichever exists
+/// first.
 pub fn frames(
     file: &ArchiveFile,
     wanted: IndexUse,

@@ -1,13 +1,14 @@
-//! Looking at an archive without unpacking it.
+//! Inspection of an archive without unpacking it.
 
 mod beginning;
 mod frames;
-mod seen;
+mod scope;
+mod stream_facts;
 
 use std::{io, ops::ControlFlow, time::Instant};
 
 use serde::Serialize;
-use unsnap_decode::{Format, Position};
+use unsnap_decode::{DecodeError, Format, Position};
 use unsnap_layout::ArchiveName;
 use unsnap_pass::{OpenArchive, Opened, Pass, PassError, Phase, millis};
 use unsnap_tarstream::Event;
@@ -15,33 +16,23 @@ use unsnap_tarstream::Event;
 use self::{
     beginning::{Beginning, HEAD_BYTES},
     frames::frames,
-    seen::Seen,
+    stream_facts::StreamFacts,
 };
 pub use self::{
-    frames::{FrameFacts, Sizes},
-    seen::BankInspection,
+    frames::{FrameDamage, FrameFacts, Sizes},
+    scope::WhatToInspect,
+    stream_facts::BankInspection,
 };
 use crate::{LookupError, OwnerTotals, Producer, Reader, StorageFacts, producer::Evidence};
 
-/// What is to be looked at beyond headers and the bank file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WhatToInspect {
-    /// All storages: a pass over all of the archive, if it has no index.
-    pub storages: bool,
-    /// The programs that own the most data, so many of them: a pass over all of the archive.
-    pub owners: Option<usize>,
-    /// All frames: a read for each block of the archive, if it has neither index nor seek table.
-    pub frames: bool,
-}
-
-/// What an archive is.
+/// Facts about an archive.
 #[derive(Debug, Serialize)]
 pub struct Inspection {
     /// The archive.
     pub archive: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub archive_bytes: u64,
-    /// What its name says: `full`, `incremental`, or `None` if that is not a snapshot's.
+    /// `full` or `incremental`; `None` if its name is not a snapshot's.
     pub kind: Option<&'static str>,
     /// Slot in its name.
     pub slot: Option<u64>,
@@ -49,38 +40,43 @@ pub struct Inspection {
     pub base_slot: Option<u64>,
     /// Hash in its name.
     pub hash: Option<String>,
-    /// How it is compressed.
+    /// Compression.
     pub compression: &'static str,
-    /// Window of its first frame, in bytes, if it is zstd.
+    /// Window of its first zstd frame in bytes.
     pub window_bytes: Option<u64>,
     /// Whether that frame ends in a checksum.
     pub checksum: Option<bool>,
-    /// Its frames.
+    /// Facts about its frames.
     pub frames: FrameFacts,
-    /// Who has made it.
+    /// The likely producer.
     pub producer: Producer,
-    /// What its bank file says.
+    /// Fields of the bank file.
     pub bank: Option<BankInspection>,
-    /// What its storages are like.
+    /// Whether the bank file cannot be parsed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bank_is_bad: bool,
+    /// Facts about its storages.
     pub storages: Option<StorageFacts>,
-    /// The programs that own the most data.
+    /// Owners with the most data.
     pub owners: Option<Vec<OwnerTotals>>,
     /// Whether an index was used.
     pub index: bool,
-    /// Decoded bytes that were gone through.
+    /// Number of bytes decoded.
     pub bytes_decoded: u64,
-    /// What was not looked at, and how to have it looked at.
+    /// Parts that were not inspected, each with the way to inspect it.
     pub not_looked_at: Vec<String>,
-    /// How long it took.
+    /// Elapsed time in milliseconds.
     pub elapsed_ms: u64,
-    /// Why the archive is not what its name says.
+    /// Defect of the archive: its frames are damaged, or its bank file is bad or does not match its
+    /// name.
     #[serde(skip)]
     pub mismatch: Option<PassError>,
 }
 
 impl Reader<'_> {
-    /// Looks at an archive: what it is, which program made it, what its bank file says. Reads only what
-    /// holds that, unless more is wanted.
+    /// Inspects an archive: its properties, its producer, its bank file. Reads only the parts that
+    /// hold these, unless `what` requests more. A defective bank file or damaged frames do not fail
+    /// the inspection: see [`Inspection::mismatch`].
     pub fn inspect(
         &self,
         what: WhatToInspect,
@@ -102,13 +98,14 @@ impl Reader<'_> {
         let (frames, table) =
             frames(&file, options.io.index, index.as_ref(), what, &handles.cancel);
         let name = archives[0].snapshot_name();
-        let mut seen = Seen::new(&archive, &archives[0], options, what);
+        let mut seen = StreamFacts::new(&archive, &archives[0], options, what);
         handles.progress.enter(Phase::Unpacking);
         let whole = what.owners.is_some() || (what.storages && index.is_none());
         if let (Some(index), false) = (&index, whole) {
             seen.index(index, &file, options, handles)?;
         } else {
-            // Frames decoded ahead would be in vain if the pass ends with the bank file: one thread stops there.
+            // Frames decoded ahead are wasted if the pass ends with the bank file, so one thread
+            // suffices there.
             let threads = if whole { opened.threads } else { 1 };
             let pass = Pass::new(options, handles, threads);
             let see = |_, event: Event<'_>, bytes: &[u8], at: Position| {
@@ -120,9 +117,10 @@ impl Reader<'_> {
             pass.over(archives, opened.archives, see)?;
         }
         handles.progress.enter(Phase::Done);
-        let (bank, mismatch) = seen.bank(name.as_ref());
+        let (bank, bank_error) = seen.bank(name.as_ref());
+        let bank_is_bad = seen.bank_is_bad();
         let compression = format.map_or("unknown", Format::name);
-        let proven = bank.as_ref().filter(|_| mismatch.is_none() && name.is_some());
+        let proven = bank.as_ref().filter(|_| bank_error.is_none() && name.is_some());
         let producer = Evidence {
             compression,
             header: beginning.header.as_ref(),
@@ -132,12 +130,13 @@ impl Reader<'_> {
             block_id: proven.map(|bank| bank.block_id.is_some()),
         }
         .guess();
+        let mismatch = frames.damage.map(|damage| damage_error(&archive, damage, &frames));
         let mut not_looked_at = Vec::new();
         let mut missing = |what: &str, how: &str| not_looked_at.push(format!("{what}: {how}"));
-        if !frames.complete {
+        if !frames.complete && frames.damage.is_none() {
             missing("all frames", "--frames, or make an index (ledger-tool index)");
         }
-        if bank.is_none() {
+        if bank.is_none() && !bank_is_bad {
             let how = "it does not come before the first storage; make an index, or use --storages";
             missing("the bank file", how);
         }
@@ -167,8 +166,26 @@ impl Reader<'_> {
             bytes_decoded: seen.bytes_decoded,
             not_looked_at,
             elapsed_ms: millis(started.elapsed()),
-            mismatch: mismatch.map(|source| PassError::bank(&archive, source, seen.bank_at)),
+            bank_is_bad,
+            mismatch: mismatch
+                .or_else(|| Some(PassError::bank(&archive, bank_error?, seen.bank_at))),
             archive,
         })
     }
+}
+
+/// Returns the error for damage among the frames.
+fn damage_error(archive: &str, damage: FrameDamage, frames: &FrameFacts) -> PassError {
+    let at = Position {
+        compressed_offset: damage.offset,
+        frame: frames.frames + frames.skippable_frames,
+        raw_offset: frames.raw_bytes.sum,
+    };
+    let error = if damage.is_cut {
+        DecodeError::Truncated { at, inside: "a frame" }
+    } else {
+        let reason = "the header of a frame or block is invalid".to_owned();
+        DecodeError::Corrupt { at, reason }
+    };
+    PassError::decode(archive, error)
 }

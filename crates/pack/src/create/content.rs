@@ -1,4 +1,4 @@
-//! What an archive is made of: which files, under which names.
+//! Files of a new archive, and their names in it.
 
 use std::{
     fs,
@@ -24,25 +24,25 @@ use unsnap_state::{
 };
 use unsnap_tarstream::{Member, MemberKind};
 
-use super::CreateRequest;
+use super::request::CreateRequest;
 use crate::PackError;
 
 /// An entry of the archive.
 #[derive(Debug)]
 pub struct Entry {
-    /// In the archive.
+    /// Name in the archive.
     pub name: String,
-    /// `None` for a directory.
+    /// Role of the file; `None` for a directory.
     pub role: Option<Role>,
-    /// Of its content, in bytes.
+    /// Size of its content in bytes.
     pub size: u64,
-    /// The file, and what it was when it was found; `None` for a directory.
-    pub file: Option<(PathBuf, Seen)>,
+    /// Path and identity of the file when it was listed; `None` for a directory.
+    pub file: Option<(PathBuf, FileIdentity)>,
 }
 
-/// By what a file is known not to have changed.
+/// Identity of a file, by which changes are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FileIdentity {
     device: u64,
     inode: u64,
     size: i64,
@@ -50,7 +50,7 @@ pub struct Seen {
     changed: (i64, i64),
 }
 
-impl Seen {
+impl FileIdentity {
     #[allow(clippy::unnecessary_cast, clippy::cast_possible_wrap)] // as the architecture has it
     pub fn of(stat: &Stat) -> Self {
         Self {
@@ -63,17 +63,17 @@ impl Seen {
     }
 }
 
-/// All of it.
+/// All files of a new archive.
 pub struct Content {
     pub name: ArchiveName,
     pub summary: SnapshotSummary,
     entries: Vec<Entry>,
-    /// Directories whose files are taken as they are found, and what they were.
+    /// Directories whose files were listed, with their identities.
     listed: Listed,
 }
 
 impl Content {
-    /// Finds the files, and checks that they make a snapshot.
+    /// Lists the files and checks that they make a snapshot.
     pub fn find(calls: &Syscalls, request: &CreateRequest) -> Result<Self, PackError> {
         let directory = &request.directory;
         let snapshots = directory.join("snapshots");
@@ -94,8 +94,8 @@ impl Content {
         } else {
             let slot = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
             let slot: u64 = slot.ok_or_else(|| {
-                let reason = "neither a tree with a directory snapshots nor a state, which has the \
-                              name of its slot";
+                let reason = "neither a tree with a directory snapshots nor a state, whose directory \
+                              is named after its slot";
                 bad(directory, reason)
             })?;
             let head = Head {
@@ -113,20 +113,20 @@ impl Content {
         Ok(Self { name, summary, entries, listed })
     }
 
-    /// Bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub fn bytes(&self) -> u64 {
         self.entries.iter().map(|entry| entry.size).sum()
     }
 
-    /// Shows `see` all entries, in order.
+    /// Calls `see` with all entries, in order.
     pub fn each(&self, see: impl FnMut(&Entry) -> Result<(), PackError>) -> Result<(), PackError> {
         self.entries.iter().try_for_each(see)
     }
 
-    /// Nothing was added or removed where files were taken as they were found.
+    /// Checks that no file was added to or removed from the listed directories.
     pub fn unchanged(&self, calls: &Syscalls) -> Result<(), PackError> {
-        for (path, seen) in &self.listed {
-            if look(calls, path)? != *seen {
+        for (path, identity) in &self.listed {
+            if identity_of(calls, path)? != *identity {
                 let what = "files were added or removed";
                 return Err(PackError::Changed { path: path.clone(), what });
             }
@@ -135,7 +135,7 @@ impl Content {
     }
 }
 
-/// The files that are not storages.
+/// The files other than storages.
 struct Head {
     slot: u64,
     version: PathBuf,
@@ -144,7 +144,7 @@ struct Head {
 }
 
 impl Head {
-    /// In the order of validators.
+    /// Returns their entries in a validator's order.
     fn entries(&self, calls: &Syscalls) -> Result<Vec<Entry>, PackError> {
         let version = small(calls, &self.version, Limits::default().version_bytes_max)?;
         check_version(&version).map_err(|error| bad(&self.version, error))?;
@@ -164,12 +164,12 @@ impl Head {
         ])
     }
 
-    /// By what the bank file says.
+    /// Returns the archive's name, which follows from the bank file.
     fn name(&self, calls: &Syscalls, base_slot: Option<u64>) -> Result<ArchiveName, PackError> {
         let path = &self.bank;
         let failed = |step| move |errno| PackError::File { step, path: path.clone(), errno };
         let file = open(calls, path)?;
-        let length = calls.fstat(&file).map_err(failed("look at"))?.st_size;
+        let length = calls.fstat(&file).map_err(failed("examine"))?.st_size;
         let mut reader = BankReader::new(u64::try_from(length).unwrap_or(0));
         let mut buffer = vec![0; 1 << 20];
         loop {
@@ -181,11 +181,13 @@ impl Head {
         }
         let facts = reader.finish().map_err(|error| bad(path, error))?;
         if facts.slot != self.slot {
-            let reason = format!("it is of slot {}, expected {}", facts.slot, self.slot);
+            let reason =
+                format!("the bank file belongs to slot {}, expected {}", facts.slot, self.slot);
             return Err(bad(path, reason));
         }
         let hash = facts.name_hash();
-        let hash = hash.ok_or_else(|| bad(path, "it has no lattice hash of the accounts"))?;
+        let hash =
+            hash.ok_or_else(|| bad(path, "the bank file has no lattice hash of the accounts"))?;
         let (slot, compression) = (self.slot, Compression::Zstd);
         Ok(match base_slot {
             None => ArchiveName::Full { slot, hash, compression },
@@ -202,7 +204,7 @@ impl Head {
     }
 }
 
-/// The only slot that has a directory.
+/// Returns the only slot that has a directory.
 fn the_slot(snapshots: &Path) -> Result<u64, PackError> {
     let mut slots = Vec::new();
     for entry in list(snapshots)? {
@@ -213,26 +215,30 @@ fn the_slot(snapshots: &Path) -> Result<u64, PackError> {
     }
     match slots.as_slice() {
         [slot] => Ok(*slot),
-        [] => Err(bad(snapshots, "there is no directory of a slot")),
-        _ => Err(bad(snapshots, "there are several slots: give the directory of one")),
+        [] => Err(bad(snapshots, "no directory is named after a slot")),
+        _ => Err(bad(
+            snapshots,
+            "several directories are named after slots: give the directory of one",
+        )),
     }
 }
 
-/// Directories that were listed, and what they were like then.
-type Listed = Vec<(PathBuf, Seen)>;
+/// Listed directories with their identities.
+type Listed = Vec<(PathBuf, FileIdentity)>;
 
-/// The storages in some directories, in the order of their slots.
+/// Returns the storages in some directories, in the order of their slots.
 fn storages_in(calls: &Syscalls, places: &[PathBuf]) -> Result<(Vec<Entry>, Listed), PackError> {
     let (mut storages, mut listed) = (Vec::new(), Vec::new());
     for place in places {
-        listed.push((place.clone(), look(calls, place)?));
+        listed.push((place.clone(), identity_of(calls, place)?));
         for path in list(place)? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let slot_and_id = name.split_once('.');
             let numbers = slot_and_id
                 .and_then(|(slot, id)| Some((slot.parse().ok()?, id.parse().ok()?)))
                 .filter(|(slot, id)| name == storage_name(*slot, *id));
-            let (slot, id) = numbers.ok_or_else(|| bad(&path, "it is no storage"))?;
+            let (slot, id) =
+                numbers.ok_or_else(|| bad(&path, "the name is not that of a storage"))?;
             storages.push(storage(calls, slot, id, &path)?);
         }
     }
@@ -243,14 +249,15 @@ fn storages_in(calls: &Syscalls, places: &[PathBuf]) -> Result<(Vec<Entry>, List
     Ok((storages, listed))
 }
 
-/// The storages that a state lists, in the order of their slots.
+/// Returns the storages that a state lists, in the order of their slots.
 fn storages_of_state(
     calls: &Syscalls,
     state: &Path,
     accounts: &[PathBuf],
 ) -> Result<Vec<Entry>, PackError> {
     if accounts.is_empty() {
-        let reason = format!("{} is a state, whose storages are elsewhere", state.display());
+        let reason =
+            format!("{} is a state, whose storages are in the accounts paths", state.display());
         return Err(PackError::request(reason, Remedy::NameAccounts));
     }
     let read = |name: &str, limit| {
@@ -270,7 +277,9 @@ fn storages_of_state(
         let name = storage_name(found.slot, found.id);
         let places = accounts.iter().flat_map(|path| [path.join(RUN_DIRECTORY), path.clone()]);
         let file = places.map(|place| place.join(&name)).find(|path| path.is_file());
-        let file = file.ok_or_else(|| bad(state, format!("storage {name} is in no place")))?;
+        let file = file.ok_or_else(|| {
+            bad(state, format!("storage {name} is in none of the accounts paths"))
+        })?;
         entries.push(storage(calls, found.slot, found.id, &file)?);
     }
     Ok(entries)
@@ -285,17 +294,22 @@ fn storage(calls: &Syscalls, slot: u64, id: u32, path: &Path) -> Result<Entry, P
     file(calls, name, Role::Storage { slot, id }, path)
 }
 
-/// A file that is there.
+/// Returns the entry of a regular file.
 fn file(calls: &Syscalls, name: String, role: Role, path: &Path) -> Result<Entry, PackError> {
     let stat = calls.lstatat(rustix::fs::CWD, path).map_err(|errno| missing(path, errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(bad(path, "it is no regular file"));
+        return Err(bad(path, "not a regular file"));
     }
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    Ok(Entry { name, role: Some(role), size, file: Some((path.to_owned(), Seen::of(&stat))) })
+    Ok(Entry {
+        name,
+        role: Some(role),
+        size,
+        file: Some((path.to_owned(), FileIdentity::of(&stat))),
+    })
 }
 
-/// Holds entries to the rules of archives: their names, limits, slots.
+/// Checks entries against the rules for snapshots: names, limits, slots.
 fn check(
     directory: &Path,
     name: ArchiveName,
@@ -333,17 +347,17 @@ fn open(calls: &Syscalls, path: &Path) -> Result<std::os::fd::OwnedFd, PackError
     calls.open(path, flags).map_err(|errno| missing(path, errno))
 }
 
-fn look(calls: &Syscalls, path: &Path) -> Result<Seen, PackError> {
-    calls.stat(path).map(|stat| Seen::of(&stat)).map_err(|errno| missing(path, errno))
+fn identity_of(calls: &Syscalls, path: &Path) -> Result<FileIdentity, PackError> {
+    calls.stat(path).map(|stat| FileIdentity::of(&stat)).map_err(|errno| missing(path, errno))
 }
 
-/// The content of a file of at most so many bytes.
+/// Reads a file of at most `limit` bytes.
 fn small(calls: &Syscalls, path: &Path, limit: u64) -> Result<Vec<u8>, PackError> {
     let file = open(calls, path)?;
     let failed = |errno| PackError::File { step: "read", path: path.to_owned(), errno };
     let length = u64::try_from(calls.fstat(&file).map_err(failed)?.st_size).unwrap_or(0);
     if length > limit {
-        return Err(bad(path, format!("it has {length} bytes, limit is {limit}")));
+        return Err(bad(path, format!("{length} bytes, limit is {limit}")));
     }
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     let mut filled = 0;
@@ -359,8 +373,8 @@ fn small(calls: &Syscalls, path: &Path, limit: u64) -> Result<Vec<u8>, PackError
 
 fn missing(path: &Path, errno: Errno) -> PackError {
     match errno {
-        Errno::NOENT => bad(path, "it is missing"),
-        errno => PackError::File { step: "look at", path: path.to_owned(), errno },
+        Errno::NOENT => bad(path, "no such file or directory"),
+        errno => PackError::File { step: "examine", path: path.to_owned(), errno },
     }
 }
 

@@ -1,5 +1,6 @@
-//! Headers as validators write them (`agave-snapshots` 4.2.2, `archive.rs`): GNU format. Those of
-//! storages have a name, a size and a time of 0, and nothing else; no header names an owner.
+//! Tar headers as validators write them (`agave-snapshots` 4.2.2, `archive.rs`): GNU format.
+//! Headers of storages have a name, a size and a time of 0, and nothing else; no header names an
+//! owner.
 
 use tar::{EntryType, Header};
 use unsnap_layout::Role;
@@ -7,11 +8,10 @@ use unsnap_layout::Role;
 use super::content::Entry;
 use crate::PackError;
 
-/// Bytes of a header, and the unit of everything in a tar.
+/// Size of a header in bytes. Everything in a tar is padded to a multiple of it.
 pub const BLOCK_BYTES: usize = 512;
 
-/// Returns the header of an entry, whose name the rules have admitted: it is far shorter than 100
-/// bytes.
+/// Returns the header of an entry. Its name has been admitted, and is far shorter than 100 bytes.
 pub fn header(entry: &Entry) -> Result<Header, PackError> {
     let mut header = Header::new_gnu();
     header.set_path(&entry.name).map_err(|error| PackError::BadDirectory {

@@ -1,13 +1,11 @@
-//! A directory becomes an archive.
+//! Creation of an archive from a directory.
 
 mod content;
 mod header;
+mod request;
 mod stream;
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use unsnap_arena::Arena;
@@ -16,52 +14,36 @@ use unsnap_layout::{ArchiveName, Compression};
 use unsnap_pass::{Handles, PassError, Phase};
 use unsnap_ring::Syscalls;
 
+pub use self::request::CreateRequest;
+use self::{content::Content, stream::Stream};
 use crate::{
     PackError,
     output::Output,
     pack::{PackOptions, PackReport, pack},
 };
-use content::Content;
-use stream::Stream;
 
-/// What an archive is to be made of.
-#[derive(Clone, Debug)]
-pub struct CreateRequest {
-    /// A tree as `unpack` makes it, or a state that a validator starts from: a directory
-    /// `<snapshots>/<slot>`.
-    pub directory: PathBuf,
-    /// Where storages are that are not in `accounts` of the directory: the directories themselves, or
-    /// accounts paths, which have them in `run`.
-    pub accounts: Vec<PathBuf>,
-    /// Slot of the full snapshot that an incremental one builds on; `None` makes a full one.
-    pub base_slot: Option<u64>,
-    /// The archive, whose name must be the one that follows from its bank file, or the directory that it
-    /// gets it in.
-    pub output: PathBuf,
-}
-
-/// What was made.
+/// Report of creating an archive.
 #[derive(Clone, Debug, Serialize)]
 pub struct CreateReport {
-    /// What was written.
+    /// Report of writing the archive.
     #[serde(flatten)]
     pub pack: PackReport,
     /// Slot of the snapshot.
     pub slot: u64,
     /// Slot of the full snapshot that it builds on.
     pub base_slot: Option<u64>,
-    /// Hash in the name: that of the accounts lattice hash in the bank file. That the accounts have it,
-    /// `verify` tells.
+    /// Hash in the name: that of the accounts lattice hash in the bank file. `verify` checks that
+    /// the accounts have this hash.
     pub hash: String,
-    /// Storages.
+    /// Number of storages.
     pub storages: u64,
-    /// Bytes of them.
+    /// Their total size in bytes.
     pub storage_bytes: u64,
 }
 
-/// Makes an archive of a directory: entries, headers and their order are those of a validator, but that
-/// storages come in the order of their slots. Nothing is under the archive's name before it is complete
-/// and durable; a file that changes meanwhile is an error.
+/// Makes an archive from a directory. Entries, headers and their order are those of a validator,
+/// except that storages are in the order of their slots. The archive gets its name when it is
+/// complete and durable. A file that changes meanwhile is an error.
 pub fn create(
     request: &CreateRequest,
     options: &PackOptions,
@@ -99,7 +81,7 @@ pub fn create(
     })
 }
 
-/// Where the archive goes.
+/// Returns the path of the archive.
 fn output_path(name: &ArchiveName, output: &Path) -> Result<PathBuf, PackError> {
     debug_assert_eq!(name.compression(), Compression::Zstd);
     let name = name.to_string();
@@ -109,23 +91,16 @@ fn output_path(name: &ArchiveName, output: &Path) -> Result<PathBuf, PackError> 
     if output.file_name().is_some_and(|given| *given == *name) {
         return Ok(output.to_owned());
     }
-    let reason = format!("by its bank file, the archive has the name {name}");
-    Err(PackError::request(reason, Remedy::advice("give that name, or only a directory")))
-}
-
-/// The pipeline has ended, and tells why.
-fn stopped(flow: ControlFlow<()>) -> Result<(), PackError> {
-    match flow {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(PackError::CANCELLED),
-    }
+    let reason = format!("the bank file requires the archive's name {name}");
+    Err(PackError::request(reason, Remedy::advice("give that name, or a directory")))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, num::NonZeroUsize};
+    use std::{fs, num::NonZeroUsize, ops::ControlFlow};
 
-    use unsnap_ring::Call;
+    use unsnap_pass::Progress;
+    use unsnap_ring::{Call, FaultPlan};
     use unsnap_testkit::{
         archive::write_archive,
         spec::{ArchiveSpec, FileSizes},
@@ -134,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of a generated snapshot.
+    /// Makes the tree of a generated snapshot.
     fn tree(directory: &Path) {
         let file_sizes = FileSizes::Fixed(20_000);
         let spec = ArchiveSpec { total_bytes: 200_000, file_sizes, ..ArchiveSpec::default() };
@@ -147,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Reads a tree that is changed after it was found; gives the path and what is said of it.
+    /// Reads a tree that changes after it was listed. Returns the path and the change in the error.
     fn read_changed(change: impl Fn(&Path)) -> (PathBuf, &'static str) {
         let scratch = tempfile::tempdir().unwrap();
         tree(scratch.path());
@@ -178,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_an_error() {
+    fn a_file_that_changes_is_an_error() {
         let (path, what) = read_changed(|tree| {
             let storage = a_storage(tree);
             let bytes = fs::read(&storage).unwrap();
@@ -186,12 +161,12 @@ mod tests {
         });
         assert!(path.starts_with("accounts") && what.contains("written to"), "{path:?} {what}");
         let (path, what) = read_changed(|tree| {
-            // The same bytes in another file.
+            // Another file with the same bytes.
             let storage = a_storage(tree);
             fs::copy(&storage, tree.join("copy")).unwrap();
             fs::rename(tree.join("copy"), storage).unwrap();
         });
-        assert!(path.starts_with("accounts") && what.contains("another"), "{path:?} {what}");
+        assert!(path.starts_with("accounts") && what.contains("replaced"), "{path:?} {what}");
         let (path, what) = read_changed(|tree| fs::remove_file(a_storage(tree)).unwrap());
         assert!(path.starts_with("accounts") && what.contains("gone"), "{path:?} {what}");
         let (path, what) = read_changed(|tree| {
@@ -218,28 +193,29 @@ mod tests {
         let partial = || fs::read_dir(&place).unwrap().next().unwrap().unwrap().file_name();
         for step in 0.. {
             assert!(step < 1000, "it never ends");
-            let plan = unsnap_pass::FaultPlan::new(0).fail(step, rustix::io::Errno::IO);
+            let plan = FaultPlan::new(0).fail(step, rustix::io::Errno::IO);
             let calls = Syscalls::with_faults(plan.clone());
-            let (progress, cancel) = (Progress::default(), CancelToken::default());
-            let created = create(&request, &options, &calls, &progress, &cancel);
+            let created = create(&request, &options, &calls, &Handles::default());
             if plan.steps() <= step {
                 created.unwrap();
                 assert_eq!(names(), 1);
                 break;
             }
-            // What fails after it has its name leaves it: it is complete, and only perhaps not durable.
+            // After an error behind the rename the archive remains: it is complete, but perhaps not
+            // durable.
             let left = names();
             match created {
                 Ok(_) => {
-                    // Whether direct I/O can be had; without, the archive is the same.
+                    // These calls only find out whether direct I/O works. The archive is the same
+                    // without it.
                     let asked = plan.injected()[0].call;
                     assert!(matches!(asked, Call::Statx | Call::OpenDirect), "{asked:?} at {step}");
                     assert_eq!(left, 1);
                 }
                 Err(PackError::File { step: "sync the directory of", .. }) => assert_eq!(left, 1),
-                // What cannot be locked or looked at may be somebody else's by now. It is empty, and
-                // the next run uses it.
-                Err(PackError::File { step: "lock" | "look at", .. }) if left == 1 => {
+                // A file that cannot be locked or examined may belong to another run. It is empty,
+                // and the next run uses it.
+                Err(PackError::File { step: "lock" | "examine", .. }) if left == 1 => {
                     assert!(fs::read(place.join(partial())).unwrap().is_empty(), "step {step}");
                 }
                 Err(_) => assert_eq!(left, 0, "step {step}"),

@@ -1,4 +1,4 @@
-//! The tar stream of a directory, written into frames.
+//! Tar stream of a directory, cut into frames.
 
 use std::{ops::ControlFlow, os::fd::OwnedFd, path::Path};
 
@@ -10,25 +10,24 @@ use unsnap_ring::Syscalls;
 use unsnap_verify::StorageScanner;
 
 use super::{
-    content::{Entry, Seen},
+    content::{Entry, FileIdentity},
     header::{BLOCK_BYTES, header},
-    stopped,
 };
 use crate::{PackError, frames::RawFrame};
 
-/// Bytes that are read in one go. A guess.
+/// Most bytes of a single read. A guess.
 const READ_BYTES: usize = 1 << 20;
 
-/// What a tar ends in: two blocks of zeros.
+/// End marker of a tar: two blocks of zeros.
 const END: [u8; 2 * BLOCK_BYTES] = [0; 2 * BLOCK_BYTES];
 
-/// Fills frames, each in a piece of memory of its own. A frame ends in front of the first entry that
-/// does not fit into it; larger ones begin a frame and go on in others.
+/// Fills frames, each in a memory block of its own. A frame ends before the first entry that does
+/// not fit. Larger entries begin a frame and continue in further ones.
 pub struct Stream<'a> {
     pool: &'a Pool,
     frame_bytes: usize,
     take: &'a (dyn Fn(RawFrame) -> ControlFlow<()> + Sync),
-    /// The frame under way, and how far it is filled.
+    /// The current frame, and its filled bytes.
     frame: Option<(Block, usize)>,
     raw_offset: u64,
 }
@@ -42,7 +41,7 @@ impl<'a> Stream<'a> {
         Self { pool, frame_bytes, take, frame: None, raw_offset: 0 }
     }
 
-    /// Adds an entry, which is looked at before and after it is read.
+    /// Adds an entry. Its file must be unchanged before and after it is read.
     pub fn entry(
         &mut self,
         calls: &Syscalls,
@@ -56,14 +55,14 @@ impl<'a> Stream<'a> {
             self.end_frame()?;
         }
         self.bytes(header(entry)?.as_bytes())?;
-        if let Some((path, seen)) = &entry.file {
-            self.content(calls, entry, (path, seen), progress)?;
+        if let Some((path, identity)) = &entry.file {
+            self.content(calls, entry, (path, identity), progress)?;
         }
-        // Less than a block.
+        // The padding is less than a block.
         self.bytes(&END[..usize::try_from(padding).unwrap_or(0)])
     }
 
-    /// Ends the tar.
+    /// Adds the end marker and ends the last frame.
     pub fn finish(mut self) -> Result<(), PackError> {
         self.bytes(&END)?;
         self.end_frame()
@@ -73,19 +72,19 @@ impl<'a> Stream<'a> {
         &mut self,
         calls: &Syscalls,
         entry: &Entry,
-        (path, seen): (&Path, &Seen),
+        (path, identity): (&Path, &FileIdentity),
         progress: &Progress,
     ) -> Result<(), PackError> {
         let failed = |step| move |errno| PackError::File { step, path: path.to_owned(), errno };
         let changed = |what| PackError::Changed { path: path.to_owned(), what };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match calls.open(path, flags) {
-            Err(Errno::NOENT) => return Err(changed("it is gone")),
+            Err(Errno::NOENT) => return Err(changed("the file is gone")),
             file => file.map_err(failed("open"))?,
         };
-        let look = |file: &OwnedFd| calls.fstat(file).map_err(failed("look at"));
-        if Seen::of(&look(&file)?) != *seen {
-            return Err(changed("it is another one, or was written to"));
+        let look = |file: &OwnedFd| calls.fstat(file).map_err(failed("examine"));
+        if FileIdentity::of(&look(&file)?) != *identity {
+            return Err(changed("the file was replaced or written to"));
         }
         let bad = |error: &dyn std::fmt::Display| PackError::BadDirectory {
             path: path.to_owned(),
@@ -105,7 +104,7 @@ impl<'a> Stream<'a> {
             let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(wanted);
             let read = calls.read(&file, &mut room[..wanted]).map_err(failed("read"))?;
             if read == 0 {
-                return Err(changed("it has become shorter"));
+                return Err(changed("the file became shorter"));
             }
             if let Some(scanner) = &mut scanner {
                 scanner.feed(&room[..read], &mut ()).map_err(|error| bad(&error))?;
@@ -117,8 +116,8 @@ impl<'a> Stream<'a> {
         if let Some(scanner) = scanner {
             scanner.finish().map_err(|error| bad(&error))?;
         }
-        if Seen::of(&look(&file)?) != *seen {
-            return Err(changed("it was written to"));
+        if FileIdentity::of(&look(&file)?) != *identity {
+            return Err(changed("the file was written to"));
         }
         Ok(())
     }
@@ -135,7 +134,7 @@ impl<'a> Stream<'a> {
         Ok(())
     }
 
-    /// What is left of the frame, at least a byte.
+    /// Returns the free part of the current frame, at least one byte.
     fn room(&mut self) -> Result<&mut [u8], PackError> {
         if self.frame.as_ref().is_some_and(|frame| frame.1 == self.frame_bytes) {
             self.end_frame()?;
@@ -163,5 +162,13 @@ impl<'a> Stream<'a> {
         let raw_offset = self.raw_offset;
         self.raw_offset += bytes as u64;
         stopped((self.take)(RawFrame { raw_offset, pieces: vec![block.freeze()], bytes }))
+    }
+}
+
+/// Turns a break into an error. The consumer of frames reports the actual reason.
+fn stopped(flow: ControlFlow<()>) -> Result<(), PackError> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(PackError::CANCELLED),
     }
 }

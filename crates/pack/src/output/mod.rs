@@ -1,4 +1,4 @@
-//! The file that an archive becomes: complete and durable, or not there.
+//! Output file of an archive: it is published complete and durable, or not at all.
 
 mod writer;
 
@@ -16,25 +16,26 @@ use rustix::{
     io::Errno,
 };
 use unsnap_failure::Remedy;
+use unsnap_index::side_car_path;
 use unsnap_pass::PassError;
 use unsnap_ring::{DirectMode, Syscalls};
 
 use self::writer::Writer;
 use crate::PackError;
 
-/// What is appended to the name of a file under construction. The dot in front of it keeps it out of
-/// the way of validators, which look for archives by their names.
+/// Suffix of the name of a file under construction. Its name also begins with a dot, so that
+/// validators, which look for archives by name, ignore it.
 const UNDER_CONSTRUCTION: &str = ".unsnap-partial";
 
-/// Bytes after which what is in the page cache is written to the disk, while the run goes on, so that
-/// there is little left to do at the end. As for unpacking, where it was measured.
+/// Bytes between two syncs while the file is written through the page cache, so that little is left
+/// for the final sync. The value was measured for unpacking.
 const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
-/// A file under construction, under a name of its own beside its final one. Dropped before it is
-/// published, it is removed.
+/// A file under construction, beside its final name. It is removed if dropped before it is
+/// published.
 ///
-/// The file is locked while somebody works at it. What is found unlocked was left by a run that was
-/// killed, and is used again.
+/// The file is locked while a process writes it. An unlocked file was left by a killed run and is
+/// reused.
 pub struct Output {
     calls: Syscalls,
     path: PathBuf,
@@ -47,17 +48,17 @@ pub struct Output {
     temporary: Temporary,
 }
 
-/// The name of a file under construction; removed when dropped.
+/// Temporary name of a file under construction. The file is removed when this is dropped.
 struct Temporary {
     calls: Syscalls,
     directory: OwnedFd,
-    /// Empty when it has become another one.
+    /// Empty after the file was renamed.
     name: OsString,
 }
 
 impl Output {
-    /// Begins the file `path`, whose directory exists. `replace`: something may be there. `direct`:
-    /// whether to write past the page cache.
+    /// Creates the file `path` in an existing directory. `replace`: an existing file may be
+    /// replaced. `direct`: use of direct I/O.
     pub fn create(
         calls: &Syscalls,
         path: &Path,
@@ -65,7 +66,7 @@ impl Output {
         direct: DirectMode,
     ) -> Result<Self, PackError> {
         let Some(name) = path.file_name() else {
-            let reason = format!("{} is no name for a file", path.display());
+            let reason = format!("{} does not name a file", path.display());
             return Err(PackError::request(reason, Remedy::advice("give the name of an archive")));
         };
         let failed = |step| move |errno| PackError::File { step, path: path.to_owned(), errno };
@@ -83,7 +84,7 @@ impl Output {
             match calls.lstatat(&directory, name) {
                 Err(Errno::NOENT) => {}
                 Ok(_) => return Err(PackError::Exists { path: path.to_owned() }),
-                Err(errno) => return Err(failed("look at")(errno)),
+                Err(errno) => return Err(failed("examine")(errno)),
             }
         }
         let mut temporary = OsString::from(".");
@@ -93,7 +94,7 @@ impl Output {
         let temporary = Temporary { calls: calls.clone(), directory, name: temporary };
         calls.ftruncate(&file, 0).map_err(failed("empty"))?;
         let writer = Writer::new(calls, &file, direct);
-        let writer = writer.map_err(failed("write past the page cache to"))?;
+        let writer = writer.map_err(failed("use direct I/O on"))?;
         let syncer = Some(Syncer::start(calls, &file).map_err(PassError::thread)?);
         Ok(Self {
             calls: calls.clone(),
@@ -108,17 +109,17 @@ impl Output {
         })
     }
 
-    /// Where the file will be.
+    /// Returns the final path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the page cache is passed by.
+    /// Returns whether direct I/O is used.
     pub fn is_direct(&self) -> bool {
         self.writer.is_direct()
     }
 
-    /// Goes on with the file.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), PackError> {
         self.writer.write(bytes).map_err(self.failed("write"))?;
         let written = self.writer.written();
@@ -131,10 +132,10 @@ impl Output {
         Ok(())
     }
 
-    /// Makes the file durable and gives it its name, durably. Gives its length.
+    /// Makes the file durable and renames it to its final name, durably. Returns its size in bytes.
     pub fn publish(mut self) -> Result<u64, PackError> {
         let bytes = self.writer.finish().map_err(self.failed("write"))?;
-        // A failed sync is final, whenever it was: the kernel tells it once.
+        // A failed early sync is final: the kernel reports an error only once.
         let early = self.syncer.take().map_or(Ok(()), Syncer::finish);
         early.and_then(|()| self.calls.fsync(&self.file)).map_err(self.failed("sync"))?;
         let Temporary { directory, name: from, .. } = &self.temporary;
@@ -143,7 +144,8 @@ impl Output {
             self.calls.renameat(directory, from, directory, to)
         } else {
             match self.calls.renameat_to_new(directory, from, directory, to) {
-                // A file system that cannot: a link is new as well.
+                // The file system does not support this. A hard link does not replace a file
+                // either.
                 Err(Errno::INVAL) => self
                     .calls
                     .linkat(directory, from, directory, to)
@@ -159,9 +161,26 @@ impl Output {
         self.temporary.name.clear();
         let directory = &self.temporary.directory;
         self.calls.fsync(directory).map_err(self.failed("sync the directory of"))?;
-        // An XFS that has shut down answers the sync of a directory by success.
+        // `fsync` on a directory succeeds on an XFS that has shut down; `fstat` fails.
         self.calls.fstat(directory).map_err(self.failed("sync the directory of"))?;
         Ok(bytes)
+    }
+
+    /// Removes the index beside the final name, durably, since it describes another archive. Returns
+    /// whether there was one.
+    pub fn remove_stale_index(&self) -> Result<bool, PackError> {
+        let index = side_car_path(&self.path);
+        let Some(name) = index.file_name() else { return Ok(false) };
+        let failed =
+            |step| move |errno| PackError::File { step, path: side_car_path(&self.path), errno };
+        let directory = &self.temporary.directory;
+        match self.calls.unlinkat(directory, name, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(failed("remove the stale index")(errno)),
+        }
+        self.calls.fsync(directory).map_err(failed("sync the directory of"))?;
+        Ok(true)
     }
 
     fn failed(&self, step: &'static str) -> impl Fn(Errno) -> PackError + use<> {
@@ -185,12 +204,12 @@ impl Drop for Temporary {
         }
         let removed = self.calls.unlinkat(&self.directory, &*self.name, AtFlags::empty());
         if let Err(errno) = removed {
-            tracing::warn!(name = ?self.name, %errno, "what was begun could not be removed");
+            tracing::warn!(name = ?self.name, %errno, "the unfinished file cannot be removed");
         }
     }
 }
 
-/// Opens the file under construction, new or left behind, and locks it.
+/// Opens the file under construction, a new one or one left by a killed run, and locks it.
 fn begin(
     calls: &Syscalls,
     directory: &OwnedFd,
@@ -209,19 +228,19 @@ fn begin(
             Err(Errno::WOULDBLOCK) => return Err(PackError::Locked { path: path.to_owned() }),
             Err(errno) => return Err(failed("lock")(errno)),
         }
-        // Whoever had locked it before may have published or removed it since it was opened.
-        let opened = calls.fstat(&file).map_err(failed("look at"))?;
+        // The former holder of the lock may have published or removed the file since it was opened.
+        let opened = calls.fstat(&file).map_err(failed("examine"))?;
         match calls.lstatat(directory, temporary.as_os_str()) {
             Ok(named) if (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino) => {
                 return Ok(file);
             }
             Ok(_) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(failed("look at")(errno)),
+            Err(errno) => return Err(failed("examine")(errno)),
         }
     }
 }
 
-/// Syncs now and then, on a thread of its own (`unsnap-writeback`).
+/// Syncs the file on request, on a thread of its own (`unsnap-writeback`).
 struct Syncer {
     ask: Sender<()>,
     thread: JoinHandle<Result<(), Errno>>,
@@ -236,7 +255,7 @@ impl Syncer {
         Ok(Self { ask, thread })
     }
 
-    /// Does nothing if it is at it, or has failed.
+    /// Requests a sync. Does nothing while one is running or after one has failed.
     fn ask(&self) {
         let _ = self.ask.try_send(());
     }

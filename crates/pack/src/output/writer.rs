@@ -1,7 +1,7 @@
-//! How bytes get into the file: past the page cache where that can be done.
+//! Writing of the output file, with direct I/O where possible.
 //!
-//! What goes through the page cache is copied into it by a processor that others want to compress
-//! with: a twelfth of the processor time of a whole `repack` at level 1.
+//! Bytes that go through the page cache are copied by a processor that could compress instead: this
+//! takes a twelfth of the processor time of a whole `repack` at level 1.
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
@@ -9,37 +9,37 @@ use rustix::io::Errno;
 use unsnap_arena::{Arena, ArenaError, Block};
 use unsnap_ring::{DirectIo, DirectMode, DirectSupport, Syscalls};
 
-/// What is gathered before it is written past the page cache, one write at a time. Enough for the disk
-/// to be at work most of the time; as the archive's reader reads. A guess.
+/// Size of the buffer for direct I/O, written one buffer at a time. It keeps the disk busy most of
+/// the time, like the buffers of the archive's reader. A guess.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// What is taken for granted where the kernel does not say what direct I/O needs: a page.
+/// Alignment for direct I/O if the kernel does not report it: a page.
 const ALIGN_UNTOLD: usize = 4096;
 
-/// Appends to a file that is empty.
+/// Writes to a file that is empty at first.
 pub struct Writer {
     calls: Syscalls,
     file: Arc<OwnedFd>,
-    /// Bytes that are in the file.
+    /// Bytes written to the file.
     written: u64,
     direct: Option<Direct>,
 }
 
-/// What direct I/O takes.
+/// State of direct I/O.
 struct Direct {
-    /// Of offsets and lengths.
+    /// Alignment of offsets and lengths.
     align: usize,
-    /// What is to be written next.
+    /// Bytes to write next.
     buffer: Block,
     filled: usize,
-    /// It has worked once. Before that it may turn out that it cannot be had.
+    /// Whether a direct write has succeeded. Until then, the file system may refuse direct I/O.
     tried: bool,
-    /// It must work, or the run fails.
+    /// Whether the run must fail without direct I/O.
     demanded: bool,
 }
 
 impl Writer {
-    /// Finds out whether `file` can be written past the page cache; `mode` says whether to.
+    /// Creates a writer. Probes whether `file` supports direct I/O, unless `mode` forbids it.
     pub fn new(calls: &Syscalls, file: &Arc<OwnedFd>, mode: DirectMode) -> Result<Self, Errno> {
         let demanded = mode == DirectMode::On;
         let align = match (mode, calls.direct_support(&**file)) {
@@ -51,7 +51,7 @@ impl Writer {
             (_, DirectSupport::No) if demanded => return Err(Errno::INVAL),
             (_, DirectSupport::No) => None,
         };
-        // Larger sectors than the buffer's pages are, nobody has.
+        // No known disk has sectors larger than the buffer's pages.
         let align = align.filter(|align| *align <= ALIGN_UNTOLD);
         let set = align.map(|align| calls.set_direct(&**file, true).map(|()| align));
         let direct = match set {
@@ -65,17 +65,17 @@ impl Writer {
         Ok(Self { calls: calls.clone(), file: Arc::clone(file), written: 0, direct })
     }
 
-    /// Whether the page cache is passed by.
+    /// Returns whether direct I/O is used.
     pub fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// Bytes that are in the file.
+    /// Bytes written to the file.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Goes on with the file.
+    /// Appends bytes.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
         while let Some(direct) = &mut self.direct {
             let taken = bytes.len().min(direct.buffer.len() - direct.filled);
@@ -91,14 +91,14 @@ impl Writer {
         self.write_all(bytes, 1)
     }
 
-    /// Writes what has been gathered. Gives the file's length.
+    /// Writes buffered bytes. Returns the file's size in bytes.
     pub fn finish(&mut self) -> Result<u64, Errno> {
         self.flush()?;
         Ok(self.written)
     }
 
-    /// Writes what has been gathered; what is no multiple of a sector, with zeros behind it that are cut
-    /// off again.
+    /// Writes buffered bytes, padded with zeros to a multiple of the sector size. The padding is
+    /// then truncated.
     fn flush(&mut self) -> Result<(), Errno> {
         let Some(mut direct) = self.direct.take() else { return Ok(()) };
         let filled = std::mem::take(&mut direct.filled);
@@ -106,10 +106,10 @@ impl Writer {
         let padded = filled.next_multiple_of(direct.align);
         direct.buffer[filled..padded].fill(0);
         match self.write_all(&direct.buffer[..padded], direct.align) {
-            // Some file systems take the flag, and refuse what is written then.
+            // Some file systems accept the flag but refuse the writes.
             Err(Errno::INVAL) if !direct.tried && !direct.demanded => {
                 self.calls.set_direct(&*self.file, false)?;
-                // Part of it may have been written: all of it once more.
+                // Part of the buffer may have been written. Write all of it again.
                 self.written = begin;
                 return self.write_all(&direct.buffer[..filled], 1);
             }
@@ -127,7 +127,7 @@ impl Writer {
     fn write_all(&mut self, mut bytes: &[u8], align: usize) -> Result<(), Errno> {
         while !bytes.is_empty() {
             let written = self.calls.write_at(&*self.file, bytes, self.written, align)?;
-            // What is left begins at a sector again, also if a disk had room for part of one.
+            // The rest begins at a sector again, even if the disk had room for part of one.
             let written = written - written % align;
             if written == 0 {
                 return Err(Errno::NOSPC);
@@ -142,7 +142,7 @@ impl Writer {
 fn buffer() -> Result<Block, ArenaError> {
     let mut arena = Arena::builder().bytes(BUFFER_BYTES).populate(false).build()?;
     let pool = arena.pool(BUFFER_BYTES)?;
-    // All of a new pool is free.
+    // A new pool is free as a whole.
     pool.try_allocate(BUFFER_BYTES).ok_or(ArenaError::Exhausted { asked: BUFFER_BYTES, left: 0 })
 }
 
@@ -155,11 +155,11 @@ mod tests {
 
     use super::*;
 
-    /// Lengths of what is written one after the other.
+    /// Lengths of successive writes.
     const PIECES: [usize; 7] =
         [0, 2, 4095, BUFFER_BYTES - 4096, BUFFER_BYTES, 3 * BUFFER_BYTES + 7, 513];
 
-    /// Writes pieces; gives the file's content and whether the page cache was passed by to the end.
+    /// Writes pieces. Returns the file's content and whether direct I/O was used to the end.
     fn write(
         calls: &Syscalls,
         mode: DirectMode,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn short_writes_are_gone_on_with() {
+    fn short_writes_are_continued() {
         for mode in [DirectMode::Auto, DirectMode::Off] {
             for (transfer, short) in
                 (0..3).flat_map(|nth| [Short::OneByte, Short::Half].map(|short| (nth, short)))
@@ -217,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_done_without() {
+    fn refused_direct_io_falls_back_to_the_page_cache() {
         let refused =
             |call| Syscalls::with_faults(FaultPlan::new(1).fail_nth(call, 0, Errno::INVAL));
         for call in [Call::OpenDirect, Call::Write] {
             let (content, direct) =
                 write(&refused(call), DirectMode::Auto, &PIECES).unwrap_or_default();
-            // A file that is not direct anyway has failed in earnest.
+            // Without direct I/O, the error is a real one.
             if call == Call::Write && content.is_empty() {
                 continue;
             }
@@ -237,20 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_half_way_is_written_whole() {
+    fn a_direct_write_refused_half_way_is_repeated_whole() {
         let plan = FaultPlan::new(1).cut(0, Short::Half).fail_nth(Call::Write, 1, Errno::INVAL);
         match write(&Syscalls::with_faults(plan), DirectMode::Auto, &PIECES[5..]) {
             Ok((content, direct)) => {
                 assert_whole(&content, &PIECES[5..]);
                 assert!(!direct);
             }
-            // Where direct I/O is not to be had, it is an error like any other.
+            // Without direct I/O, the error is a real one.
             Err(errno) => assert_eq!(errno, Errno::INVAL),
         }
     }
 
     #[test]
-    fn an_error_later_on_is_one() {
+    fn a_later_error_is_returned() {
         for mode in [DirectMode::Auto, DirectMode::Off] {
             let plan = FaultPlan::new(1).fail_nth(Call::Write, 2, Errno::INVAL);
             assert_eq!(

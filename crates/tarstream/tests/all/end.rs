@@ -14,6 +14,25 @@ fn an_archive_may_be_empty() {
     assert_eq!(seen, [Seen::End { offset: 1_024 }]);
 }
 
+/// A device or a preallocated file would be read for ever.
+#[test]
+fn zeros_after_the_end_are_limited() {
+    let stream = Archive::new().file("version", b"1.2.0").end();
+    let mut walker = Walker::new(Limits::default());
+    let mut rest = &stream[..];
+    while !rest.is_empty() {
+        rest = &rest[walker.step(rest).expect("an archive").consumed..];
+    }
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..1_024 {
+        assert_eq!(walker.step(&zeros).expect("padding").consumed, zeros.len());
+    }
+    walker.finish().expect("padding of 1 GiB");
+    let error = walker.step(&[0]).expect_err("one byte too many");
+    let offset = stream.len() as u64;
+    assert_eq!(error, TarError::PaddingTooLong { offset, limit: 1 << 30 });
+}
+
 #[test]
 fn a_stream_cut_at_any_byte_is_refused() {
     let stream = every_construct();

@@ -157,6 +157,7 @@ fn round<B>(
     resolved.older.hash.subtract(&hasher.take());
     resolved.older.lamports -= sums.lamports;
     resolved.older.accounts -= sums.accounts;
+    resolved.older.closed -= sums.closed;
     resolved.older.records -= sums.records;
     resolved.looked_at += kept.len() as u64;
     Ok(())

@@ -111,7 +111,9 @@ pub struct AccountsSummary {
     pub capitalization: u64,
     /// Accounts with lamports.
     pub accounts: u64,
-    /// Records of all storages.
+    /// Accounts whose newest version has no lamports.
+    pub closed_accounts: u64,
+    /// Records of all storages: accounts, closed accounts and older versions.
     pub records: u64,
     /// Records superseded by a newer one of the same account.
     pub older_versions: u64,
@@ -226,6 +228,7 @@ impl<B: AsRef<[u8]> + Send + Sync + 'static> AccountsCheck<B> {
             hash: sums.hash,
             capitalization,
             accounts: sums.accounts - resolved.older.accounts,
+            closed_accounts: sums.closed - resolved.older.closed,
             records: sums.records,
             older_versions: resolved.older.records,
             looked_at: resolved.looked_at,

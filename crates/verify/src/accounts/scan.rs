@@ -27,25 +27,29 @@ pub(super) struct Sums {
     pub(super) lamports: u128,
     /// Accounts with lamports.
     pub(super) accounts: u64,
+    /// Accounts without lamports, which are closed.
+    pub(super) closed: u64,
     /// All records.
     pub(super) records: u64,
 }
 
 impl Sums {
     pub(super) fn new() -> Self {
-        Self { hash: LatticeHash::ZERO, lamports: 0, accounts: 0, records: 0 }
+        Self { hash: LatticeHash::ZERO, lamports: 0, accounts: 0, closed: 0, records: 0 }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.hash.add(&other.hash);
         self.lamports += other.lamports; // 2⁶⁴ records of 2⁶⁴ lamports fit
         self.accounts += other.accounts;
+        self.closed += other.closed;
         self.records += other.records;
     }
 
     pub(super) fn count(&mut self, header: &RecordHeader) {
         self.lamports += u128::from(header.lamports);
         self.accounts += u64::from(header.lamports > 0);
+        self.closed += u64::from(header.lamports == 0);
         self.records += 1;
     }
 }

@@ -192,6 +192,8 @@ fn only_the_newest_versions_count() {
         let summary = world.check(config(2), 10_000, &mut file_look(&world)).unwrap();
         world.assert_agrees(&summary);
         assert!(summary.older_versions > 100, "seed {seed} has duplicates");
+        let newest = summary.accounts + summary.closed_accounts;
+        assert_eq!(newest + summary.older_versions, summary.records, "seed {seed}");
         assert_eq!(summary.spilt_bytes, 0);
     }
 }
@@ -265,6 +267,7 @@ fn a_version_without_lamports_hides_the_older_one() {
         let world = world(first, second);
         let summary = world.check(config(2), 1000, &mut file_look(&world)).unwrap();
         assert_eq!((summary.accounts, summary.older_versions), (accounts, 1));
+        assert_eq!(summary.closed_accounts, 1 - accounts);
         world.assert_agrees(&summary);
     }
 }

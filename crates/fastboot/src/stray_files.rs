@@ -1,4 +1,4 @@
-//! Files among storages that belong to no state.
+//! Files in the storage directories that belong to no state.
 
 use std::collections::HashSet;
 
@@ -12,35 +12,36 @@ use unsnap_tarstream::printable;
 use crate::{
     FastbootError, Places,
     files::{failed, open_directory},
-    survey::{Condition, listed, state_directories},
+    states::{Condition, listed, state_directories},
 };
 
-/// Names that are told. Enough to see what they are like.
+/// Number of paths that are reported: enough to recognise the kind of files.
 const NAMES_MAX: usize = 5;
 
 /// Files in the directories `run` of the accounts paths that no state lists.
 ///
-/// A validator at work has written them, or somebody has left them there. One that starts from a
-/// state removes those of them that have names of storages, and passes over the others (Agave 4.2
-/// to 4.5); so they cost space, and a look at them, and nothing else.
+/// They were written by a running validator, or put there by another program. A validator that
+/// starts from a state removes those with names of storages and ignores the others (Agave 4.2 to
+/// 4.5). Their cost is their space, and the time to examine them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unlisted {
-    /// Their number.
+pub struct StrayFiles {
+    /// Number of files.
     pub files: u64,
-    /// Bytes of them.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Paths of some of them, with what cannot be shown escaped: at most five, the least by name of
-    /// each accounts path.
+    /// Paths of some of them, escaped where not printable: at most five, in the order of names,
+    /// from the first accounts paths.
     pub some: Vec<String>,
 }
 
-impl Unlisted {
-    /// `None` if there are none, or a list cannot be read, because of its form.
+impl StrayFiles {
+    /// Looks for them. Returns `None` if there are none, or if the list of a state has an unknown
+    /// form.
     pub(crate) fn find(calls: &Syscalls, places: &Places) -> Result<Option<Self>, FastbootError> {
         let Some(known) = all_listed(calls, places)? else { return Ok(None) };
-        let mut unlisted = Self::default();
+        let mut stray = Self::default();
         for run in places.run_directories() {
-            let at = |errno| failed("look at", &run, errno);
+            let at = |errno| failed("examine", &run, errno);
             let directory = match open_directory(calls, &run) {
                 Ok(directory) => directory,
                 Err(error) if error.errno() == Some(Errno::NOENT) => continue,
@@ -53,23 +54,23 @@ impl Unlisted {
             names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             for (name, _) in names {
                 match calls.lstatat(&directory, &*name) {
-                    Ok(stat) => unlisted.bytes += u64::try_from(stat.st_size).unwrap_or(0),
-                    // Whoever wrote it has removed it since.
+                    Ok(stat) => stray.bytes += u64::try_from(stat.st_size).unwrap_or(0),
+                    // Removed since the directory was read.
                     Err(Errno::NOENT) => continue,
                     Err(errno) => return Err(at(errno)),
                 }
-                unlisted.files += 1;
-                if unlisted.some.len() < NAMES_MAX {
+                stray.files += 1;
+                if stray.some.len() < NAMES_MAX {
                     let name = printable(name.to_bytes());
-                    unlisted.some.push(format!("{}/{name}", run.display()));
+                    stray.some.push(format!("{}/{name}", run.display()));
                 }
             }
         }
-        Ok(Some(unlisted).filter(|unlisted| unlisted.files > 0))
+        Ok(Some(stray).filter(|stray| stray.files > 0))
     }
 }
 
-/// Names of the storages that states list; `None` if that cannot be told.
+/// Returns the names of the storages that states list; `None` if the form of a list is unknown.
 fn all_listed(calls: &Syscalls, places: &Places) -> Result<Option<HashSet<String>>, FastbootError> {
     let mut names = HashSet::new();
     for (slot, _) in state_directories(calls, places)? {
@@ -83,10 +84,10 @@ fn all_listed(calls: &Syscalls, places: &Places) -> Result<Option<HashSet<String
             }
             Err(error) => return Err(error),
         };
-        match listed(calls, &state).map_err(|errno| failed("look at the state in", &path, errno))? {
+        match listed(calls, &state).map_err(|errno| failed("examine the state in", &path, errno))? {
             Ok(storages) => names.extend(storages.iter().map(Storage::to_string)),
             Err(Condition::Unknown { .. }) => return Ok(None),
-            // No validator gets to the end of its list.
+            // No validator loads such a state.
             Err(_) => {}
         }
     }

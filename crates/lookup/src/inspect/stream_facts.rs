@@ -1,65 +1,69 @@
-//! What is gathered of the decoded stream: the bank file, storages, owners.
+//! Facts gathered from the decoded stream: the bank file, storages, owners.
 
 use serde::Serialize;
 use unsnap_decode::Position;
 use unsnap_index::{Entry, Index, ReadOptions};
-use unsnap_layout::{ArchiveName, BankFacts, BankHash, BankReader, Layout, Placement, Role};
+use unsnap_layout::{
+    ArchiveName, BankError, BankFacts, BankHash, BankReader, Layout, Placement, Role,
+};
 use unsnap_pass::{Archive, Handles, LayoutKind, Options, PassError};
 use unsnap_source::ArchiveFile;
 use unsnap_tarstream::Event;
 use unsnap_verify::StorageScanner;
 
-use super::WhatToInspect;
+use super::scope::WhatToInspect;
 use crate::{
     LookupError, StorageFacts, entries::EntryReader, owners::Owners, storages::StorageTally,
 };
 
-/// What a bank file says.
+/// Fields of a bank file.
 #[derive(Clone, Debug, Serialize)]
 pub struct BankInspection {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Slot of the bank.
     pub slot: u64,
-    /// Its epoch.
+    /// Epoch of the slot.
     pub epoch: u64,
     /// Slot of its parent.
     pub parent_slot: u64,
-    /// Its hash, in base58.
+    /// Hash of the bank in base58.
     pub hash: String,
-    /// The hash of its parent, in base58.
+    /// Hash of its parent in base58.
     pub parent_hash: String,
-    /// Lamports of all accounts.
+    /// Total lamports of all accounts.
     pub capitalization: u64,
     /// Blocks since genesis.
     pub block_height: u64,
     /// Transactions since genesis.
     pub transaction_count: u64,
-    /// Id of its last block, in base58.
+    /// Id of its last block in base58.
     pub block_id: Option<String>,
-    /// Whether it is the bank file of the archive's name: `matches`, what does not, or `no name` if
-    /// there is nothing to hold it to.
+    /// Result of the check against the archive's name: `matches`, the difference, or `no name` if
+    /// there is no name to check against.
     pub hash_check: String,
 }
 
-/// What has been seen of the decoded stream.
-pub struct Seen<'a> {
+/// Facts gathered so far.
+pub struct StreamFacts<'a> {
     archive: &'a str,
     rules: Layout,
     what: WhatToInspect,
     tally: StorageTally,
-    /// Whether all storages are in the tally.
+    /// Whether the tally covers all storages.
     all_storages: bool,
     first_storage: bool,
     reader: Option<(BankReader, u64)>,
     facts: Option<(BankFacts, u64)>,
+    /// Error of parsing the bank file.
+    bank_error: Option<BankError>,
     pub bank_at: Position,
     scanner: Option<StorageScanner>,
     pub owners: Option<Owners>,
     pub bytes_decoded: u64,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> StreamFacts<'a> {
     pub fn new(archive: &'a str, named: &Archive, options: &Options, what: WhatToInspect) -> Self {
         Self {
             archive,
@@ -70,6 +74,7 @@ impl<'a> Seen<'a> {
             first_storage: false,
             reader: None,
             facts: None,
+            bank_error: None,
             bank_at: Position::default(),
             scanner: None,
             owners: what.owners.map(|_| Owners::default()),
@@ -77,12 +82,12 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether nothing of what follows is wanted.
+    /// Returns whether the rest of the stream is not needed.
     pub fn is_enough(&self) -> bool {
-        self.facts.is_some() || self.first_storage
+        self.facts.is_some() || self.bank_error.is_some() || self.first_storage
     }
 
-    /// By the index: storages by their entries, and the bank file out of its frames.
+    /// Gathers facts by an index: storages from its entries, and the bank file from its frames.
     pub fn index(
         &mut self,
         index: &Index,
@@ -139,13 +144,12 @@ impl<'a> Seen<'a> {
 
     fn payload(&mut self, bytes: &[u8], last: bool, at: Position) -> Result<(), LookupError> {
         let archive = self.archive;
-        if let Some((reader, _)) = &mut self.reader {
-            let bad = |source| PassError::bank(archive, source, at);
-            reader.push(bytes).map_err(bad)?;
-            if last && let Some((reader, size)) = self.reader.take() {
-                self.facts = Some((reader.finish().map_err(bad)?, size));
-                self.bank_at = at;
-            }
+        if let Err(error) = self.bank_payload(bytes, last) {
+            // All other facts are still wanted.
+            (self.reader, self.bank_error) = (None, Some(error));
+            self.bank_at = at;
+        } else if last && self.facts.is_some() && self.bank_at == Position::default() {
+            self.bank_at = at;
         }
         if let (Some(scanner), Some(owners)) = (&mut self.scanner, &mut self.owners) {
             let bad = |error| PassError::storage(archive, error, at);
@@ -157,16 +161,28 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
+    fn bank_payload(&mut self, bytes: &[u8], last: bool) -> Result<(), BankError> {
+        let Some((reader, _)) = &mut self.reader else { return Ok(()) };
+        reader.push(bytes)?;
+        if last && let Some((reader, size)) = self.reader.take() {
+            self.facts = Some((reader.finish()?, size));
+        }
+        Ok(())
+    }
+
+    /// Returns whether the bank file cannot be parsed.
+    pub fn bank_is_bad(&self) -> bool {
+        self.bank_error.is_some()
+    }
+
     pub fn storages(&mut self) -> Option<StorageFacts> {
         self.all_storages.then(|| std::mem::take(&mut self.tally).facts())
     }
 
-    /// What the bank file says, and why it is not that of the name.
-    pub fn bank(
-        &self,
-        name: Option<&ArchiveName>,
-    ) -> (Option<BankInspection>, Option<unsnap_layout::BankError>) {
-        let Some((facts, bytes)) = &self.facts else { return (None, None) };
+    /// Returns the fields of the bank file, and the reason why it is bad or does not match the
+    /// name.
+    pub fn bank(&self, name: Option<&ArchiveName>) -> (Option<BankInspection>, Option<BankError>) {
+        let Some((facts, bytes)) = &self.facts else { return (None, self.bank_error.clone()) };
         let proof = name.map(|name| facts.prove(name));
         let (hash_check, block_id, mismatch) = match proof {
             None => ("no name".to_owned(), None, None),
@@ -190,7 +206,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Whether an entry is `snapshots/<slot>/<slot>`.
+/// Returns whether an entry is `snapshots/<slot>/<slot>`.
 fn is_bank_file(entry: &Entry) -> bool {
     let path = entry.path();
     let path = path.strip_prefix(b"./").unwrap_or(&path);

@@ -1,0 +1,63 @@
+//! Outcomes of preparing a state.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use unsnap_unpack::Report;
+
+use crate::Repaired;
+
+/// The state that a validator finds now, or that is ready for it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Outcome {
+    /// A state was prepared.
+    Prepared(Box<Prepared>),
+    /// A ready state was moved into place: see [`prepare_beside`](crate::prepare_beside).
+    Adopted {
+        /// Slot of the state.
+        slot: u64,
+        /// Directory of the state.
+        directory: PathBuf,
+        /// Number of storages.
+        storages: u64,
+        /// Milliseconds until the state was durable in its place. Includes the time for checking
+        /// it, but not the time for removing the old state.
+        elapsed_ms: u64,
+        /// Archives that proved bad and were renamed.
+        set_aside: Vec<SetAside>,
+    },
+    /// A state as new as the newest good pair of archives existed already.
+    Ready {
+        /// Slot of the state.
+        slot: u64,
+        /// Result of checking and repairing the state.
+        state: Repaired,
+        /// Archives that proved bad and were renamed.
+        set_aside: Vec<SetAside>,
+    },
+}
+
+/// A state that was prepared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prepared {
+    /// Slot of the state.
+    pub slot: u64,
+    /// Directory of the state.
+    pub directory: PathBuf,
+    /// Report of unpacking.
+    pub report: Report,
+    /// Archives that proved bad and were renamed.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// An archive that proved bad and was renamed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetAside {
+    /// Path before.
+    pub path: PathBuf,
+    /// Path now. Validators do not choose archives with such names.
+    pub now: PathBuf,
+    /// The reason, in words.
+    pub reason: String,
+}

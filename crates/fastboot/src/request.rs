@@ -1,0 +1,76 @@
+//! Requests for a state.
+
+use std::{num::NonZeroU32, path::PathBuf};
+
+use unsnap_pass::{CancelToken, Handles, Progress};
+use unsnap_ring::Syscalls;
+use unsnap_state::Format;
+use unsnap_unpack::{FileSink, PreflightMode, Verify};
+
+use crate::{FileIdentity, Pair, Places};
+
+/// Default number of files that are removed per second while an archive is being unpacked. The
+/// limit leaves the file system's journal to unpacking. A guess.
+pub const REMOVAL_FILES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4000).unwrap();
+
+/// A request to prepare a state.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The validator's directories.
+    pub places: Places,
+    /// Checks of the archives.
+    pub verify: Verify,
+    /// Mode of the check for free space.
+    pub preflight: PreflightMode,
+    /// Options for reading archives.
+    pub pass: unsnap_pass::Options,
+    /// Receiver of complete files.
+    pub files: Option<FileSink>,
+    /// Format of the list of storages.
+    pub format: Format,
+    /// Keep a second name of every storage, for [`repair`](crate::repair).
+    pub shadow: bool,
+    /// Prepare the newest archives even if an equally new state exists.
+    pub replace: bool,
+    /// The only pair to prepare, even if it proves bad; `None` for the newest good pair.
+    pub pair: Option<Pair>,
+    /// Archives that proved bad in earlier runs. They are skipped.
+    pub known_bad: Vec<KnownBad>,
+    /// Number of files of older states that are removed per second while the new state is being
+    /// unpacked. The rest is removed at full speed once the new state is complete.
+    pub removal_files_per_second: NonZeroU32,
+}
+
+/// An archive that proved bad.
+#[derive(Clone, Debug)]
+pub struct KnownBad {
+    /// Path of the archive.
+    pub path: PathBuf,
+    /// Identity of the bad file. Another file under the same name is not known to be bad.
+    pub file: FileIdentity,
+    /// The reason, in words.
+    pub reason: String,
+}
+
+impl KnownBad {
+    /// Returns whether the bad file still has its name.
+    pub(crate) fn exists(&self) -> bool {
+        self.file.is_that_of(&self.path)
+    }
+}
+
+/// A request together with the caller's handles.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    pub request: &'a Request,
+    pub calls: &'a Syscalls,
+    pub progress: &'a Progress,
+    pub cancel: &'a CancelToken,
+}
+
+impl Work<'_> {
+    /// Returns copies of the caller's handles.
+    pub fn handles(&self) -> Handles {
+        Handles { progress: self.progress.clone(), cancel: self.cancel.clone() }
+    }
+}
