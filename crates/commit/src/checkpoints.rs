@@ -328,7 +328,7 @@ mod tests {
         checkpoints.take(2 * GIB, 2, now);
         assert_eq!(inbox.try_recv().unwrap().members.len(), 2);
         note(&mut checkpoints, "c", EARLY_BYTES, 2 * GIB);
-        assert!(!checkpoints.is_due(now + INTERVAL - Duration::from_millis(1)));
+        assert!(!checkpoints.is_due(now + Duration::from_millis(59_999)));
         assert!(checkpoints.is_due(now + INTERVAL));
     }
 

@@ -81,7 +81,9 @@ fn resolve(document: &Path, target: &str) -> PathBuf {
     let mut path = document.parent().unwrap().to_owned();
     for component in Path::new(target).components() {
         match component {
-            Component::ParentDir => assert!(path.pop(), "{document:?} links out of the repository"),
+            Component::ParentDir => {
+                assert!(path.pop(), "{} links out of the repository", document.display());
+            }
             component => path.push(component),
         }
     }
