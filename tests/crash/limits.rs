@@ -65,7 +65,7 @@ fn a_limit_of_open_files() {
                     assert_ne!(limit, OPEN_FILES_ENOUGH, "{what}: {outcome:#?}");
                     outcome
                         .assert_code(3)
-                        .assert_error(&["error: ", "hint: raise the limit of open files"]);
+                        .assert_error(&["error: ", "hint: raise the limit on open files"]);
                     site.assert_untouched(&before, &what);
                     refused += 1;
                 }

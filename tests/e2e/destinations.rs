@@ -118,9 +118,10 @@ fn of_two_runs_to_one_place_one_is_refused() {
         let first = HalfWay::start(&mut tool(Path::new("-"), &site.output()), &site);
         let before = names(&site.place());
         let staged = staged_storages(&site.place());
-        run(&mut tool(&genuine_full(), &site.output()))
-            .assert_code(4)
-            .assert_error(&["another process is unpacking to", "hint: wait for it"]);
+        run(&mut tool(&genuine_full(), &site.output())).assert_code(4).assert_error(&[
+            "another process is unpacking to",
+            "hint: wait until the other process ends",
+        ]);
         assert_eq!(names(&site.place()), before);
         assert!(staged_storages(&site.place()) >= staged, "the loser has taken files away");
         first.go_on().assert_code(0);

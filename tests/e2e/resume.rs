@@ -272,7 +272,7 @@ fn what_does_not_match_its_journal_is_not_used() {
         let told = report
             .fallbacks
             .iter()
-            .any(|fallback| fallback.starts_with("beginning anew: ") && fallback.contains(reason));
+            .any(|fallback| fallback.starts_with("starting over: ") && fallback.contains(reason));
         assert!(told, "{what}: {:?}", report.fallbacks);
         assert_complete(&report, &expected, &site);
         site.reset(false);

@@ -54,8 +54,8 @@ fn a_full_archive_alone_will_do() {
 #[test]
 fn without_archives_that_go_together_the_validator_is_left_to_itself() {
     for (archives, told) in [
-        (&[][..], "there is no full snapshot's archive"),
-        (&[INCREMENTAL], "there is no full snapshot's archive"),
+        (&[][..], "there is no full snapshot archive"),
+        (&[INCREMENTAL], "there is no full snapshot archive"),
     ] {
         let ledger = Ledger::with(archives);
         let before = files(&ledger.path());

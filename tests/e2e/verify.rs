@@ -227,13 +227,15 @@ fn an_archive_under_another_name_ends_with_its_bank_file() {
 fn what_cannot_be_verified_is_said_before_anything_is_read() {
     let site = Site::new();
     let (full, incremental) = true_pair(&site);
-    verify(&incremental, &[]).assert_code(2).assert_error(&["alone", "hint: verify it together"]);
+    verify(&incremental, &[])
+        .assert_code(2)
+        .assert_error(&["alone", "hint: give its full archive"]);
     let other = site.archive(&ArchiveSpec { slot: 999, ..true_spec(3) });
     let upon = incremental.to_str().unwrap();
-    verify(&other, &["--incremental", upon]).assert_code(2).assert_error(&["its name says"]);
+    verify(&other, &["--incremental", upon]).assert_code(2).assert_error(&["its name refers to"]);
     let nameless = site.path("renamed.tar.zst");
     fs::copy(&full, &nameless).unwrap();
-    verify(&nameless, &[]).assert_code(2).assert_error(&["have a snapshot's name"]);
+    verify(&nameless, &[]).assert_code(2).assert_error(&["a snapshot's file name"]);
     let stream = run(ledger_tool().args(["verify", "-"]).stdin(Stdio::null()));
     stream.assert_code(2);
 }

@@ -194,6 +194,9 @@ impl Drop for Watch {
 
 #[test]
 fn watch_tells_events_as_lines_of_json() {
+    if unsnap_test_support::is_ignored(Signal::INT) {
+        return;
+    }
     let service = Service::start();
     let mut watch = Watch::start(&service, &["--format", "json-lines"]);
     let status: Value = serde_json::from_str(&watch.line()).unwrap();
@@ -260,6 +263,9 @@ fn a_reader_that_has_had_enough_is_no_error() {
 
 #[test]
 fn on_a_terminal_there_is_a_live_view_and_it_is_gone_afterwards() {
+    if unsnap_test_support::is_ignored(Signal::INT) {
+        return;
+    }
     let service = Service::start();
     // script(1) of util-linux runs a command on a terminal of its own.
     let typescript = service.scratch().join("typescript");

@@ -64,7 +64,7 @@ fn the_length_of_the_tar_stream_is_that_of_the_table() {
     let found = preflight(&[]);
     assert_eq!(found["basis"], "sampled", "{found}");
     let warning = found["warnings"][0].as_str().unwrap();
-    assert!(warning.starts_with("the seek table is passed over: "), "{warning}");
+    assert!(warning.starts_with("the seek table is ignored: "), "{warning}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn tables_that_lie_are_passed_over_with_the_reason() {
         let preflight = &unpacked.json()["preflight"];
         assert_eq!(preflight["tar_bytes"], tar.len(), "{preflight}");
         let reason = told.map(|reason| {
-            format!("the seek table is passed over: the seek table at the archive's end is damaged: {reason}")
+            format!("the seek table is ignored: the seek table at the archive's end is damaged: {reason}")
         });
         assert_eq!(preflight["warnings"], Value::from(Vec::from_iter(reason.clone())));
         for outcome in [&inspected, &unpacked] {

@@ -1,7 +1,9 @@
-//! Checkpoints: now and then, what is complete is made durable and put into the journal.
+//! Checkpoints: from time to time, the files that are complete are made durable and recorded in the
+//! journal.
 //!
-//! The walk thread takes a checkpoint between two members, when every file before is complete; the
-//! write-back thread syncs and writes it down while the walk goes on.
+//! The walk thread takes a checkpoint between two members, when every earlier file is complete. The
+//! write-back thread syncs the file systems and appends the checkpoint to the journal while the
+//! walk continues.
 
 use std::{
     sync::Arc,
@@ -16,57 +18,63 @@ use unsnap_tarstream::{Member, MemberKind};
 
 use crate::journal::{ArchiveFile, Checkpoint, ReadRange, Recorded};
 
-/// Bytes of files between two checkpoints, by default: what an interrupted run may have to do again.
-/// One costs a moment in which nothing new is begun, and a sync of the file systems (BENCHMARKS.md).
+/// Default number of file bytes between two checkpoints, which is also the most that a resumed run
+/// repeats. A checkpoint costs a moment in which no new file is started, and a sync of the file
+/// systems (BENCHMARKS.md).
 pub const CHECKPOINT_BYTES: u64 = 16 << 30;
 
-/// Members between two checkpoints at most, however small. Bounds what is kept in memory for the
-/// next one.
+/// Most members between two checkpoints, however small. Bounds the memory for the next checkpoint.
 const CHECKPOINT_MEMBERS: usize = 100_000;
 
-/// Bytes of names between two checkpoints at most, for the same reason.
+/// Most bytes of names between two checkpoints, for the same reason.
 const CHECKPOINT_NAME_BYTES: usize = 16 << 20;
 
-/// Bytes of files before the first checkpoint of a run that is to be resumable: little is lost if it is
-/// interrupted early. A guess: a sync of so much takes about a second.
+/// File bytes before the first checkpoint of a run that is to be resumable, so that little is lost if it
+/// is interrupted early. A guess: syncing so much takes about a second.
 const EARLY_BYTES: u64 = 256 << 20;
 
-/// Time between two checkpoints of such a run. A guess: what an operator is ready to lose.
+/// Time between two checkpoints of such a run. A guess: the most work that an operator accepts to lose.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// What a run is unpacking, and from where on.
+/// The archive of a run and the offset at which the run begins to read it.
 #[derive(Clone, Debug)]
 pub struct Origin {
+    /// Identity of the archive file.
     pub archive: ArchiveFile,
-    /// Where in the archive this run has begun to read.
+    /// Offset in the archive at which this run began to read.
     pub from: u64,
-    /// What the runs before it had read.
+    /// Ranges of the archive that earlier, interrupted runs had read.
     pub before: Vec<ReadRange>,
 }
 
-/// Gathers what the next checkpoint will speak of. Lives on the walk thread.
+/// Collects the members for the next checkpoint. Used by the walk thread.
 pub struct Checkpoints {
-    /// Bytes between two.
+    /// File bytes between two checkpoints.
     every: u64,
-    /// Bytes since the last.
+    /// File bytes since the last checkpoint.
     since: u64,
+    /// Members since the last checkpoint.
     members: Vec<Recorded>,
-    /// Bytes of their names.
+    /// Bytes of the members' names.
     name_bytes: usize,
     origin: Origin,
     frame_starts: Arc<FrameStarts>,
     read: ReadMark,
-    /// Where the member begins that was noted last.
+    /// Offset of the header of the member that was added last.
     last_header_offset: u64,
-    /// When the last checkpoint was taken, of a run that takes them by time as well.
+    /// Time of the last checkpoint, or of the beginning; `None` if they are not taken by time.
     taken_at: Option<Instant>,
-    /// Whether none has been taken yet.
+    /// Whether no checkpoint has been taken yet.
     is_first: bool,
-    /// To the thread that writes them down. Has room for one.
+    /// Channel to the write-back thread, with room for one checkpoint. `None` once that thread has
+    /// ended.
     outbox: Option<Sender<Checkpoint>>,
 }
 
 impl Checkpoints {
+    /// Prepares checkpoints after every `every` bytes of files. `frame_starts` and `read` are
+    /// filled by the decoder of the archive. Checkpoints are sent to `outbox`, a channel with room
+    /// for one.
     pub fn new(
         every: u64,
         origin: Origin,
@@ -90,14 +98,15 @@ impl Checkpoints {
         }
     }
 
-    /// Takes the first checkpoint early, and later ones by time as well as by bytes, beginning `now`.
+    /// Takes the first checkpoint early, and later ones by time as well as by bytes, from `now` on.
     #[must_use]
     pub fn by_time(mut self, now: Instant) -> Self {
         self.taken_at = Some(now);
         self
     }
 
-    /// Whether one should be taken before the next member.
+    /// Returns whether a checkpoint should be taken before the next member. That is never the case
+    /// while the previous checkpoint still waits to be recorded.
     pub fn is_due(&self, now: Instant) -> bool {
         let by_time = self.taken_at.is_some_and(|taken_at| {
             let early = self.is_first && self.since >= EARLY_BYTES;
@@ -107,11 +116,11 @@ impl Checkpoints {
             || self.since >= self.every
             || self.members.len() >= CHECKPOINT_MEMBERS
             || self.name_bytes >= CHECKPOINT_NAME_BYTES;
-        // While the one before is still being written down, the next waits.
         enough && self.outbox.as_ref().is_some_and(|outbox| !outbox.is_full())
     }
 
-    /// Takes one in front of a member. Every file before must be complete.
+    /// Takes a checkpoint in front of the member whose header begins at `header_offset` of the
+    /// decoded stream; `entries` members precede it. All files of these must be complete.
     pub fn take(&mut self, header_offset: u64, entries: u64, now: Instant) {
         let checkpoint = self.checkpoint(header_offset, entries);
         let Some(outbox) = &self.outbox else { return };
@@ -121,7 +130,7 @@ impl Checkpoints {
                 self.taken_at = self.taken_at.map(|_| now);
             }
             Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
-            // Nobody writes them down any more; the run itself is not harmed by that.
+            // The write-back thread has ended. The run continues without checkpoints.
             Err(TrySendError::Disconnected(_)) => self.outbox = None,
         }
     }
@@ -131,9 +140,9 @@ impl Checkpoints {
         self.members.len() > 1 && self.outbox.is_some()
     }
 
-    /// Takes the last one of an interrupted run, in front of the member that was noted last, whose
-    /// file may be incomplete. Every file before it must be complete. `entries`: members before it.
-    /// Waits until an earlier one has been written down.
+    /// Takes the last checkpoint of a run, in front of the member that was added last, whose file may
+    /// be incomplete; `entries` members precede it. All files of these must be complete. Waits until
+    /// the write-back thread accepts it.
     pub fn take_last(&mut self, entries: u64) {
         if !self.has_complete_members() {
             return;
@@ -141,7 +150,7 @@ impl Checkpoints {
         self.members.pop();
         let checkpoint = self.checkpoint(self.last_header_offset, entries);
         if let Some(outbox) = self.outbox.take() {
-            // If nobody writes them down any more, the run cannot be resumed, and that is all.
+            // If the write-back thread has ended, the run cannot be resumed, but nothing else is lost.
             let _ = outbox.send(checkpoint);
         }
     }
@@ -164,7 +173,7 @@ impl Checkpoints {
         }
     }
 
-    /// Notes a member that has been admitted, and that will be complete at the next checkpoint.
+    /// Adds an admitted member to the next checkpoint.
     pub fn member(&mut self, member: &Member<'_>) {
         if self.outbox.is_none() {
             return;
@@ -174,14 +183,14 @@ impl Checkpoints {
         self.last_header_offset = member.header_offset;
         self.name_bytes += member.path.len();
         self.members.push(Recorded {
-            // Layouts admit nothing else.
+            // Layouts admit UTF-8 paths only.
             path: String::from_utf8_lossy(member.path).into_owned(),
             bytes: is_file.then_some(member.size),
             digest: None,
         });
     }
 
-    /// Notes the digest of the member that was noted last.
+    /// Sets the digest of the member that was added last.
     pub fn digest(&mut self, digest: Digest) {
         if let Some(last) = self.members.last_mut() {
             last.digest = Some(digest.to_string());
@@ -191,71 +200,135 @@ impl Checkpoints {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, iter};
+
     use crossbeam::channel::{Receiver, bounded};
+    use unsnap_source::DigestKind;
 
     use super::*;
 
-    const GIB: u64 = 1 << 30;
-
-    /// Checkpoints every 16 GiB of an archive in no particular place.
-    fn checkpoints() -> (Checkpoints, Receiver<Checkpoint>) {
+    fn checkpoints(every: u64) -> (Checkpoints, Receiver<Checkpoint>) {
+        let stat = rustix::fs::fstat(File::open("/proc/self/exe").unwrap()).unwrap();
+        let before = vec![ReadRange { from: 0, to: 10, digest: "xxh3:00".to_owned() }];
+        let origin = Origin { archive: ArchiveFile::new(&stat), from: 10, before };
         let (outbox, inbox) = bounded(1);
-        let archive = ArchiveFile::new(&rustix::fs::stat("/").unwrap());
-        let origin = Origin { archive, from: 0, before: Vec::new() };
-        let (frame_starts, read) = (Arc::default(), ReadMark::default());
-        (Checkpoints::new(CHECKPOINT_BYTES, origin, frame_starts, read, outbox), inbox)
+        let (starts, read) = (Arc::default(), ReadMark::default());
+        (Checkpoints::new(every, origin, starts, read, outbox), inbox)
     }
 
-    fn note(checkpoints: &mut Checkpoints, path: &str, size: u64, header_offset: u64) {
-        checkpoints.member(&Member {
-            kind: MemberKind::Regular,
-            path: path.as_bytes(),
-            link: b"",
-            size,
-            header_offset,
-            payload_offset: header_offset + 512,
-            mode: None,
-            mtime: None,
-        });
+    fn member(path: &[u8], size: u64) -> Member<'_> {
+        let kind = if path.ends_with(b"/") { MemberKind::Directory } else { MemberKind::Regular };
+        let (header_offset, payload_offset) = (0, 512);
+        let (link, mode, mtime) = (&b""[..], None, None);
+        Member { kind, path, link, size, header_offset, payload_offset, mode, mtime }
     }
 
     #[test]
-    fn by_bytes_alone_the_first_is_due_like_any_other() {
-        let now = Instant::now();
-        let (mut checkpoints, _inbox) = checkpoints();
-        note(&mut checkpoints, "a", 15 * GIB, 0);
-        assert!(!checkpoints.is_due(now + 10 * INTERVAL));
-        note(&mut checkpoints, "b", GIB, 16 * GIB);
-        assert!(checkpoints.is_due(now));
+    fn one_is_due_after_enough_bytes_members_or_names() {
+        let long = [b'n'; 4096];
+        let cases: [(&[u8], u64, usize); 3] = [
+            (b"file", 25, 4),
+            (b"file", 0, CHECKPOINT_MEMBERS),
+            (&long, 0, CHECKPOINT_NAME_BYTES / long.len()),
+        ];
+        for (path, size, count) in cases {
+            let (mut checkpoints, _inbox) = checkpoints(100);
+            for added in 0..count {
+                assert!(!checkpoints.is_due(Instant::now()), "{added} of {count}");
+                checkpoints.member(&member(path, size));
+            }
+            assert!(checkpoints.is_due(Instant::now()), "{count}");
+            checkpoints.take(0, count as u64, Instant::now());
+            assert!(!checkpoints.is_due(Instant::now()), "{count}");
+        }
+    }
+
+    #[test]
+    fn one_lists_the_members_since_the_last() {
+        let (mut checkpoints, inbox) = checkpoints(1);
+        let digest = DigestKind::Xxh3.hasher().digest();
+        checkpoints.member(&member(b"accounts/", 0));
+        checkpoints.member(&member(b"accounts/1.0", 7));
+        checkpoints.digest(digest);
+        checkpoints.take(2048, 2, Instant::now());
+        let taken = inbox.try_recv().unwrap();
+        let recorded =
+            |path: &str, bytes, digest| Recorded { path: path.to_owned(), bytes, digest };
+        let expected = [
+            recorded("accounts/", None, None),
+            recorded("accounts/1.0", Some(7), Some(digest.to_string())),
+        ];
+        assert_eq!(taken.members, expected);
+        assert_eq!((taken.header_offset, taken.entries), (2048, 2));
+        // No frame start is known, and this run has read nothing yet.
+        assert_eq!(taken.restart, crate::Restart::default());
+        assert_eq!(taken.read.len(), 1);
+        checkpoints.member(&member(b"accounts/2.0", 9));
+        checkpoints.take(4096, 3, Instant::now());
+        assert_eq!(inbox.try_recv().unwrap().members, [recorded("accounts/2.0", Some(9), None)]);
+    }
+
+    #[test]
+    fn the_next_one_waits_until_the_last_is_recorded() {
+        let (mut checkpoints, inbox) = checkpoints(1);
+        checkpoints.member(&member(b"a", 1));
+        checkpoints.take(512, 1, Instant::now());
+        checkpoints.member(&member(b"b", 1));
+        assert!(!checkpoints.is_due(Instant::now()));
+        // One taken all the same is put off, not lost.
+        checkpoints.take(1024, 2, Instant::now());
+        checkpoints.member(&member(b"c", 1));
+        assert_eq!(inbox.try_recv().unwrap().entries, 1);
+        assert!(checkpoints.is_due(Instant::now()));
+        checkpoints.take(1536, 3, Instant::now());
+        let paths = inbox.try_recv().unwrap().members.into_iter().map(|member| member.path);
+        assert_eq!(paths.collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn there_are_none_once_the_thread_that_records_them_has_ended() {
+        let (mut checkpoints, inbox) = checkpoints(1);
+        drop(inbox);
+        checkpoints.member(&member(b"a", 1));
+        checkpoints.take(512, 1, Instant::now());
+        for file in iter::repeat_n(member(b"b", 1), 3) {
+            checkpoints.member(&file);
+        }
+        assert!(!checkpoints.is_due(Instant::now()));
+        assert!(checkpoints.members.is_empty(), "memory is not used in vain");
+    }
+
+    fn file(path: &[u8], size: u64, header_offset: u64) -> Member<'_> {
+        Member { header_offset, ..member(path, size) }
     }
 
     #[test]
     fn by_time_the_first_is_early_and_later_ones_come_every_minute() {
         let now = Instant::now();
-        let (checkpoints, inbox) = checkpoints();
-        let mut checkpoints = checkpoints.by_time(now);
+        let (every_16_gib, inbox) = checkpoints(CHECKPOINT_BYTES);
+        let mut checkpoints = every_16_gib.by_time(now);
         assert!(!checkpoints.is_due(now + 2 * INTERVAL), "nothing was written");
-        note(&mut checkpoints, "a", EARLY_BYTES - 1, 0);
+        checkpoints.member(&file(b"a", EARLY_BYTES - 1, 0));
         assert!(!checkpoints.is_due(now));
         assert!(checkpoints.is_due(now + INTERVAL));
-        note(&mut checkpoints, "b", 1, GIB);
+        checkpoints.member(&file(b"b", 1, 1024));
         assert!(checkpoints.is_due(now));
-        checkpoints.take(2 * GIB, 2, now);
+        checkpoints.take(2048, 2, now);
         assert_eq!(inbox.try_recv().unwrap().members.len(), 2);
-        note(&mut checkpoints, "c", EARLY_BYTES, 2 * GIB);
+        checkpoints.member(&file(b"c", EARLY_BYTES, 2048));
         assert!(!checkpoints.is_due(now + INTERVAL - Duration::from_millis(1)));
         assert!(checkpoints.is_due(now + INTERVAL));
     }
 
     #[test]
-    fn the_last_one_leaves_out_the_member_under_way() {
-        let (mut checkpoints, inbox) = checkpoints();
+    fn the_last_one_leaves_out_the_current_member() {
+        let (mut checkpoints, inbox) = checkpoints(CHECKPOINT_BYTES);
         checkpoints.take_last(0);
-        note(&mut checkpoints, "a", 10, 0);
+        checkpoints.member(&file(b"a", 10, 0));
         // Its file may be incomplete, and there is no other.
         checkpoints.take_last(0);
         assert!(inbox.try_recv().is_err());
-        note(&mut checkpoints, "b", 10, 1024);
+        checkpoints.member(&file(b"b", 10, 1024));
         checkpoints.take_last(1);
         let last = inbox.try_recv().unwrap();
         let names: Vec<&str> = last.members.iter().map(|member| member.path.as_str()).collect();

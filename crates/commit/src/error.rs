@@ -1,22 +1,23 @@
-//! Why a result could not be staged or published.
+//! Errors of staging, syncing and publishing.
 
 use std::path::{Path, PathBuf};
 
 use unsnap_create::CreateError;
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 
-/// Staging, syncing or publishing failed. Nothing has a final name, as far as that could be taken back.
+/// Failure to stage, sync or publish a result. Publications were taken back as far as possible, so
+/// that no destination has its final name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// A system call on a destination, or on a file that goes with it, failed.
+    /// A system call on a destination, or on a file that belongs to the result, failed.
     #[error("cannot {step} {}: {errno}", path.display())]
     Staging {
-        /// The step, as a verb.
+        /// The failed step, as a verb phrase for the message.
         step: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error number from the kernel.
         errno: Errno,
     },
     /// A file or directory cannot be created because the file system has no free inode. The kernel
@@ -28,12 +29,12 @@ pub enum CommitError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// A destination exists and is not empty.
+    /// A destination exists and is not empty, or another process interfered with it.
     #[error("{} {reason}", path.display())]
     NotClean {
         /// The destination.
         path: PathBuf,
-        /// Why it cannot be used.
+        /// Predicate for the message, such as "is not empty".
         reason: &'static str,
     },
     /// Another process is unpacking to the same destination.
@@ -42,15 +43,15 @@ pub enum CommitError {
         /// The destination.
         path: PathBuf,
     },
-    /// A file cannot be created.
+    /// A file could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
     /// The request makes no sense.
     #[error("{reason}")]
     Request {
-        /// Why.
+        /// Reason.
         reason: String,
-        /// The remedy.
+        /// Remedy.
         remedy: Remedy,
     },
     /// The caller asked to stop.

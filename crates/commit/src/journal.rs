@@ -1,7 +1,8 @@
-//! The journal: what a run has made durable, so that a later one can go on from there.
+//! Journal: the durable files of a run, from which a later run resumes.
 //!
-//! A file in the output's staging directory, gone before that gets its final name. It is a sequence
-//! of records, each after a `syncfs` of everything that it speaks of:
+//! The journal is a file in the output's staging directory. It is removed before the output gets
+//! its final name. It is a sequence of records, each appended after a `syncfs` of every file that
+//! it lists:
 //!
 //! | bytes | |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | … | the payload, JSON: first the [`Run`], then [`Checkpoint`]s |
 //!
 //! A last record that is cut or does not match its hash was being written when the machine stopped,
-//! and is ignored. Anything else that is wrong makes the journal worthless as a whole.
+//! and is ignored. Any other damage makes the whole journal useless.
 
 use std::{
     ffi::CStr,
@@ -27,48 +28,53 @@ use twox_hash::XxHash3_64;
 use unsnap_decode::Position;
 use unsnap_ring::Syscalls;
 
-/// Its name in the staging directory. Layouts admit no entry of this name.
+/// Name of the journal in the staging directory. Layouts admit no entry of this name.
 const JOURNAL_NAME: &CStr = c".unsnap-journal";
 
 /// Version of the format. A journal of another version is not read.
 const FORMAT_VERSION: u32 = 1;
 
+/// Length and hash of a record.
 const HEADER_BYTES: usize = 12;
 
-/// Longest record. What a checkpoint speaks of is bounded in memory to a fraction of that.
+/// Longest record. Checkpoints are bounded in memory to a fraction of that.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// Longest journal that is read. One of mainnet has about 50 MB.
+/// Longest journal that is read. That of a mainnet snapshot has about 50 MB.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
-/// What a run was unpacking, and where to.
+/// Layout and staging directories of a run. A run resumes only a journal with the same values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    pub format_version: u32,
+    /// Version of the journal's format.
+    pub(crate) format_version: u32,
+    /// Name of the layout.
     pub layout: String,
-    /// Inode of each staging directory, the output's first. Not the device, whose number may be
-    /// another one after the next boot.
+    /// Inode of each staging directory, the output's first. Device numbers are left out, since they
+    /// may change at the next boot.
     pub staging: Vec<u64>,
 }
 
 impl Run {
+    /// Creates the description of a run in the current format.
     pub fn new(layout: &str, staging: Vec<u64>) -> Self {
         Self { format_version: FORMAT_VERSION, layout: layout.to_owned(), staging }
     }
 }
 
-/// What tells whether a file is still the same.
+/// Identity of an archive file, for deciding whether it is still the same and unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveFile {
     inode: u64,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time: seconds and nanoseconds.
     modified: (i64, u64),
-    /// Of the inode, which nobody can set.
+    /// Change time of the inode, which no process can set.
     changed: (i64, u64),
 }
 
 impl ArchiveFile {
+    /// Returns the identity of the file with these attributes.
     pub fn new(stat: &Stat) -> Self {
         Self {
             inode: stat.st_ino,
@@ -79,37 +85,43 @@ impl ArchiveFile {
     }
 }
 
-/// Everything before a member is complete and durable.
+/// A member of the archive before which every file is complete and durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// What was being unpacked.
+    /// Identity of the archive.
     pub archive: ArchiveFile,
-    /// What has come since the checkpoint before, in the archive's order.
+    /// Members since the previous checkpoint, in the archive's order.
     pub members: Vec<Recorded>,
-    /// Where the member begins in the decoded stream.
+    /// Offset of the member's header in the decoded stream.
     pub header_offset: u64,
-    /// Members before it.
+    /// Number of members before it.
     pub entries: u64,
-    /// Where decoding can begin to get there.
+    /// Position from which decoding reaches the member.
     pub restart: Restart,
-    /// What has been read of the archive, by this run and those that it has resumed. Where digests
-    /// were wanted that is everything before the place where decoding begins.
+    /// Ranges of the archive that this run, and the runs that it resumed, have read. If digests
+    /// were requested, they cover everything before the position where decoding restarts.
     pub read: Vec<ReadRange>,
 }
 
-/// A part of an archive, and its digest.
+/// A range of an archive, and its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadRange {
+    /// Offset of the first byte.
     pub from: u64,
+    /// Offset behind the last byte.
     pub to: u64,
+    /// Digest of the range, with its kind.
     pub digest: String,
 }
 
-/// A place where decoding can begin, by default at the archive's beginning.
+/// A position where decoding can begin; by default the beginning of the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restart {
+    /// Offset in the archive.
     pub compressed_offset: u64,
+    /// Index of the frame that begins there.
     pub frame: u64,
+    /// Offset in the decoded stream.
     pub raw_offset: u64,
 }
 
@@ -125,54 +137,62 @@ impl From<Restart> for Position {
     }
 }
 
-/// A member of the archive that is there.
+/// A durable file or directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// As stored in the archive.
+    /// Path as stored in the archive.
     pub path: String,
-    /// Of a file; `None` for a directory.
+    /// Size of a file; `None` for a directory.
     pub bytes: Option<u64>,
-    /// Of its content, if one was wanted.
+    /// Digest of the content, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
-/// A journal that is being written, or will be as soon as there is something to write: of a run that
-/// ends before its first checkpoint there is none.
+/// A journal that checkpoints are appended to. Its file is created at the first checkpoint, so a
+/// run that ends earlier leaves none.
 #[derive(Debug)]
-pub enum Journal {
+pub struct Journal(Progress);
+
+#[derive(Debug)]
+enum Progress {
+    /// The file will be created in this staging directory.
     Planned { calls: Syscalls, directory: OwnedFd, run: Run },
+    /// The file exists.
     Begun(Appender),
 }
 
-/// The end of a journal.
+/// Appends records to a journal.
 #[derive(Debug)]
-pub struct Appender {
+struct Appender {
     calls: Syscalls,
     file: OwnedFd,
+    /// Hash of the last record.
     hash: u64,
 }
 
-/// What a journal said.
+/// Content of a journal.
 #[derive(Debug)]
 pub struct Loaded {
+    /// The interrupted run.
     pub run: Run,
-    /// Everything before the last checkpoint.
+    /// The last checkpoint, with the members of all checkpoints.
     pub reached: Checkpoint,
-    /// Whether all checkpoints are of one and the same archive file.
+    /// Whether all checkpoints are of the same archive file.
     pub one_archive: bool,
-    /// To go on writing it.
+    /// The journal itself, open for further checkpoints.
     pub journal: Journal,
 }
 
 impl Journal {
-    /// A journal for a staging directory that has none.
+    /// Prepares a journal for a staging directory that has none. Creates no file yet.
     pub fn plan(calls: &Syscalls, directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
         let directory = calls.duplicate(directory)?;
-        Ok(Self::Planned { calls: calls.clone(), directory, run })
+        Ok(Self(Progress::Planned { calls: calls.clone(), directory, run }))
     }
 
-    /// Reads the journal of an interrupted run: `None` if there is none or it has no checkpoint.
+    /// Reads the journal of an interrupted run and truncates it behind its last whole record.
+    /// Returns `None` if there is no journal, or none with a checkpoint.
     pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, LoadError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = match calls.openat(directory, JOURNAL_NAME, flags, Mode::empty()) {
@@ -189,7 +209,7 @@ impl Journal {
             || bytes > JOURNAL_BYTES_MAX
         {
             return Err(LoadError::Damaged(format!(
-                "it is no file of at most {JOURNAL_BYTES_MAX} bytes"
+                "it is not a regular file of at most {JOURNAL_BYTES_MAX} bytes"
             )));
         }
         let input = BufReader::new(Reader { calls, file: &file });
@@ -209,32 +229,33 @@ impl Journal {
         }
         let Records { hash, end, .. } = records;
         let Some(reached) = reached else { return Ok(None) };
-        // What follows was being written when the run was interrupted.
+        // Bytes behind the last whole record were being written when the run was interrupted.
         calls.ftruncate(&file, end).and_then(|()| seek(&file, SeekFrom::Start(end)))?;
         let appender = Appender { calls: calls.clone(), file, hash };
-        Ok(Some(Loaded { run, reached, one_archive, journal: Self::Begun(appender) }))
+        let journal = Self(Progress::Begun(appender));
+        Ok(Some(Loaded { run, reached, one_archive, journal }))
     }
 
-    /// Adds a checkpoint. Everything it speaks of must be durable; when this returns, it is too.
+    /// Appends a checkpoint, whose files must be durable, and waits until it is durable itself.
     pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
-        match self {
-            Self::Begun(appender) => appender.checkpoint(checkpoint),
-            Self::Planned { calls, directory, run } => {
+        match &mut self.0 {
+            Progress::Begun(appender) => appender.checkpoint(checkpoint),
+            Progress::Planned { calls, directory, run } => {
                 let mut appender = Appender::create(calls, directory, run)?;
                 appender.checkpoint(checkpoint)?;
-                *self = Self::Begun(appender);
+                self.0 = Progress::Begun(appender);
                 Ok(())
             }
         }
     }
 }
 
-/// Why a journal cannot be used.
+/// Failure to load a journal.
 #[derive(Debug)]
 pub enum LoadError {
-    /// It is worthless, for this reason.
+    /// The journal is useless for the stated reason.
     Damaged(String),
-    /// It could not be read now.
+    /// The journal could not be read.
     Failed(Errno),
 }
 
@@ -289,19 +310,19 @@ impl Appender {
 }
 
 /// Removes the journal of a staging directory, if it has one.
-pub fn remove_journal(calls: &Syscalls, directory: &OwnedFd) -> Result<(), Errno> {
+pub(crate) fn remove_journal(calls: &Syscalls, directory: &OwnedFd) -> Result<(), Errno> {
     match calls.unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         result => result,
     }
 }
 
-/// Whether an entry of a staging directory is its journal.
+/// Returns whether this name in a staging directory is that of its journal.
 pub fn is_journal(name: &CStr) -> bool {
     name == JOURNAL_NAME
 }
 
-/// Reads a file from where it stands.
+/// Reads a file from its current offset.
 struct Reader<'a> {
     calls: &'a Syscalls,
     file: &'a OwnedFd,
@@ -313,15 +334,17 @@ impl Read for Reader<'_> {
     }
 }
 
+/// Reads the records of a journal.
 struct Records<R> {
     input: R,
+    /// Hash of the last whole record.
     hash: u64,
-    /// Where the last good record ends.
+    /// Offset behind the last whole record.
     end: u64,
 }
 
 impl<R: Read> Records<R> {
-    /// The next record; `None` at the end, or where writing was interrupted.
+    /// Reads the next record. Returns `None` at the end, or where writing was interrupted.
     fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LoadError> {
         let damaged = |reason: String| Err(LoadError::Damaged(reason));
         let mut header = [0; HEADER_BYTES];
@@ -333,7 +356,7 @@ impl<R: Read> Records<R> {
         if length > RECORD_BYTES_MAX {
             return damaged(format!("a record has {length} bytes, limit is {RECORD_BYTES_MAX}"));
         }
-        // Grows with what is there, whatever the length says.
+        // The buffer grows with the bytes that exist, whatever the length field claims.
         let mut payload = Vec::new();
         let input = &mut self.input;
         input.take(length as u64).read_to_end(&mut payload)?;
@@ -358,7 +381,7 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// Fills the buffer as far as there are bytes.
+/// Fills the buffer as far as there are bytes, and returns their number.
 fn read_up_to(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -427,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_continued() {
+    fn a_journal_is_read_and_continued() {
         let (_directory, handle) = directory();
         assert!(load(&handle).unwrap().is_none());
         write(&handle);
@@ -443,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_there_before_it_says_something() {
+    fn there_is_no_file_before_the_first_checkpoint() {
         let (directory, handle) = directory();
         let mut journal = Journal::plan(&Syscalls::default(), &handle, run()).unwrap();
         assert!(!file(directory.path()).exists());
@@ -455,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_anywhere_it_gives_the_checkpoints_before() {
+    fn a_cut_journal_yields_the_checkpoints_before_the_cut() {
         let (directory, handle) = directory();
         let ends = write(&handle);
         let whole = fs::read(file(directory.path())).unwrap();
@@ -469,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_anywhere_it_never_says_anything_else() {
+    fn a_damaged_journal_never_yields_other_content() {
         let (directory, handle) = directory();
         let ends = write(&handle);
         let whole = fs::read(file(directory.path())).unwrap();
@@ -477,7 +500,8 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << (position % 8);
             fs::write(file(directory.path()), &damaged).unwrap();
-            // Taken for a record that was being written, or one that goes on behind the end.
+            // The damage looks like a record that was being written, or one that ends behind the
+            // end.
             if let Ok(Some(loaded)) = load(&handle) {
                 let before = ends.iter().filter(|end| **end <= position).count();
                 assert!(before >= 2, "damage at {position} was not seen");

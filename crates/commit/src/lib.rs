@@ -1,13 +1,14 @@
 #![forbid(unsafe_code)]
-//! The last stage: files that are complete become a durable result with its final name.
+//! The last stage of the pipeline: turns complete files into a durable result under its final name.
 //!
-//! * [`Staging`]: nothing has its final name before it is durable.
-//! * [`Writeback`]: bytes in the page cache are on their way to the disk long before the last sync.
-//! * [`Checkpoints`] and [`Journal`]: what an interrupted run need not do again.
-//! * [`Manifest`]: a list of all files with their digests.
-//! * [`Target`]: all directories of a run, open.
+//! * [`Staging`] builds destinations in staging directories and publishes them once they are
+//!   durable.
+//! * [`Writeback`] syncs the page cache early, long before the final sync.
+//! * [`Checkpoints`] and [`Journal`] record the work that a resumed run need not repeat.
+//! * [`Manifest`] lists all files with their digests.
+//! * [`Target`] holds all open directories of a run.
 //!
-//! It leaves to others: what the files are, and in which order they come.
+//! Other crates decide which files exist and create them.
 
 mod checkpoints;
 mod error;

@@ -1,6 +1,6 @@
-//! The manifest: name, size and digest of every file, a line of JSON each.
+//! Manifest: name, size and digest of every file, one line of JSON each.
 //!
-//! The last line has the totals and no name; a manifest without it is not complete.
+//! The last line holds the totals and no name. A manifest without it is incomplete.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,16 +16,17 @@ use unsnap_source::{Digest, DigestKind, Hasher};
 
 use crate::CommitError;
 
-/// A manifest that is being written. Dropping it before it is to be kept empties the file.
+/// A manifest that is being written. Dropping it without [`keep`](Self::keep) empties the file, if
+/// anything was written to it.
 #[derive(Debug)]
 pub struct Manifest {
     path: PathBuf,
-    /// `None` once it is to be kept.
+    /// `None` once the manifest is kept.
     output: Option<BufWriter<File>>,
     kind: DigestKind,
-    /// The file whose content is passing by.
+    /// Path, size and hasher of the current file.
     current: Option<(String, u64, Hasher)>,
-    /// What an older run has written is gone.
+    /// Whether an older run's manifest has been truncated.
     emptied: bool,
     total: Total,
 }
@@ -44,8 +45,13 @@ struct Total {
 }
 
 impl Manifest {
-    /// Creates the file, or opens an old one, which is emptied when the first line is written.
-    /// `archive`: what it must not be.
+    /// Creates the file at `path`, or opens an existing one, which is emptied when the first line
+    /// is written. `archive` is the device and inode of the archive.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Request`] if the file is the archive, lies in one of the `destinations` or is
+    /// not a regular file; [`CommitError::Staging`] if it cannot be opened.
     #[allow(clippy::disallowed_methods, reason = "the manifest is no file of the archive")]
     pub fn create(
         path: &Path,
@@ -76,7 +82,7 @@ impl Manifest {
             return refuse("is the archive");
         }
         if !metadata.is_file() {
-            return refuse("is no regular file");
+            return refuse("is not a regular file");
         }
         Ok(Self {
             path: path.to_owned(),
@@ -88,23 +94,24 @@ impl Manifest {
         })
     }
 
+    /// Returns the kind of digest.
     pub fn kind(&self) -> DigestKind {
         self.kind
     }
 
-    /// A file begins.
+    /// Begins a file of `bytes`.
     pub fn begin(&mut self, path: &str, bytes: u64) {
         self.current = Some((path.to_owned(), bytes, self.kind.hasher()));
     }
 
-    /// The next bytes of its content.
+    /// Hashes the next bytes of the current file.
     pub fn content(&mut self, bytes: &[u8]) {
         if let Some((_, _, hasher)) = &mut self.current {
             hasher.update(bytes);
         }
     }
 
-    /// All of its content has passed. Gives its digest.
+    /// Ends the current file, writes its line and returns its digest; `None` if no file had begun.
     pub fn end(&mut self) -> Result<Option<Digest>, CommitError> {
         let Some((path, bytes, hasher)) = self.current.take() else { return Ok(None) };
         let digest = hasher.digest();
@@ -112,14 +119,14 @@ impl Manifest {
         Ok(Some(digest))
     }
 
-    /// Adds a file whose digest is known.
+    /// Writes the line of a file whose digest is known.
     pub fn line(&mut self, path: &str, bytes: u64, digest: Digest) -> Result<(), CommitError> {
         self.total.files += 1;
         self.total.bytes += bytes;
         self.write(&Line { path, bytes, digest: digest.to_string() })
     }
 
-    /// Writes the totals and waits until all of it is on the disk.
+    /// Writes the totals and waits until the whole file is on the disk.
     pub fn write_down(&mut self) -> Result<(), CommitError> {
         let total = self.total;
         self.write(&total)?;
@@ -128,7 +135,7 @@ impl Manifest {
         flushed.map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// The run has succeeded.
+    /// Keeps the file, since the run has succeeded.
     pub fn keep(mut self) {
         self.output = None;
     }
@@ -148,7 +155,8 @@ impl Manifest {
 impl Drop for Manifest {
     fn drop(&mut self) {
         if let Some(output) = self.output.take() {
-            // Of a run that failed nothing shall look like a manifest, nor what is still buffered.
+            // A failed run leaves no file that looks like a manifest, so buffered lines are dropped
+            // as well.
             let (file, _) = output.into_parts();
             if !self.emptied {
                 return;
@@ -163,4 +171,88 @@ impl Drop for Manifest {
 fn failed(step: &'static str, path: &Path, error: &std::io::Error) -> CommitError {
     let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
     CommitError::Staging { step, path: path.to_owned(), errno }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn create(path: &Path, archive: Option<(u64, u64)>) -> Result<Manifest, CommitError> {
+        Manifest::create(path, DigestKind::Xxh3, archive, &[])
+    }
+
+    /// Lists two files.
+    fn list(manifest: &mut Manifest) {
+        manifest.begin("version", 5);
+        manifest.content(b"1.2");
+        manifest.content(b".0");
+        let digest = manifest.end().unwrap().expect("a file had begun");
+        assert!(manifest.end().unwrap().is_none());
+        manifest.line("accounts/1.0", 100, digest).unwrap();
+        manifest.write_down().unwrap();
+    }
+
+    #[test]
+    fn the_last_line_has_the_totals() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("manifest");
+        fs::write(&path, "lines of an older run, more of them than there are now\n".repeat(99))
+            .unwrap();
+        let mut manifest = create(&path, None).unwrap();
+        assert_eq!(manifest.kind(), DigestKind::Xxh3);
+        list(&mut manifest);
+        manifest.keep();
+        let mut hasher = DigestKind::Xxh3.hasher();
+        hasher.update(b"1.2.0");
+        let digest = hasher.digest();
+        let expected = format!(
+            "{{\"path\":\"version\",\"bytes\":5,\"digest\":\"{digest}\"}}\n\
+             {{\"path\":\"accounts/1.0\",\"bytes\":100,\"digest\":\"{digest}\"}}\n\
+             {{\"files\":2,\"bytes\":105}}\n"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_failed_run_leaves_no_manifest_and_one_that_wrote_none_leaves_the_old_one() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("manifest");
+        fs::write(&path, "old").unwrap();
+        let mut manifest = create(&path, None).unwrap();
+        manifest.begin("version", 5);
+        drop(manifest);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        let mut manifest = create(&path, None).unwrap();
+        list(&mut manifest);
+        assert_ne!(fs::read_to_string(&path).unwrap(), "");
+        drop(manifest);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn files_that_must_not_be_overwritten_are_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let archive = scratch.path().join("archive");
+        fs::write(&archive, "content").unwrap();
+        let metadata = fs::metadata(&archive).unwrap();
+        let error = create(&archive, Some((metadata.dev(), metadata.ino()))).unwrap_err();
+        assert!(error.to_string().ends_with("is the archive"), "{error}");
+        assert_eq!(fs::read(&archive).unwrap(), b"content");
+
+        let error = create(Path::new("/dev/null"), None).unwrap_err();
+        assert!(error.to_string().ends_with("is not a regular file"), "{error}");
+
+        let output = scratch.path().join("output");
+        fs::create_dir_all(output.join("below")).unwrap();
+        for inside in ["manifest", "below/manifest", "below/../manifest"] {
+            let path = output.join(inside);
+            let error = Manifest::create(&path, DigestKind::Xxh3, None, &[&output]).unwrap_err();
+            assert!(error.to_string().ends_with("is in a destination"), "{error}");
+            assert!(!path.exists());
+        }
+        let error = create(&scratch.path().join("absent/manifest"), None).unwrap_err();
+        assert!(matches!(error, CommitError::Staging { errno: Errno::NOENT, .. }), "{error}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Where the files of a run go: staging directories, open.
+//! The open staging directories of a run.
 
 use std::{
     fs::File,
@@ -12,23 +12,23 @@ use unsnap_ring::{DirectMode, Syscalls};
 
 use crate::{CommitError, Spot, Staging, SyncTarget};
 
-/// Where the files of a run go. Dropped before it was published, it takes everything back.
+/// The open staging directories of a run. Dropping it before publication removes everything staged.
 pub struct Target {
-    /// The way to the kernel.
+    /// System calls on the directories.
     pub calls: Syscalls,
-    /// The staging directories.
+    /// Staging directories of all destinations.
     pub staging: Staging,
-    /// The same, open, in the order of the spots.
+    /// Descriptors of the staging directories, in the order of the spots.
     pub directories: Vec<OwnedFd>,
-    /// Those of them that take the archives' files, for the creators.
+    /// Destinations of the creators: the staging directories that take the archives' files.
     pub destinations: Vec<Destination>,
-    /// A directory on each file system, for syncs.
+    /// One directory on each file system, for syncs.
     pub sync: Vec<SyncTarget>,
 }
 
 impl Target {
-    /// Makes the staging directories of `spots` and opens them. The first `destinations` of them
-    /// take the archives' files. `resume`: keep the files of an interrupted run.
+    /// Makes and opens the staging directories of `spots`. The first `destinations` of them take
+    /// the archives' files. With `resume`, files of an interrupted run are kept.
     pub fn open(
         calls: &Syscalls,
         spots: &[Spot],
@@ -49,14 +49,15 @@ impl Target {
         Ok(Self { calls: calls.clone(), staging, directories, destinations, sync })
     }
 
-    /// Returns the directories that must stay usable when the process is confined. `target`: `None`
-    /// if nothing is written. `reads`: whether created files are read again.
+    /// Returns the directories that a confined run needs, with the kind of access; none without a
+    /// target. `reads` tells whether created files are read again.
     pub fn needs(target: Option<&Self>, reads: bool) -> Vec<(BorrowedFd<'_>, Need)> {
         target.map_or_else(Vec::new, |target| target.staging.needs(reads))
     }
 
-    /// Opens a file without a name for temporary data: where the files go, or, if nothing is written,
-    /// in the directory for temporary files. `None` if the file system does not support that.
+    /// Opens an unnamed file for temporary data: in the first staging directory or, without a
+    /// target, in the system's directory for temporary files. Returns `None` if the file system
+    /// does not support `O_TMPFILE`.
     pub fn temporary_file(target: Option<&Self>) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o600);
@@ -67,7 +68,7 @@ impl Target {
         match opened {
             Ok(file) => Some(file.into()),
             Err(errno) => {
-                tracing::debug!(%errno, "no temporary file");
+                tracing::debug!(%errno, "cannot open a temporary file");
                 None
             }
         }

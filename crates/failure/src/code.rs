@@ -1,4 +1,4 @@
-//! Stable words for failures.
+//! Stable codes of failures.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $code:ident = $name:literal,)+) => {
-        /// A stable word for a failure. Messages may be reworded, codes may not: scripts, alerts and
+        /// Stable code of a failure. Messages may be reworded, codes may not: scripts, alerts and
         /// the headings of docs/troubleshooting.md rely on them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -18,7 +18,7 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$code),+];
 
-            /// Returns the word.
+            /// Returns the code as text.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$code => $name,)+
@@ -33,15 +33,15 @@ codes! {
     NotAnArchive = "not-an-archive",
     /// The archive ends too early.
     ArchiveCut = "archive-cut",
-    /// Compressed data or tar headers contradict themselves.
+    /// Compressed data or tar headers are inconsistent.
     ArchiveDamaged = "archive-damaged",
     /// Bytes follow the archive's end.
     ForeignBytes = "foreign-bytes",
-    /// The archive asks for more than is allowed.
+    /// The archive exceeds a limit.
     Limit = "limit",
     /// The archive uses an unsupported feature.
     Unsupported = "unsupported",
-    /// A path or an entry could do harm.
+    /// A path or an entry is unsafe.
     UnsafeEntry = "unsafe-entry",
     /// An entry does not belong in a snapshot, or a required one is missing.
     NoSnapshot = "no-snapshot",
@@ -49,7 +49,7 @@ codes! {
     WrongBank = "wrong-bank",
     /// A storage is not a sequence of whole account records.
     BadStorage = "bad-storage",
-    /// The accounts do not add up to the archive's hash or capitalization.
+    /// The accounts do not match the archive's hash or capitalization.
     WrongAccounts = "wrong-accounts",
     /// The archive's digest differs from the expected one.
     WrongDigest = "wrong-digest",
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_unique_and_can_be_headings() {
+    fn codes_are_unique_and_can_be_headings() {
         let names: HashSet<_> = Code::ALL.iter().map(|code| code.name()).collect();
         assert_eq!(names.len(), Code::ALL.len());
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';

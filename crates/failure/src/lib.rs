@@ -1,14 +1,14 @@
 #![forbid(unsafe_code)]
-//! The vocabulary of failures: whose fault one is, a stable word for it, and its remedy.
+//! Classification of failures: the responsible party, a stable code, and a remedy.
 //!
-//! Every crate has an error type of its own, which says exactly what happened and where. All of
-//! them implement [`Failure`], so that a front end can turn any of them into an exit code
-//! ([`Family`]), a word for scripts and the troubleshooting guide ([`Code`]), and a hint
-//! ([`Remedy`]), without knowing the crates.
+//! Every crate has its own error type, which describes the failure and its position. All error
+//! types implement [`Failure`], so that a front end can turn any error into an exit code
+//! ([`Family`]), a code for scripts and the troubleshooting guide ([`Code`]), and a hint
+//! ([`Remedy`]), without knowing the crate.
 //!
-//! No error knows a front end. A remedy is a value; the words come from [`Remedy::words`], and the
-//! names in them (a flag, a key of a configuration file) from the front end's [`Vocabulary`]. A
-//! remedy that needs an option which the front end does not have is not given.
+//! Errors know no front end. A remedy is a value. [`Remedy::words`] turns it into text, in which
+//! the front end's [`Vocabulary`] supplies the names of options (a flag, a key of a configuration
+//! file). Front ends give no hint about options that they do not have.
 
 mod code;
 mod remedy;
@@ -19,14 +19,14 @@ pub use code::Code;
 pub use remedy::{Knob, Remedy, Vocabulary};
 pub use rustix::io::Errno;
 
-/// Whose fault a failure is. Decides the exit code.
+/// Party responsible for a failure. Determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// The archive is damaged, hostile, or not the one it claims to be. Exit code 1.
     BadArchive,
     /// The request makes no sense. Exit code 2.
     Request,
-    /// The machine cannot do it: full disk, I/O error, a limit. Exit code 3.
+    /// The machine is at fault: full disk, I/O error, a limit. Exit code 3.
     Environment,
     /// A destination is not clean, or another process is using it. Exit code 4.
     NotClean,
@@ -36,18 +36,17 @@ pub enum Family {
 
 /// An error that a front end can report.
 pub trait Failure: std::error::Error {
-    /// Returns the error of another crate that this one only passes on. The other methods ask it
-    /// where this error has no answer of its own.
+    /// Returns the wrapped error of another crate. By default the other methods return its answers.
     fn inner(&self) -> Option<&dyn Failure> {
         None
     }
 
-    /// Returns whose fault it is. Without an inner error: the machine's.
+    /// Returns the responsible party; by default, without an inner error, [`Family::Environment`].
     fn family(&self) -> Family {
         self.inner().map_or(Family::Environment, Failure::family)
     }
 
-    /// Returns the stable word for it. Without an inner error: [`Code::System`].
+    /// Returns the stable code; by default, without an inner error, [`Code::System`].
     fn code(&self) -> Code {
         self.inner().map_or(Code::System, Failure::code)
     }
@@ -65,12 +64,12 @@ pub trait Failure: std::error::Error {
         self.inner().and_then(Failure::errno)
     }
 
-    /// Returns the archive whose content is bad, under the name that the caller gave it.
+    /// Returns the name of the archive whose content is bad, as given by the caller.
     fn archive(&self) -> Option<&str> {
         self.inner().and_then(Failure::archive)
     }
 
-    /// Returns the archive's file, if reading it failed or it changed while it was read.
+    /// Returns the path of the archive, if it could not be read or changed while it was read.
     fn unreadable_file(&self) -> Option<&Path> {
         self.inner().and_then(Failure::unreadable_file)
     }

@@ -1,18 +1,18 @@
-//! Remedies, and the words for them.
+//! Remedies, and their wording.
 
 use rustix::io::Errno;
 
-/// Something that the operator can set. A front end names it by its [`Vocabulary`].
+/// Option that the operator can set. The [`Vocabulary`] of a front end gives it a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Knob {
     /// The file or section that holds the limits on archives.
     Limits,
-    /// Accepting tar archives that are not snapshots.
+    /// Permission for tar archives that are not snapshots.
     AnyLayout,
-    /// Ignoring the archive's index.
+    /// Option to ignore the archive's index.
     NoIndex,
-    /// Making the archive's index.
+    /// Command that makes the archive's index.
     MakeIndex,
     /// The I/O engine.
     IoEngine,
@@ -22,25 +22,25 @@ pub enum Knob {
     MemoryBudget,
     /// The number of decoding threads.
     DecodeThreads,
-    /// Unpacking without the check for free space.
+    /// Option to skip the check for free space.
     NoPreflight,
-    /// Resuming an interrupted run.
+    /// Option to resume an interrupted run.
     Resume,
-    /// Preparing a state beside a running validator.
+    /// Option to prepare a state beside a running validator.
     Beside,
     /// The directory with the snapshot archives.
     Snapshots,
     /// The accounts paths.
     Accounts,
-    /// Replacing existing output.
+    /// Permission to replace existing output.
     Replace,
     /// The output directory or file.
     Output,
     /// The size of compressed frames.
     FrameSize,
-    /// Writing a seek table.
+    /// Option to write a seek table.
     SeekTable,
-    /// Listing only the newest version of each account.
+    /// Option to list only the newest version of each account.
     Newest,
     /// The incremental archive of a pair.
     Incremental,
@@ -55,35 +55,35 @@ pub trait Vocabulary {
     fn name(&self, knob: Knob) -> Option<String>;
 }
 
-/// A remedy for a failure. The front end puts it into words: see [`Remedy::words`].
+/// Remedy for a failure. [`Remedy::words`] turns it into text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// The archive ends too early: compare sizes, fetch it again.
+    /// Compare the size of the archive with the original, and fetch it again.
     FetchWhole,
-    /// The archive is damaged: fetch it again.
+    /// Fetch the damaged archive again.
     FetchAgain,
-    /// The archive is not the one that the digest belongs to.
+    /// Fetch the archive that the digest belongs to.
     FetchOther,
-    /// The file is still being written.
+    /// Wait until the file is complete.
     WaitForDownload,
-    /// The file does not look like an archive.
+    /// Check that the file is an archive.
     CheckFile,
-    /// Raise one of these limits on archives; without names, the one that the message names.
+    /// Raise one of these limits on archives; if empty, the limit that the message names.
     RaiseLimits(&'static [&'static str]),
     /// Accept archives that are not snapshots.
     AllowAnyLayout,
-    /// The archive is damaged, or its index is.
+    /// Ignore the index, which may belong to another archive.
     IgnoreIndex,
     /// Make the index again, or ignore it.
     RemakeIndex,
-    /// Name the directory that holds the archives.
+    /// Specify the directory that holds the archives.
     NameSnapshots,
-    /// Name an accounts path.
+    /// Specify an accounts path.
     NameAccounts,
-    /// Give a destination that is absent or empty.
+    /// Specify a destination that is absent or empty.
     EmptyDestination,
-    /// Give a name that is free, or allow replacing.
+    /// Specify an unused name, or permit replacement.
     FreeName,
     /// Start over without resuming.
     StartOver,
@@ -93,7 +93,7 @@ pub enum Remedy {
     WaitOrMove,
     /// Use an I/O engine that works here.
     OtherEngine,
-    /// Use plain threads as the I/O engine.
+    /// Use threads as the I/O engine.
     ThreadsEngine,
     /// Let direct I/O fall back to the page cache.
     BufferedIo,
@@ -101,21 +101,21 @@ pub enum Remedy {
     LessMemory,
     /// Use more memory.
     MoreMemory {
-        /// Bytes that suffice.
+        /// Sufficient number of bytes.
         bytes: u64,
     },
     /// Raise the limit on the user's processes and threads.
     MoreThreads,
     /// Free space or inodes on the destination's file system.
     MakeRoom {
-        /// Whether inodes are short, and not bytes.
+        /// Whether inodes are missing, and not bytes.
         inodes: bool,
-        /// Whether the run had begun to write.
+        /// Whether the run had begun writing.
         unpacking: bool,
     },
     /// The file system is full, or has no inodes left.
     DiskFull,
-    /// The disk quota is used up.
+    /// Raise the disk quota.
     Quota,
     /// Raise the limit on open files.
     MoreOpenFiles,
@@ -123,14 +123,14 @@ pub enum Remedy {
     LargerFiles,
     /// Check owner and permissions.
     Permissions,
-    /// The file system is mounted read-only.
+    /// Use a file system that is not mounted read-only.
     ReadOnlyMount,
-    /// The disk reports errors.
+    /// Look for disk errors in the kernel log.
     KernelLog,
     /// A sentence that names no option.
     Advice(String),
-    /// A sentence about an option; the front end's name replaces `{}`. It is not given if the
-    /// front end has no such option.
+    /// A sentence about an option, whose name in the front end replaces `{}`. A front end without
+    /// this option gives no hint.
     Set(Knob, &'static str),
 }
 
@@ -159,13 +159,13 @@ impl Remedy {
         Errno::from_io_error(error).and_then(Self::of_errno)
     }
 
-    /// Puts the remedy into words with a front end's names. `None` if nothing in it applies to that
+    /// Returns the text of the remedy with a front end's names; `None` if it does not apply to that
     /// front end.
     pub fn words(&self, names: &dyn Vocabulary) -> Option<String> {
         let name = |knob| names.name(knob);
-        // A sentence with an addition that needs a knob.
+        // A sentence, with an addition if the front end has the option.
         let also = |sentence: &str, knob, addition: &dyn Fn(String) -> String| {
-            let addition = name(knob).map_or_else(String::new, |name| addition(name));
+            let addition = name(knob).map_or_else(String::new, addition);
             Some(format!("{sentence}{addition}"))
         };
         match self {
@@ -175,7 +175,8 @@ impl Remedy {
             ),
             Self::FetchAgain => Some("the archive is damaged: fetch it again".to_owned()),
             Self::FetchOther => {
-                Some("this is not the archive that the digest belongs to: fetch it again".to_owned())
+                let text = "this is not the archive that the digest belongs to: fetch it again";
+                Some(text.to_owned())
             }
             Self::WaitForDownload => Some("wait until the download is complete".to_owned()),
             Self::CheckFile => Some(
@@ -235,7 +236,8 @@ impl Remedy {
             Self::OtherEngine => name(Knob::IoEngine)
                 .map(|name| format!("set {name} to auto or threads: the files are the same")),
             Self::ThreadsEngine => {
-                name(Knob::IoEngine).map(|name| format!("set {name} to threads: the files are the same"))
+                let text = |name| format!("set {name} to threads: the files are the same");
+                name(Knob::IoEngine).map(text)
             }
             Self::BufferedIo => name(Knob::DirectIo)
                 .map(|name| format!("set {name} to auto, which falls back to the page cache")),
@@ -243,11 +245,13 @@ impl Remedy {
                 also("free memory", Knob::MemoryBudget, &|name| format!(", or lower {name}"))
             }
             Self::MoreMemory { bytes } => name(Knob::MemoryBudget)
-                .map(|name| format!("set {name} to at least {} MiB", bytes.div_ceil(1 << 20))),
+                .map(|name| format!("set {name} to at least {bytes} bytes")),
             Self::MoreThreads => {
-                Some("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)".to_owned())
+                let text =
+                    "raise the limit on processes and threads of this user (ulimit -u, TasksMax=)";
+                Some(text.to_owned())
             }
-            Self::MakeRoom { inodes, unpacking } => self.room(*inodes, *unpacking, names),
+            Self::MakeRoom { inodes, unpacking } => Some(make_room(*inodes, *unpacking, names)),
             Self::DiskFull => Some(
                 "free space (or inodes: see df -i) on the destination's file system".to_owned(),
             ),
@@ -260,27 +264,28 @@ impl Remedy {
             }
             Self::Permissions => Some("check the owner and permissions of the path".to_owned()),
             Self::ReadOnlyMount => Some("the file system is mounted read-only".to_owned()),
-            Self::KernelLog => Some("the disk reports errors: see the kernel log (dmesg)".to_owned()),
+            Self::KernelLog => {
+                Some("the disk reports errors: see the kernel log (dmesg)".to_owned())
+            }
             Self::Advice(text) => Some(text.clone()),
             Self::Set(knob, sentence) => name(*knob).map(|name| sentence.replace("{}", &name)),
         }
     }
+}
 
-    fn room(&self, inodes: bool, unpacking: bool, names: &dyn Vocabulary) -> Option<String> {
-        let first = match (inodes, unpacking) {
-            (false, false) => "free space there, or unpack to a larger file system",
-            (true, false) => {
-                "remove files there, or unpack to a file system made with more inodes (see df -i)"
-            }
-            (false, true) => "free space there and unpack again",
-            (true, true) => "remove files there and unpack again (see df -i)",
-        };
-        let goes_on =
-            if unpacking { "goes on until nothing is left" } else { "unpacks all the same" };
-        let after = names.name(Knob::NoPreflight);
-        let after = after.map_or_else(String::new, |name| format!("; {name} {goes_on}"));
-        Some(format!("{first}{after}"))
-    }
+/// Returns the text of [`Remedy::MakeRoom`].
+fn make_room(inodes: bool, unpacking: bool, names: &dyn Vocabulary) -> String {
+    let first = match (inodes, unpacking) {
+        (false, false) => "free space there, or unpack to a larger file system",
+        (true, false) => {
+            "remove files there, or unpack to a file system made with more inodes (see df -i)"
+        }
+        (false, true) => "free space there and unpack again",
+        (true, true) => "remove files there and unpack again (see df -i)",
+    };
+    let after = names.name(Knob::NoPreflight);
+    let after = after.map_or_else(String::new, |name| format!("; {name} skips this check"));
+    format!("{first}{after}")
 }
 
 #[cfg(test)]
@@ -300,7 +305,7 @@ mod tests {
         let flags =
             Flags(&[(Knob::NoPreflight, "--no-preflight"), (Knob::AnyLayout, "--layout any")]);
         let room = Remedy::MakeRoom { inodes: false, unpacking: false };
-        assert!(room.words(&flags).unwrap().ends_with("; --no-preflight unpacks all the same"));
+        assert!(room.words(&flags).unwrap().ends_with("; --no-preflight skips this check"));
         assert!(!room.words(&Flags(&[])).unwrap().contains("preflight"));
         assert!(Remedy::AllowAnyLayout.words(&flags).unwrap().contains("--layout any"));
         assert_eq!(Remedy::AllowAnyLayout.words(&Flags(&[])), None);

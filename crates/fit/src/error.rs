@@ -1,4 +1,4 @@
-//! Why the question whether an archive fits ended a run.
+//! Errors of the check for free space.
 
 use std::path::PathBuf;
 
@@ -6,21 +6,21 @@ use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 
 use crate::{Resource, Shortage};
 
-/// The archive does not fit, or that could not be found out.
+/// The archive does not fit, or the free space is not known.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError {
     /// A destination's file system has too little space or too few inodes.
     #[error("{0}")]
     NoSpace(Box<Shortage>),
-    /// A file system does not say what is free.
+    /// A file system does not report its free space.
     #[error("cannot {step} {}: {errno}", path.display())]
     FileSystem {
-        /// The step, as a verb.
+        /// The failed step, as a verb phrase for the message.
         step: &'static str,
         /// A directory on it.
         path: PathBuf,
-        /// The kernel's answer.
+        /// Error number from the kernel.
         errno: Errno,
     },
 }

@@ -1,4 +1,4 @@
-//! Estimate of the disk space that an archive's files will take, from the entries in samples of it.
+//! Estimate of the disk space for an archive's files, from the entries in samples of the archive.
 
 use std::collections::HashSet;
 
@@ -9,23 +9,24 @@ use unsnap_tarstream::{Event, Limits, Member, MemberKind, Walker};
 /// A tar block.
 const BLOCK_BYTES: usize = 512;
 
-/// Units in which file systems allocate, as powers of two: from 512 bytes to 64 KiB.
+/// Logarithm of the smallest allocation unit, and the number of units: from 512 bytes to 64 KiB.
 const UNIT_LOG_MIN: u32 = 9;
 const UNITS: usize = 8;
 
-/// Entries that must have been seen for a mean to mean something. A guess.
+/// Least number of files for a mean. A guess.
 const FILES_MIN: u64 = 8;
 
-/// Directories remembered, so that none is counted twice. A bound on memory; snapshots have three.
+/// Most directories remembered, so that none is counted twice. Bounds the memory; snapshots have
+/// three.
 const DIRECTORIES_MAX: usize = 65_536;
 
-/// What the entries of a sample take.
+/// Space for the files in a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     files: u64,
-    /// Bytes that headers and padded payloads take in the tar stream.
+    /// Bytes of headers and padded payloads in the tar stream.
     tar_bytes: u64,
-    /// Bytes that the files take on a disk, for each unit of allocation.
+    /// Bytes on a disk, for each allocation unit.
     disk_bytes: [u64; UNITS],
 }
 
@@ -54,40 +55,40 @@ fn unit(index: usize) -> u64 {
     1 << (index + UNIT_LOG_MIN as usize)
 }
 
-/// The place of a unit of allocation among those that are counted. What is no such unit (network
-/// file systems tell the size of a transfer) counts as the smallest: then little is asked for.
+/// Returns the index of an allocation unit. Other values (network file systems report the size of a
+/// transfer) count as the smallest unit, so that the estimate is low.
 fn unit_index(bytes: u64) -> usize {
     (0..UNITS).find(|index| unit(*index) == bytes).unwrap_or(0)
 }
 
-/// What an archive's files take, in all.
+/// Space for all files of an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Of storages.
+    /// Storages.
     pub storages: Part,
-    /// Of everything else.
+    /// All other files.
     pub others: Part,
-    /// `None` if it cannot be told.
+    /// Number of directories; `None` if unknown.
     pub directories: Option<u64>,
 }
 
-/// What some of an archive's files take.
+/// Space for a part of an archive's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     disk_bytes: [u64; UNITS],
-    /// `None` if it cannot be told.
+    /// Number of files; `None` if unknown.
     pub files: Option<u64>,
 }
 
 impl Need {
-    /// That of a full snapshot and its incremental one, of whose other files only those of the
-    /// incremental one are needed.
+    /// Returns the space for a full snapshot together with an incremental one. Storages of both are
+    /// unpacked, and all other files of the incremental one only.
     pub fn with_incremental(&self, other: &Self) -> Self {
         Self { storages: self.storages.plus(&other.storages), ..*other }
     }
 }
 
-/// What all entries of an archive take. `split_accounts`: as in [`Members::need`].
+/// Returns the space for all entries of an archive. For `split_accounts` see [`Members::need`].
 pub(crate) fn need_of(entries: &[Entry], split_accounts: bool) -> Need {
     let mut head = Head::default();
     for entry in entries {
@@ -106,7 +107,7 @@ impl Part {
         Self { disk_bytes, files }
     }
 
-    /// Bytes on a file system that allocates in units of so many bytes.
+    /// Returns the bytes on a file system with this allocation unit.
     pub fn bytes(&self, unit_bytes: u64) -> u64 {
         self.disk_bytes[unit_index(unit_bytes)]
     }
@@ -115,7 +116,7 @@ impl Part {
         Self { disk_bytes: tally.disk_bytes, files: Some(tally.files) }
     }
 
-    /// The part that has so much of the whole, rounded up.
+    /// Returns the fraction `part` of `whole`, rounded up.
     pub fn part(&self, part: u64, whole: u64) -> Self {
         let of = |number: u64| {
             let product = u128::from(number) * u128::from(part);
@@ -124,7 +125,7 @@ impl Part {
         Self { disk_bytes: self.disk_bytes.map(of), files: self.files.map(of) }
     }
 
-    /// One of `count` equal parts, rounded up.
+    /// Returns one of `count` equal parts, rounded up.
     pub fn share(&self, count: u64) -> Self {
         Self {
             disk_bytes: self.disk_bytes.map(|bytes| bytes.div_ceil(count)),
@@ -133,29 +134,29 @@ impl Part {
     }
 }
 
-/// Looks for entries in the samples of a survey.
+/// Finds entries in the samples of a survey.
 pub(crate) struct Members {
     limits: Limits,
     place: Place,
-    /// At the beginning, or in the middle from the first header on.
+    /// Walker at the beginning or, in the middle, from the first header on.
     walker: Option<Walker>,
-    /// In the middle: a tar block that is not complete yet.
+    /// Incomplete tar block in the middle.
     block: Vec<u8>,
     head: Head,
     middle: Tally,
-    /// Bytes seen in the middle.
+    /// Number of bytes seen in the middle.
     middle_bytes: u64,
 }
 
-/// What the beginning of the stream has shown.
+/// Entries at the beginning of the stream.
 #[derive(Default)]
 struct Head {
     storages: Tally,
     others: Tally,
     directories: HashSet<Box<[u8]>>,
-    /// Implied by storages, which may be kept elsewhere.
+    /// Whether storages imply the directory `accounts`, which may be elsewhere.
     accounts_implied: bool,
-    /// Where the payload of the last entry ends.
+    /// Offset behind the payload of the last entry.
     covered_bytes: u64,
     refused: bool,
 }
@@ -173,9 +174,9 @@ impl Members {
         }
     }
 
-    /// What the whole archive takes, whose decoded length is known on this basis. `split_accounts`:
-    /// storages do not go to a directory of the output. `None` if it is no archive, or contradicts
-    /// itself.
+    /// Returns the space for the whole archive, of `raw_bytes` decoded bytes on this `basis`.
+    /// `split_accounts` tells that storages go to directories outside of the output. Returns `None`
+    /// if the samples are no tar stream or contradict the length.
     pub fn need(&self, raw_bytes: u64, basis: Basis, split_accounts: bool) -> Option<Need> {
         let head = &self.head;
         if head.refused {
@@ -197,7 +198,7 @@ impl Members {
             let scaled = u128::from(rest) * u128::from(part) / u128::from(whole.max(1));
             u64::try_from(scaled).unwrap_or(u64::MAX)
         };
-        // What bytes of the tar stream become on a disk is what those of the entries seen become.
+        // The rest of the stream takes as much space in proportion as the entries seen.
         let on_disk = |index: usize| match seen.tar_bytes {
             0 => rest,
             all => scale(seen.disk_bytes[index], all),
@@ -209,7 +210,7 @@ impl Members {
         } else {
             None
         };
-        // What follows the beginning of a snapshot is storages.
+        // Only storages follow the beginning of a snapshot.
         let storages = Part {
             disk_bytes: std::array::from_fn(|index| {
                 storages.disk_bytes[index].saturating_add(on_disk(index))
@@ -235,11 +236,11 @@ impl Members {
         }
     }
 
-    /// Looks at one tar block in the middle.
+    /// Processes one tar block in the middle.
     fn middle(&mut self) {
         self.middle_bytes += BLOCK_BYTES as u64;
         if self.walker.is_none() {
-            // Account data that looks like this, and has the right checksum, is not to be feared.
+            // Account data that looks like a header with a valid checksum is unlikely.
             if self.block.get(257..262) != Some(b"ustar") {
                 return;
             }
@@ -258,7 +259,7 @@ impl Members {
                     }
                     at += step.consumed;
                 }
-                // That was none, or the sample was not of one piece. Look for another.
+                // This was no header, or the sample has a gap. Search for another header.
                 Err(_) => self.walker = None,
             }
         }
@@ -289,7 +290,7 @@ impl Samples for Members {
 }
 
 impl Head {
-    /// What the entries that were seen take.
+    /// Returns the space for the entries seen.
     fn need(&self, split_accounts: bool) -> Need {
         let implied = usize::from(self.accounts_implied && !split_accounts);
         let directories = (self.directories.len() < DIRECTORIES_MAX)
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_like_what_is() {
+    fn unseen_entries_are_extrapolated_from_seen_ones() {
         let one = |bytes: usize| {
             let files = (0..20).fold(TarBuilder::new(), |tar, n| {
                 tar.account(&account_path(n, 1), &vec![7; bytes])
@@ -377,7 +378,7 @@ mod tests {
         let need = members(&[(Place::Beginning, &head)]).need(raw, Basis::Sampled, false).unwrap();
         assert_eq!(need.storages.files, Some(20 * 1000));
         assert_eq!(need.storages.bytes(4096), 20 * 1000 * 4096);
-        // The middle tells more about the rest than the beginning. It may begin inside of a file.
+        // The middle represents the rest better than the beginning. It may begin inside a file.
         let middle = &one(10_000)[5120..];
         let need = members(&[(Place::Beginning, &head), (Place::Middle, middle)])
             .need(raw, Basis::Sampled, false)
@@ -394,7 +395,7 @@ mod tests {
         assert_eq!(cut.need(tar.len() as u64, Basis::Decoded, false), None);
         let garbage = members(&[(Place::Beginning, &[7; 5000])]);
         assert_eq!(garbage.need(5000, Basis::Sampled, false), None);
-        // An entry that is longer than everything.
+        // An entry that is longer than the whole stream.
         let long = TarBuilder::new().file("long", &vec![0; 100_000]).into_bytes();
         let long = members(&[(Place::Beginning, &long[..2048])]);
         assert_eq!(long.need(2048, Basis::Declared, false), None);
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_entries_tell_nothing_about_inodes() {
+    fn too_few_entries_give_no_number_of_inodes() {
         let tar = snapshot_head(100, &[1; 900], &vec![2; 50_000]).into_bytes();
         let members = members(&[(Place::Beginning, &tar[..20_000])]);
         let need = members.need(1 << 30, Basis::Sampled, false).unwrap();

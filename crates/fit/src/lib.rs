@@ -1,12 +1,13 @@
 #![forbid(unsafe_code)]
-//! Does it fit? Answered before anything is written, and watched while the run goes on.
+//! Checks that archives fit into their destinations: before anything is written, and during the
+//! run.
 //!
-//! * [`Question`] and [`Preflight`]: a survey of the archives against the free space.
-//! * [`Watch`]: ends a run before a disk is full; [`PausedWatch`] does while the run is paused.
-//! * [`Shortage`]: which file system lacks what.
-//! * [`FileSystem`] and [`Free`]: the free space of destinations.
+//! * [`Question`] and [`Preflight`] compare a survey of the archives with the free space.
+//! * [`Watch`] ends a run before a disk is full; [`PausedWatch`] does so while the run is paused.
+//! * [`Shortage`] describes a file system that has too little space.
+//! * [`FileSystem`] and [`Free`] measure the free space of destinations.
 //!
-//! It leaves to others: clearing old files away.
+//! Other crates remove old files to make room.
 
 mod error;
 mod estimate;
@@ -20,8 +21,9 @@ mod survey;
 mod watch;
 
 pub use error::FitError;
+pub use needed::Kept;
 pub use paused::PausedWatch;
-pub use preflight::{Kept, Preflight, PreflightMode, Question, Room};
+pub use preflight::{Preflight, PreflightMode, Question, Room};
 pub use report::{FileSystemReport, PreflightReport};
 pub use shortage::{Resource, Shortage};
 pub use space::{FileSystem, Free};

@@ -1,48 +1,60 @@
-//! What is needed on a file system, and how far that may be off.
+//! Needs on a file system, and the margins of error of these figures.
 
 use unsnap_decode::Basis;
 
 use crate::{
-    FileSystem, Free, Kept,
+    FileSystem, Free,
     estimate::{self, Need},
 };
 
-/// How far a figure may be off, in percent: below that it is refused, above that warned of.
+/// Files of an interrupted run that stay in a destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Number of files.
+    pub files: u64,
+    /// Sum of their sizes.
+    pub bytes: u64,
+}
+
+/// Margins of error in percent. An archive is refused if the figure less `refuse` does not fit, and
+/// warned of if the figure plus `warn` does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Margin {
     refuse: u64,
     warn: u64,
 }
 
-/// Every entry was seen. What the file system adds (directories, extents) is about 0.1 percent.
+/// Margin if every entry was seen. The file system adds about 0.1 percent (directories, extents).
 const EXACT: Margin = Margin { refuse: 0, warn: 1 };
 
-/// The tar stream's length is known; what its padding and headers take of it, and how files are
-/// rounded up, is estimated. It is 0.2 percent of a snapshot like mainnet's. A guess.
+/// Margin if the length of the tar stream is known. The shares of padding and headers, and the
+/// rounding of files, are estimated; they are 0.2 percent of a snapshot like mainnet's. A guess.
 const DECLARED: Margin = Margin { refuse: 2, warn: 2 };
 
-/// The length is estimated. Of made archives of 0.5 and 6 GB the estimate was up to 5 percent too low
-/// (one frame: the blocks of its beginning, a bank file, are not quite as full as the others); real
-/// ones vary more from one part to another.
+/// Margin if the length is estimated. For generated archives of 0.5 and 6 GB the estimate was up to
+/// 5 percent too low (one frame: the blocks of its beginning, a bank file, are not quite as full as
+/// the others); real ones vary more from one part to another.
 const SAMPLED: Margin = Margin { refuse: 10, warn: 10 };
 
-/// Of inodes, if not every entry was seen. Samples of a large archive show some ten or twenty files,
-/// and those of mainnet are of very different sizes: of a made archive of 695 entries, 369 were
-/// estimated.
+/// Margin of inodes if not every entry was seen. Samples of a large archive show ten or twenty
+/// files, and mainnet's files differ much in size: for a generated archive of 695 entries the
+/// estimate was 369.
 const INODES: Margin = Margin { refuse: 60, warn: 60 };
 
-/// Of inodes, if every entry was seen.
+/// Margin of inodes if every entry was seen.
 const INODES_EXACT: Margin = Margin { refuse: 0, warn: 0 };
 
-/// In percent of an estimate, what is enough in any case: ten times what [`SAMPLED`] ones were off by.
+/// Free space, in percent of an estimate, that is enough in any case: ten times the error observed
+/// for [`SAMPLED`].
 const AMPLE: u64 = 150;
 
 impl Margin {
-    /// What is needed at the least.
+    /// Returns the least credible need.
     fn least(self, needed: u64) -> u64 {
         percent(needed, 100 - self.refuse)
     }
 
+    /// Compares a need with the available space; `None` for unlimited space.
     pub fn judge(self, needed: u64, available: Option<u64>) -> Verdict {
         match available {
             Some(available) if self.least(needed) > available => Verdict::Short,
@@ -56,6 +68,7 @@ fn percent(number: u64, percent: u64) -> u64 {
     u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fits,
@@ -63,7 +76,7 @@ pub(crate) enum Verdict {
     Short,
 }
 
-/// What is needed on one file system.
+/// Needs on one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
     pub bytes: u64,
@@ -74,9 +87,11 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
-    /// Without accounts directories everything goes to the output; with them, each takes an equal
-    /// share of the storages, and the output the rest. Shares are only about equal: then nothing
-    /// is exact. `part`: how much space of how much for storages is here, if that decides instead.
+    /// Computes the needs on a file system. Without accounts directories everything goes to the
+    /// output. With them, each takes an equal share of the storages, and the output takes the rest.
+    /// Shares are only about equal, so the figures are not exact then. With `part`, storages are
+    /// spread by free space instead: it gives the free space here and the free space on all file
+    /// systems with accounts directories.
     pub fn on(
         system: &FileSystem,
         free: &Free,
@@ -119,7 +134,7 @@ impl Needed {
         }
     }
 
-    /// Less what is there already.
+    /// Subtracts the files that exist already.
     pub fn without(mut self, system: &FileSystem, kept: &[Kept], unit_bytes: u64) -> Self {
         for Kept { files, bytes } in system.destinations.iter().filter_map(|index| kept.get(*index))
         {
@@ -135,13 +150,13 @@ impl Needed {
         self
     }
 
-    /// Whether a figure that is only an estimate leaves no doubt that there is enough space. Of inodes a
-    /// longer look at frames tells nothing.
+    /// Returns whether the space suffices beyond doubt, even if the figure is an estimate. Inodes
+    /// are left out, since frame headers tell nothing about them.
     pub fn is_ample(&self, free: &Free) -> bool {
         free.bytes.is_none_or(|available| percent(self.bytes, AMPLE) <= available)
     }
 
-    /// Bytes and inodes that are needed at the least.
+    /// Returns the least credible needs of bytes and inodes.
     pub fn least(&self) -> (u64, Option<u64>) {
         let inodes = self.inodes.map(|inodes| self.inodes_margin.least(inodes));
         (self.bytes_margin.least(self.bytes), inodes)
@@ -160,7 +175,7 @@ mod tests {
             assert_eq!(EXACT.judge(1000, Some(available)), verdict, "{available}");
         }
         assert_eq!(EXACT.judge(0, Some(0)), Fits);
-        assert_eq!(EXACT.judge(u64::MAX, None), Fits, "who does not tell has enough");
+        assert_eq!(EXACT.judge(u64::MAX, None), Fits, "no limit is reported");
         assert_eq!(EXACT.judge(u64::MAX, Some(u64::MAX)), Fits);
     }
 

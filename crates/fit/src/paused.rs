@@ -1,8 +1,9 @@
-//! Looking after the free space while a run is paused.
+//! Watch over the free space while a run is paused.
 //!
-//! While it goes on the walk looks ([`crate::watch`]). While it is paused the walk stands still, and
-//! others may fill the disk: what waits to be written would find no room when the run goes on. So the
-//! run ends as soon as it would if it were going on, which gives back what it has taken.
+//! While the run is active, the walk checks the space ([`crate::watch`]). While it is paused, the
+//! walk is blocked, and other processes may fill the disk, so that queued writes would fail when
+//! the run continues. A paused run therefore ends under the same conditions as an active one, which
+//! frees the space of its files.
 
 use std::{
     sync::{
@@ -18,10 +19,10 @@ use unsnap_ring::Pace;
 
 use crate::{FitError, Watch};
 
-/// How often to look. A guess: nothing of ours is written meanwhile.
+/// Interval between checks. A guess: the run itself writes nothing meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A thread that looks after the space whenever the run is paused, and sleeps otherwise.
+/// A thread that checks the space while the run is paused, and sleeps otherwise.
 pub struct PausedWatch {
     pace: Pace,
     ended: Arc<AtomicBool>,
@@ -29,8 +30,9 @@ pub struct PausedWatch {
 }
 
 impl PausedWatch {
-    /// `written`: tells what each destination has been given so far. `stop`: ends the run. Without a
-    /// thread (the process may have no more) nobody looks in a pause.
+    /// Starts the thread. `written` returns how much has been written to each destination so far;
+    /// `stop` ends the run. If the process may start no more threads, there are no checks in a
+    /// pause.
     pub fn start(
         pace: &Pace,
         watch: Arc<Watch>,
@@ -57,7 +59,7 @@ impl PausedWatch {
         Self { pace, ended, thread }
     }
 
-    /// Ends it, and gives what it has stopped the run for.
+    /// Ends the thread. Returns the shortage for which it has stopped the run, if any.
     pub fn finish(mut self) -> Option<FitError> {
         self.end()
     }

@@ -1,25 +1,26 @@
-//! The check before anything is written: does the archive fit?
+//! Preflight: the check for free space before anything is written.
 //!
-//! A [`survey`](unsnap_decode::survey()) of the archive says how much it holds, exactly or by an
-//! estimate; the file systems say how much is free. A run that cannot fit is refused at once, and not
-//! after an hour of writing. Figures that are exact refuse only what could not have fitted: the file
-//! system's own overhead is not counted. Estimates get a margin, and doubtful cases only a warning.
+//! A [`survey`](unsnap_decode::survey()) yields the size of the archive's content, exactly or as an
+//! estimate. The file systems report their free space. An archive that cannot fit is refused at
+//! once, and not after an hour of writing. Exact figures refuse only archives that certainly do not
+//! fit: the file system's own overhead is not counted. Estimates get a margin, and doubtful cases
+//! only a warning.
 //!
-//! | archive | what is exact |
+//! | archive | exact figures |
 //! |---|---|
-//! | small, or with an index | everything: every entry is seen |
-//! | large, with a seek table | the length of the tar stream |
+//! | small, or with an index | all of them: every entry is seen |
+//! | large, with a seek table | length of the tar stream |
 //! | large, all frames declare their sizes | the same, once all headers have been walked |
-//! | any other | nothing: samples |
+//! | other | none: samples |
 //!
-//! Samples come first. The walk over all headers, which reads a block for every 40 KB of the archive,
-//! is only made where the samples leave a doubt, or where the operator asks for it. Only tar headers
-//! say how long each file is, so the space that a large archive's files take is always estimated from
+//! Samples come first. The walk over all headers reads a block for every 40 KB of the archive. It
+//! is made only where samples leave a doubt, or where the operator asks for it. Only tar headers
+//! contain the sizes of files, so the space for a large archive's files is always estimated from
 //! the length of the stream.
 //!
-//! A seek table is checked against everything else that is known of the archive. One that lies costs
-//! a wrong estimate and nothing else: decoding does not use it. On file systems that compress, more
-//! may fit than they say: [`PreflightMode::Off`] is for them, and for estimates that are wrong.
+//! A seek table is checked against all other facts about the archive. A wrong table only leads to a
+//! wrong estimate, since decoding does not use it. File systems that compress may hold more than
+//! their free space; [`PreflightMode::Off`] is for them, and for wrong estimates.
 
 use std::{
     sync::Arc,
@@ -27,27 +28,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_decode::{Basis, Untold};
+use unsnap_decode::{Basis, Reads, Untold};
 use unsnap_pass::{Handles, Options, millis};
 
 use crate::{
     FileSystem, FileSystemReport, FitError, Free, PreflightReport, Resource, Shortage, Watch,
-    needed::{Needed, Verdict},
-    survey::{HeaderWalk, Source, Surveyed, Surveyor},
+    needed::{Kept, Needed, Verdict},
+    survey::{HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
     watch::Watched,
 };
 
-/// How the check for free space is made. An archive that does not fit is refused before anything is
-/// written, and the run stops before a disk is full.
+/// Extent of the check for free space. With any check, an archive that does not fit is refused
+/// before anything is written, and the run stops before a disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreflightMode {
-    /// No check: the run goes on until a disk is full.
+    /// No check: the run continues until a disk is full.
     Off,
-    /// By an estimate from samples. Where that leaves a doubt, by the headers of all frames that
-    /// declare their sizes, if they can be walked in this time; `None` for two seconds and one more
-    /// for each GB of the archive.
+    /// Estimates from samples. Where these leave a doubt, walks the headers of all frames, if they
+    /// declare their sizes, for at most this time; `None` for two seconds plus one second per GB of
+    /// the archive.
     Within(Option<Duration>),
-    /// By the headers of all frames that declare their sizes, however long the walk takes.
+    /// Walks the headers of all frames that declare their sizes, however long that takes.
     Exact,
 }
 
@@ -57,84 +58,93 @@ impl Default for PreflightMode {
     }
 }
 
-/// How long to wait for the space of files that were removed. XFS gives it back in the background
-/// (Linux 5.14 and later), and `statfs` does not wait for that. A guess.
-const GIVEN_BACK_AFTER: Duration = Duration::from_secs(30);
-const GIVEN_BACK_POLL: Duration = Duration::from_millis(20);
+/// Longest wait for the space of removed files. XFS frees it in the background (Linux 5.14 and
+/// later), and `statfs` does not wait for that. A guess.
+const FREED_WITHIN: Duration = Duration::from_secs(30);
+const FREED_POLL: Duration = Duration::from_millis(20);
 
-/// Stands for the free space of a file system that does not say it.
-const UNTOLD_BYTES: u64 = 1 << 56;
+/// Substitute for the free space of a file system that does not report it.
+const UNKNOWN_BYTES: u64 = 1 << 56;
 
-/// Why headers were not walked: nothing depended on it.
+/// Reason for samples where nothing depended on an exact size.
 const AMPLE: &str = "samples suffice, there is ample room";
 
-/// How there is room for an archive.
+/// Result of the check for free space.
 #[derive(Debug, Default)]
 pub enum Room {
-    /// Beside the existing files, or nobody knows.
+    /// The archive fits beside the existing files, as far as that is known.
     #[default]
     Beside,
-    /// Only once the old files at the destinations are gone: until then, this is missing. The check
-    /// is made again afterwards.
+    /// The archive fits only once the old files at the destinations are gone; until then, there is
+    /// this shortage. The check is repeated afterwards.
     WhenCleared(Box<Shortage>),
-}
-
-/// Files of an interrupted run that stay in a destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// How many.
-    pub files: u64,
-    /// Their bytes.
-    pub bytes: u64,
 }
 
 /// The question whether archives fit into their destinations.
 pub struct Question<'a> {
-    /// The archives.
+    /// Archives that are unpacked together: a full one, then its incremental one.
     pub archives: Vec<Source<'a>>,
-    /// The file systems of the destinations; the output is the first destination.
+    /// File systems of the destinations; the output is the first destination.
     pub systems: &'a [FileSystem],
-    /// Destinations among which storages are spread; 0 if they stay in the output.
+    /// Number of destinations that share the storages; 0 if they stay in the output.
     pub accounts: usize,
-    /// Whether they are spread by free space, and not evenly.
+    /// Whether storages are spread by free space, and not evenly.
     pub by_space: bool,
-    /// Files that are there already, for each destination; empty if none are.
+    /// Files that exist already in each destination; empty if there are none.
     pub kept: &'a [Kept],
-    /// How the question is answered.
+    /// Extent of the check.
     pub mode: PreflightMode,
-    /// How archives are read.
+    /// Options for reading archives.
     pub options: &'a Options,
-    /// To show progress and to stop.
+    /// Progress and cancellation.
     pub handles: &'a Handles,
 }
 
-/// The answer: what was found out before the run.
+/// Answer to a [`Question`].
 #[derive(Debug)]
 pub struct Preflight {
-    /// For the report.
+    /// Part of the run's report.
     pub report: PreflightReport,
+    /// Least bytes and inodes needed on each file system; empty if unknown. `None` without a check.
     needs: Option<Vec<(u64, Option<u64>)>>,
 }
 
 impl Preflight {
-    /// Finds room, or refuses the run. `clears`: whether `fits` may clear old files away, so that
-    /// room may be found after it. `fits` is called before anything is written.
+    /// Checks that the archives fit. Then calls `fits`, before anything is written. `clears` tells
+    /// whether `fits` can remove old files. In that case it is also called on a shortage, and the
+    /// check is repeated until the space of the removed files is free, for up to 30 seconds.
+    ///
+    /// # Errors
+    ///
+    /// [`FitError::NoSpace`] if the archives do not fit, [`FitError::FileSystem`] if a file system
+    /// does not report its free space, and the error of `fits`.
     pub fn make_room<E: From<FitError>>(
         question: &Question<'_>,
         clears: bool,
         fits: impl FnOnce(Room) -> Result<(), E>,
     ) -> Result<Self, E> {
-        match question.answer() {
+        let free = || question.systems.iter().map(FileSystem::free).collect();
+        Self::make_room_in(question, clears, fits, free)
+    }
+
+    /// Does the same with the free space of each file system that `free` measures.
+    fn make_room_in<E: From<FitError>>(
+        question: &Question<'_>,
+        clears: bool,
+        fits: impl FnOnce(Room) -> Result<(), E>,
+        mut free: impl FnMut() -> Result<Vec<Free>, FitError>,
+    ) -> Result<Self, E> {
+        match question.answer(&free()?) {
             Err(FitError::NoSpace(shortage)) if clears => {
                 fits(Room::WhenCleared(shortage))?;
                 let since = Instant::now();
                 loop {
-                    match question.answer() {
+                    match question.answer(&free()?) {
                         Err(FitError::NoSpace(_))
-                            if since.elapsed() < GIVEN_BACK_AFTER
+                            if since.elapsed() < FREED_WITHIN
                                 && !question.handles.cancel.is_cancelled() =>
                         {
-                            thread::sleep(GIVEN_BACK_POLL);
+                            thread::sleep(FREED_POLL);
                         }
                         result => return Ok(result?),
                     }
@@ -145,8 +155,8 @@ impl Preflight {
         }
     }
 
-    /// Returns what ends the run before a disk is full; `None` if no check is wanted.
-    /// `in_flight_bytes`: the most that segments hold.
+    /// Returns the watch that ends the run before a disk is full; `None` without a check.
+    /// `in_flight_bytes` is the most that segments can hold.
     pub fn watch(
         &self,
         systems: Vec<FileSystem>,
@@ -161,24 +171,22 @@ impl Preflight {
 }
 
 impl Question<'_> {
-    /// Compares what the archives need with what the file systems have.
-    fn answer(&self) -> Result<Preflight, FitError> {
+    /// Compares the needs of the archives with the free space of each file system.
+    fn answer(&self, free: &[Free]) -> Result<Preflight, FitError> {
         if self.mode == PreflightMode::Off {
             let report = PreflightReport::skipped("the check is switched off");
             return Ok(Preflight { report, needs: None });
         }
         let since = Instant::now();
-        let free: Vec<Free> =
-            self.systems.iter().map(FileSystem::free).collect::<Result<_, _>>()?;
-        let (surveyed, walked) = self.survey(&free);
+        let (surveyed, is_ample) = self.survey(free);
         let mut report = match &surveyed {
-            Ok(surveyed) => PreflightReport::on(surveyed, walked),
+            Ok(surveyed) => PreflightReport::on(surveyed, is_ample),
             Err(reason) => PreflightReport::skipped(reason),
         };
         let (mut needs, mut shortages) = (Vec::new(), Vec::new());
-        for (system, on_it) in self.systems.iter().zip(&free) {
+        for (system, on_it) in self.systems.iter().zip(free) {
             let surveyed = surveyed.as_ref().ok();
-            let needed = surveyed.map(|surveyed| self.needed(surveyed, system, on_it, &free));
+            let needed = surveyed.map(|surveyed| self.needed(surveyed, system, on_it, free));
             shortages.extend(report.add(system, on_it, needed.as_ref()));
             needs.extend(needed.map(|needed| needed.least()));
         }
@@ -190,27 +198,43 @@ impl Question<'_> {
         Ok(Preflight { report, needs: Some(needs) })
     }
 
-    /// Surveys the archives, with a walk over all headers if samples leave a doubt. Also returns
-    /// whether headers were walked.
-    fn survey(&self, free: &[Free]) -> (Result<Surveyed, &'static str>, bool) {
-        let Self { options, handles, .. } = *self;
+    /// Surveys the archives: by samples first and, where these leave a doubt, by a walk over all
+    /// headers. Also returns whether there was no doubt.
+    fn survey(&self, free: &[Free]) -> (SurveyResult, bool) {
+        let Self { archives, options, handles, .. } = self;
         let surveyor = Surveyor { options, handles, split_accounts: self.accounts > 0 };
         let time = match self.mode {
-            PreflightMode::Exact => return (surveyor.all(&self.archives, HeaderWalk::Whole), true),
             PreflightMode::Within(time) => time,
-            PreflightMode::Off => None,
+            PreflightMode::Exact | PreflightMode::Off => {
+                let survey = |source| surveyor.archive(source, HeaderWalk::Whole);
+                let each: Vec<_> = archives.iter().map(survey).collect();
+                return (Surveyed::all(&each), false);
+            }
         };
-        let sampled = surveyor.all(&self.archives, HeaderWalk::No);
-        let in_doubt = sampled.as_ref().is_ok_and(|sampled| {
+        let sample = |source| surveyor.archive(source, HeaderWalk::No);
+        let mut each: Vec<_> = archives.iter().map(sample).collect();
+        let sampled = Surveyed::all(&each);
+        let is_ample = sampled.as_ref().is_ok_and(|sampled| {
             let ample = |(system, on_it)| self.needed(sampled, system, on_it, free).is_ample(on_it);
-            sampled.untold == Some(Untold::NoTime) && !self.systems.iter().zip(free).all(ample)
+            self.systems.iter().zip(free).all(ample)
         });
-        if in_doubt {
-            return (surveyor.all(&self.archives, HeaderWalk::For(time)), true);
+        if is_ample {
+            return (sampled, true);
         }
-        (sampled, false)
+        for (surveyed, source) in each.iter_mut().zip(archives) {
+            // Headers may tell the size even where samples do not.
+            let reads = match surveyed {
+                Ok(sampled) if sampled.untold == Some(Untold::NoTime) => sampled.reads,
+                Ok(_) => continue,
+                Err(_) => Reads::default(),
+            };
+            let walked = surveyor.archive(source, HeaderWalk::For(time));
+            *surveyed = walked.map(|walked| walked.after(reads));
+        }
+        (Surveyed::all(&each), false)
     }
 
+    /// Returns the needs on one file system.
     fn needed(
         &self,
         surveyed: &Surveyed,
@@ -218,12 +242,13 @@ impl Question<'_> {
         on_it: &Free,
         free: &[Free],
     ) -> Needed {
-        let room = |free: &Free| free.bytes.unwrap_or(UNTOLD_BYTES).min(UNTOLD_BYTES);
+        let room = |free: &Free| free.bytes.unwrap_or(UNKNOWN_BYTES).min(UNKNOWN_BYTES);
         let rooms = self.systems.iter().zip(free).filter(|(system, _)| system.holds_accounts());
         let whole = rooms.map(|(_, free)| room(free)).sum::<u64>();
         let part = self.by_space.then_some((room(on_it), whole));
-        let Surveyed { need, basis, .. } = surveyed;
-        let needed = Needed::on(system, on_it, need, *basis, self.accounts, part);
+        // The size of a single frame is no better than an estimate until a walk confirms it.
+        let basis = if surveyed.is_confirmed() { surveyed.basis } else { Basis::Sampled };
+        let needed = Needed::on(system, on_it, &surveyed.need, basis, self.accounts, part);
         needed.without(system, self.kept, on_it.unit_bytes)
     }
 }
@@ -244,15 +269,18 @@ fn untold_reason(untold: Untold) -> &'static str {
 }
 
 impl PreflightReport {
-    fn on(surveyed: &Surveyed, walked: bool) -> Self {
+    /// Begins a report. `is_ample` tells whether samples left no doubt.
+    fn on(surveyed: &Surveyed, is_ample: bool) -> Self {
         let exact = surveyed.basis == Basis::Decoded;
+        let untold = surveyed.untold.filter(|_| surveyed.basis == Basis::Sampled);
         Self {
             basis: basis_name(surveyed.basis),
-            sampled_since: surveyed
-                .untold
-                .map(|untold| if walked { untold_reason(untold) } else { AMPLE }),
+            sampled_since: untold.map(|untold| match untold {
+                Untold::NoTime if is_ample => AMPLE,
+                untold => untold_reason(untold),
+            }),
             tar_bytes: Some(surveyed.raw_bytes),
-            tar_bytes_exact: surveyed.basis != Basis::Sampled,
+            tar_bytes_exact: surveyed.is_confirmed(),
             bytes_needed: Some(0),
             bytes_exact: exact,
             inodes_needed: Some(0),
@@ -264,11 +292,12 @@ impl PreflightReport {
         }
     }
 
+    /// Creates the report of a check that was not possible or not requested.
     fn skipped(reason: &str) -> Self {
         Self { basis: "unknown", skipped: Some(reason.to_owned()), ..Self::default() }
     }
 
-    /// Compares what a file system has with what is needed there. Gives what it is short of.
+    /// Adds a file system: its free space and the needs there. Returns its shortages.
     fn add(&mut self, system: &FileSystem, free: &Free, needed: Option<&Needed>) -> Vec<Shortage> {
         let inodes = needed.and_then(|needed| needed.inodes);
         self.file_systems.push(FileSystemReport {
@@ -313,3 +342,6 @@ impl PreflightReport {
         shortages
     }
 }
+
+#[cfg(test)]
+mod tests;

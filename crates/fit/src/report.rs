@@ -1,52 +1,53 @@
-//! The report about space.
+//! Report of the check for free space.
 
 use serde::Serialize;
 
-/// What was needed and what there was, before anything was written.
+/// Needs and free space before anything was written.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PreflightReport {
-    /// How what is needed is known: "walked" (every entry was seen), "declared" (the archive tells
-    /// how long its tar stream is), "sampled" (estimated from samples) or "unknown".
+    /// Basis of the figures: "walked" (every entry was seen), "declared" (the archive declares the
+    /// length of its tar stream), "sampled" (estimated from samples) or "unknown".
     pub basis: &'static str,
-    /// Why samples had to do, in words.
+    /// Reason for the use of samples.
     pub sampled_since: Option<&'static str>,
-    /// Why it is not known, in words.
+    /// Reason why the needs are unknown.
     pub skipped: Option<String>,
-    /// Length of the archive's tar stream.
+    /// Length of the archives' tar streams.
     pub tar_bytes: Option<u64>,
-    /// Whether that is exact, and not an estimate: only with samples it is one.
+    /// Whether that length is exact. It is not if it was sampled, or if no walk has confirmed the
+    /// size that the only frame declares.
     pub tar_bytes_exact: bool,
-    /// Bytes that the files take, on all file systems.
+    /// Bytes needed on all file systems.
     pub bytes_needed: Option<u64>,
-    /// Whether that is exact, and not an estimate.
+    /// Whether that is exact.
     pub bytes_exact: bool,
-    /// Files and directories. `None` if samples did not show enough of them.
+    /// Number of files and directories; `None` if samples did not show enough of them.
     pub inodes_needed: Option<u64>,
-    /// Whether that is exact, and not an estimate.
+    /// Whether that is exact.
     pub inodes_exact: bool,
-    /// Each file system that something is written to.
+    /// Each file system of a destination.
     pub file_systems: Vec<FileSystemReport>,
-    /// What is doubtful, in words.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// Reads of the archives that it took, and their bytes: headers and samples.
+    /// Number of reads of the archives for headers and samples.
     pub reads: u64,
-    /// See there.
+    /// Sum of the bytes of these reads.
     pub read_bytes: u64,
-    /// Time it took.
+    /// Duration of the check.
     pub elapsed_ms: u64,
 }
 
-/// What was needed and what there was on one file system.
+/// Needs and free space on one file system.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSystemReport {
-    /// The destinations on it, as messages call them.
+    /// Paths of the destinations on it.
     pub destinations: Vec<String>,
-    /// Bytes that the files take there.
+    /// Bytes needed.
     pub bytes_needed: Option<u64>,
-    /// Bytes that were free. `None` if it does not tell.
+    /// Free bytes; `None` if the file system does not report them.
     pub bytes_available: Option<u64>,
-    /// Files and directories there.
+    /// Number of files and directories.
     pub inodes_needed: Option<u64>,
-    /// Inodes that were free. `None` if it has no limit.
+    /// Free inodes; `None` if their number has no limit.
     pub inodes_available: Option<u64>,
 }

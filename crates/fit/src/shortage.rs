@@ -1,46 +1,48 @@
-//! A file system that has too little.
+//! Shortages of space or inodes.
 
-/// What a file system can run out of.
+use unsnap_settings::format_size;
+
+/// Resource that a file system can run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// Space for the content of files.
     Bytes,
-    /// Inodes: one for each file and directory.
+    /// Inodes, one for each file and directory.
     Inodes,
 }
 
-/// A file system has less than the archive needs there.
+/// A file system that has less than the archive needs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortage {
-    /// What it is short of.
+    /// Missing resource.
     pub resource: Resource,
-    /// The destinations that lie on it.
+    /// Paths of the destinations on the file system.
     pub file_system: String,
-    /// What is needed, or still needed; `None` if nobody knows.
+    /// Amount needed or, during a run, still needed; `None` if unknown.
     pub needed: Option<u64>,
-    /// Whether `needed` is exact, and not an estimate.
+    /// Whether `needed` is exact.
     pub exact: bool,
-    /// Length of the archive's tar stream, from which `needed` is estimated, if that is exact.
+    /// Length of the tar stream from which `needed` is estimated, if that length is exact.
     pub tar_bytes: Option<u64>,
-    /// What there is.
+    /// Available amount.
     pub available: u64,
-    /// Device number of that file system, as `stat` gives it.
+    /// Device number of the file system, as in `stat`.
     pub device: u64,
-    /// Whether it was found in the middle of the run, and not before.
+    /// Whether it was found during the run, and not before.
     pub unpacking: bool,
-    /// What else is short, there or on other file systems, if it was found before the run.
+    /// Other shortages there or on other file systems, if found before the run.
     pub others: Vec<Self>,
 }
 
 impl Shortage {
-    /// One for all, if there are any.
+    /// Combines shortages into one; `None` if there are none.
     pub fn of_all(mut shortages: Vec<Self>) -> Option<Self> {
         let others = shortages.split_off(1.min(shortages.len()));
         let first = shortages.pop()?;
         Some(Self { others, ..first })
     }
 
-    /// All of them one by one, as far as `is_kept`, and again one for all.
+    /// Keeps the shortages that `is_kept` selects, and combines them again.
     pub fn retain<E>(
         &self,
         mut is_kept: impl FnMut(&Self) -> Result<bool, E>,
@@ -57,24 +59,12 @@ impl Shortage {
     fn amount(&self, number: u64) -> String {
         match self.resource {
             Resource::Inodes => format!("{number} inodes"),
-            Resource::Bytes => {
-                let unit = |&(size, _): &(u64, _)| number >= size;
-                match [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
-                    .into_iter()
-                    .find(unit)
-                {
-                    Some((size, name)) => {
-                        // In tenths, rounded down.
-                        let tenths = u128::from(number) * 10 / u128::from(size);
-                        format!("{}.{} {name} ({number} bytes)", tenths / 10, tenths % 10)
-                    }
-                    None => format!("{number} bytes"),
-                }
-            }
+            Resource::Bytes if number < 1024 => format!("{number} bytes"),
+            Resource::Bytes => format!("{} ({number} bytes)", format_size(number)),
         }
     }
 
-    /// What is needed, and what is available, where.
+    /// Returns the needed and the available amount, with the file system.
     pub fn figures(&self) -> String {
         let Self { file_system, exact, tar_bytes, .. } = self;
         let about = if *exact { "" } else { "about " };
@@ -115,7 +105,7 @@ impl std::fmt::Display for Shortage {
             }
             None => write!(
                 formatter,
-                "{available} are available, and the archive does not tell how much is to come"
+                "{available} are available, and the archive does not tell how much is still to come"
             ),
         }
     }

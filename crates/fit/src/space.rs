@@ -1,4 +1,4 @@
-//! What is free where files will go.
+//! Free space of destinations.
 
 use std::{
     os::fd::OwnedFd,
@@ -10,24 +10,26 @@ use unsnap_ring::Syscalls;
 
 use crate::FitError;
 
-/// Free space and inodes of a file system, for who asks.
+/// Free space and inodes of a file system, for the current user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Free {
-    /// `None` where the file system does not tell.
+    /// Free bytes; `None` if the file system does not report them.
     pub bytes: Option<u64>,
-    /// `None` where there is no limit.
+    /// Free inodes; `None` if their number has no limit.
     pub inodes: Option<u64>,
-    /// Unit in which it allocates.
+    /// Allocation unit in bytes.
     pub unit_bytes: u64,
-    /// Its size.
+    /// Size of the file system.
     pub total_bytes: u64,
+    /// Number of all inodes.
     pub total_inodes: u64,
 }
 
-/// ext2, ext3 and ext4 (linux/magic.h).
+/// Magic number of ext2, ext3 and ext4 (linux/magic.h).
 const EXT4_MAGIC: u64 = 0xef53;
 
 impl Free {
+    /// Measures the file system of an open directory; `path` is for messages.
     pub fn of(calls: &Syscalls, directory: &OwnedFd, path: &Path) -> Result<Self, FitError> {
         let stat = calls.fstatfs(directory).map_err(|errno| FitError::FileSystem {
             step: "ask for the free space of",
@@ -43,8 +45,8 @@ impl Free {
             0 => number(stat.f_bsize).max(1),
             unit => unit,
         };
-        // Only ext4 keeps a reserve that root may use; elsewhere the difference is no space at all
-        // (btrfs: space that is allocated for metadata).
+        // Only ext4 keeps a reserve that root may use. Elsewhere the difference is not usable
+        // (btrfs: space allocated for metadata).
         let reserve_is_ours = is_root && number(stat.f_type) == EXT4_MAGIC;
         let blocks = if reserve_is_ours { stat.f_bfree } else { stat.f_bavail };
         Self {
@@ -57,22 +59,22 @@ impl Free {
     }
 }
 
-/// A file system, and which destinations lie on it.
+/// A file system, and the destinations on it.
 #[derive(Debug)]
 pub struct FileSystem {
     calls: Syscalls,
     directory: OwnedFd,
-    /// As `stat` gives it.
+    /// Device number, as in `stat`.
     pub device: u64,
-    /// Indices of the destinations; the first is the output.
+    /// Indices of the destinations; 0 is the output.
     pub destinations: Vec<usize>,
-    /// What messages call them.
+    /// Paths of the destinations, for messages.
     pub paths: Vec<PathBuf>,
 }
 
 impl FileSystem {
-    /// The file systems of open directories, told apart by their device numbers. (Subvolumes of
-    /// btrfs have numbers of their own and share their space; they count as several.)
+    /// Returns the file systems of open directories, distinguished by their device numbers.
+    /// Subvolumes of btrfs have separate numbers and share their space; they count as several.
     pub fn of(
         calls: &Syscalls,
         directories: Vec<(OwnedFd, PathBuf)>,
@@ -97,18 +99,33 @@ impl FileSystem {
         Ok(systems)
     }
 
-    /// Whether a destination behind the output is on it.
+    /// Returns whether a destination other than the output is on it.
     pub fn holds_accounts(&self) -> bool {
         self.destinations.iter().any(|index| *index > 0)
     }
 
+    /// Measures the free space.
     pub fn free(&self) -> Result<Free, FitError> {
         Free::of(&self.calls, &self.directory, &self.paths[0])
     }
 
-    /// What messages call it.
+    /// Returns the paths of the destinations on it, as its name in messages.
     pub fn name(&self) -> String {
         let paths: Vec<String> = self.paths.iter().map(|path| path.display().to_string()).collect();
         paths.join(" and ")
+    }
+}
+
+#[cfg(test)]
+impl FileSystem {
+    /// Returns a file system for tests that supply its free space.
+    pub fn made_up(device: u64, destinations: &[usize]) -> Self {
+        Self {
+            calls: Syscalls::default(),
+            directory: std::fs::File::open("/").expect("the root can be opened").into(),
+            device,
+            destinations: destinations.to_vec(),
+            paths: destinations.iter().map(|index| format!("/made-up/{index}").into()).collect(),
+        }
     }
 }

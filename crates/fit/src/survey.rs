@@ -1,45 +1,49 @@
-//! Survey of archives: how much they hold, as far as a look at them can say.
+//! Survey of archives: determines or estimates the size of their content.
 
 use std::time::Duration;
 
 use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
 use unsnap_index::Index;
-use unsnap_pass::{Anywhere, Handles, Options, hold_to_seek_table, length_by_seek_table};
+use unsnap_pass::{Anywhere, Handles, Options, length_by_seek_table, reconcile_with_seek_table};
 use unsnap_source::ArchiveFile;
 
 use crate::estimate::{self, Members, Need};
 
-/// An archive, unless it is a stream, and its index, if it has one.
+/// The file of an archive, unless it is a stream, and its index, if it has one.
 pub type Source<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
 
-/// How long the headers of all frames may be walked.
+/// Time for a walk over the headers of all frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderWalk {
-    /// Not at all: samples only.
+    /// No walk: samples only.
     No,
-    /// This long; `None` for a time that grows with the archive ([`Effort::of`]).
+    /// This time; `None` for a time that grows with the archive ([`Effort::of`]).
     For(Option<Duration>),
-    /// To the end.
+    /// As long as the walk takes.
     Whole,
 }
 
-/// What archives hold.
+/// Result of a survey. The error is a message that says why the size is unknown.
+pub(crate) type SurveyResult = Result<Surveyed, &'static str>;
+
+/// Size and needs of an archive, or of several.
+#[derive(Clone, Debug)]
 pub(crate) struct Surveyed {
-    /// Decoded bytes.
+    /// Number of decoded bytes.
     pub raw_bytes: u64,
-    /// The least certain basis of these.
+    /// Basis of this number; the least certain one of all archives.
     pub basis: Basis,
-    /// Why headers did not give the size.
+    /// Reason why frame headers did not give or confirm the number.
     pub untold: Option<Untold>,
     /// Space on a disk.
     pub need: Need,
-    /// Reads that the survey made, and their bytes.
+    /// Statistics of the survey's reads.
     pub reads: Reads,
-    /// What was ignored.
+    /// Messages about ignored seek tables.
     pub warnings: Vec<String>,
 }
 
-/// How archives are surveyed.
+/// Parameters of surveys.
 #[derive(Clone, Copy)]
 pub(crate) struct Surveyor<'a> {
     pub options: &'a Options,
@@ -49,26 +53,17 @@ pub(crate) struct Surveyor<'a> {
 }
 
 impl Surveyor<'_> {
-    /// Surveys archives that are unpacked together: a full one, and an incremental one. An error
-    /// says in words why their size is unknown.
-    pub fn all(&self, archives: &[Source<'_>], walk: HeaderWalk) -> Result<Surveyed, &'static str> {
-        let mut sum: Option<Surveyed> = None;
-        for (archive, index) in archives {
-            let surveyed = if let Some(index) = index {
-                self.index(index)
-            } else {
-                let file = archive.ok_or("the size of a stream is not known beforehand")?;
-                self.archive(file, walk).ok_or("the archive does not say how much it holds")?
-            };
-            sum = Some(match sum {
-                Some(before) => before.with_incremental(surveyed),
-                None => surveyed,
-            });
+    /// Surveys an archive. An index is exact, since it lists every entry.
+    pub fn archive(&self, source: &Source<'_>, walk: HeaderWalk) -> SurveyResult {
+        match source {
+            (_, Some(index)) => Ok(self.index(index)),
+            (Some(file), None) => {
+                self.file(file, walk).ok_or("the archive does not tell the size of its content")
+            }
+            (None, None) => Err("the size of a stream is not known in advance"),
         }
-        sum.ok_or("there is no archive")
     }
 
-    /// An index is exact: it lists every entry.
     fn index(&self, index: &Index) -> Surveyed {
         let need = estimate::need_of(index.entries.entries(), self.split_accounts);
         let (raw_bytes, basis) = (index.frames.raw_bytes(), Basis::Decoded);
@@ -76,7 +71,7 @@ impl Surveyor<'_> {
         Surveyed { raw_bytes, basis, untold: None, need, reads, warnings: Vec::new() }
     }
 
-    fn archive(&self, file: &ArchiveFile, walk: HeaderWalk) -> Option<Surveyed> {
+    fn file(&self, file: &ArchiveFile, walk: HeaderWalk) -> Option<Surveyed> {
         let Self { options, handles, split_accounts } = *self;
         let mut warnings = Vec::new();
         let by_table = length_by_seek_table(file, options.io.index, &mut warnings);
@@ -86,8 +81,6 @@ impl Surveyor<'_> {
             whole_bytes_max: options.tuning.survey_whole_bytes.unwrap_or(default.whole_bytes_max),
             walk_time: match walk {
                 HeaderWalk::No => Some(Duration::ZERO),
-                // The table says at once what the headers would say.
-                HeaderWalk::For(_) if by_table.is_some() => Some(Duration::ZERO),
                 HeaderWalk::For(time) => time.or(default.walk_time),
                 HeaderWalk::Whole => None,
             },
@@ -98,19 +91,42 @@ impl Surveyor<'_> {
         };
         let archive = Anywhere(file);
         let survey = survey(&archive, file.size(), &options.limits.decode, &effort, &mut members);
-        let (raw_bytes, basis) = hold_to_seek_table(survey.raw_bytes?, by_table, &mut warnings);
+        let surveyed = survey.raw_bytes?;
+        let (raw_bytes, basis) = reconcile_with_seek_table(surveyed, by_table, &mut warnings);
         let need = members.need(raw_bytes, basis, split_accounts)?;
-        let untold = survey.untold.filter(|_| basis == Basis::Sampled);
+        // A table that agrees with the samples is as good as a walk.
+        let untold = survey.untold.filter(|_| by_table != Some(raw_bytes));
         Some(Surveyed { raw_bytes, basis, untold, need, reads: survey.reads, warnings })
     }
 }
 
 impl Surveyed {
-    fn with_incremental(mut self, other: Self) -> Self {
-        self.warnings.extend(other.warnings);
+    /// Returns the sum for archives that are unpacked together: a full one, and its incremental
+    /// one.
+    pub fn all(each: &[SurveyResult]) -> SurveyResult {
+        let [first, others @ ..] = each else { return Err("there is no archive") };
+        others.iter().try_fold(first.clone()?, |sum, other| {
+            Ok(sum.with_incremental(other.as_ref().map_err(|reason| *reason)?))
+        })
+    }
+
+    /// Returns whether the number of decoded bytes is certain.
+    pub fn is_confirmed(&self) -> bool {
+        self.basis != Basis::Sampled && self.untold.is_none()
+    }
+
+    /// Adds the reads of an earlier survey.
+    pub fn after(mut self, reads: Reads) -> Self {
+        self.reads = self.reads.plus(reads);
+        self
+    }
+
+    fn with_incremental(mut self, other: &Self) -> Self {
+        self.warnings.extend(other.warnings.iter().cloned());
         Self {
             raw_bytes: self.raw_bytes.saturating_add(other.raw_bytes),
             basis: self.basis.max(other.basis),
+            // The full archive is the larger one, so its reason counts.
             untold: self.untold.or(other.untold),
             need: self.need.with_incremental(&other.need),
             reads: self.reads.plus(other.reads),

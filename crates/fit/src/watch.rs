@@ -1,48 +1,48 @@
-//! Looking after the free space while the run goes on.
+//! Watch over the free space during a run.
 //!
-//! Others write to the same disk, and estimates may be wrong. A disk that is full harms them too
-//! (a validator's ledger), so the run ends before that, as soon as two things hold: less is free
-//! than is in flight, which can still be written; and what is still to come does not fit. Until then
-//! space may come back: a validator removes its old accounts in the background.
+//! Other processes write to the same disk, and estimates may be wrong. A full disk harms other
+//! processes too (a validator's ledger), so the run ends earlier, as soon as two conditions hold:
+//! the free space is less than the bytes in flight, which may still be written; and the rest of the
+//! archive does not fit. Until then space may become free: a validator removes its old accounts in
+//! the background.
 //!
-//! It is looked once for each segment, by the thread that hands the segments on: between two looks
-//! nothing is written but what is in flight, however fast the disk is. One `fstatfs` takes about a
-//! microsecond.
+//! The thread that passes segments on checks once for each segment. Between two checks only bytes
+//! in flight are written, however fast the disk is. One `fstatfs` takes about a microsecond.
 
 use unsnap_create::Written;
 
 use crate::{FileSystem, FitError, Resource, Shortage};
 
-/// Of what is needed, the part that may be missing without a stop, in percent: what a file system
-/// adds to its files, and what is rounded up in passing.
+/// Part of the need, in percent, that may be missing without a stop: overhead of the file system,
+/// and rounding.
 const SLACK_PERCENT: u64 = 2;
 
-/// Inodes of files that are being created may be counted twice. As many as creators have in flight
-/// at most, and some more.
+/// Number of inodes that may be missing without a stop, since those of files that are being created
+/// may be counted twice. Somewhat more than creators have in flight at most.
 const SLACK_INODES: u64 = 256;
 
-/// Where nothing is known about what is still to come, this part of a small file system is kept
-/// free, if it is less than what is in flight. A guess.
+/// Divisor for the part of a small file system that stays free if the rest of the archive is
+/// unknown, where that part is less than the bytes in flight. A guess.
 const RESERVE_PART: u64 = 16;
 
-/// Inodes that are kept free where nothing is known about what is still to come. A guess.
+/// Number of inodes that stay free if the rest of the archive is unknown. A guess.
 const RESERVE_INODES: u64 = 1024;
 
-/// The file systems of a run.
+/// Watch over the file systems of a run.
 #[derive(Debug)]
 pub struct Watch {
     systems: Vec<Watched>,
-    /// Bytes that may be in flight.
+    /// Most bytes in flight.
     in_flight_bytes: u64,
-    /// For tests: free bytes that are taken for used.
+    /// Free bytes that count as used; for tests.
     hidden_bytes: u64,
 }
 
-/// A file system that is looked after.
+/// A watched file system.
 #[derive(Debug)]
 pub(crate) struct Watched {
     system: FileSystem,
-    /// Bytes and inodes that the whole archive needs here, at the least.
+    /// Least bytes and inodes that the whole archive needs here; `None` if unknown.
     needed: Option<(u64, Option<u64>)>,
 }
 
@@ -51,7 +51,8 @@ impl Watched {
         Self { system, needed }
     }
 
-    /// An error if it is going to be full. `written`: what destinations have been given so far.
+    /// Returns an error if the file system is about to be full. `written` counts the bytes and
+    /// files of each destination so far.
     fn look(
         &self,
         written: &[Written],
@@ -116,7 +117,11 @@ impl Watch {
         Self { systems, in_flight_bytes, hidden_bytes }
     }
 
-    /// Looks at every file system, and gives the first that is going to be full as an error.
+    /// Checks every file system. `written` counts the bytes and files of each destination so far.
+    ///
+    /// # Errors
+    ///
+    /// [`FitError::NoSpace`] for the first file system that is about to be full.
     pub fn look(&self, written: &[Written]) -> Result<(), FitError> {
         self.systems
             .iter()
@@ -127,23 +132,24 @@ impl Watch {
 /// Bytes or inodes of a file system.
 #[derive(Clone, Copy, Debug)]
 struct Stock {
-    /// For the whole archive; `None` if that is not known.
+    /// Need of the whole archive; `None` if unknown.
     needed: Option<u64>,
-    /// Of that, what is written.
+    /// Part of it that is written.
     used: u64,
     available: u64,
     slack: u64,
     in_flight: u64,
-    /// What is kept free where nothing is known.
+    /// Amount that stays free if the need is unknown.
     reserve: u64,
 }
 
 impl Stock {
-    /// What is still to be written.
+    /// Returns the amount that is still to be written.
     fn remaining(&self) -> Option<u64> {
         Some(self.needed?.saturating_sub(self.used))
     }
 
+    /// Returns whether the run must stop.
     fn runs_out(&self) -> bool {
         match self.remaining() {
             None => self.available < self.reserve,
@@ -169,7 +175,7 @@ mod tests {
     };
 
     #[test]
-    fn what_fits_exactly_is_never_stopped() {
+    fn an_archive_that_fits_exactly_is_never_stopped() {
         for used in 0..=1000 {
             let stock = Stock { used, available: 1000 - used, ..STOCK };
             assert!(!stock.runs_out(), "{used}");
@@ -177,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_stopped_before_the_end_and_not_earlier() {
-        // Somebody else has taken 300.
+    fn an_archive_that_does_not_fit_is_stopped_shortly_before_the_disk_is_full() {
+        // Another process has taken 300.
         for used in 0..=700 {
             let stock = Stock { used, available: 700 - used, ..STOCK };
             assert_eq!(stock.runs_out(), 700 - used < 100, "{used}");
@@ -194,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_thought_is_no_reason_to_stop() {
-        // The estimate is used up, and nobody knows what is still to come.
+    fn an_estimate_that_was_too_low_is_no_reason_to_stop() {
+        // The estimate is used up, so the rest is unknown.
         let stock = Stock { used: 2000, available: 0, ..STOCK };
         assert!(!stock.runs_out());
     }

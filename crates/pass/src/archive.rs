@@ -1,20 +1,32 @@
-//! The archive that is read.
+//! Archives: their names, and their open files.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+};
 
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
 use unsnap_layout::ArchiveName;
+use unsnap_ring::{DirectMode, Syscalls};
+use unsnap_source::{ArchiveFile, SourceError};
 
-/// Where an archive comes from.
+use crate::PassError;
+
+/// Origin of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Archive {
-    /// A file, or a named pipe, which is read like standard input.
+    /// A path: of a regular file, or of a pipe, which is read like standard input.
     File(PathBuf),
     /// Standard input.
     Stdin,
 }
 
 impl Archive {
-    /// Returns the name that messages use.
+    /// Returns the name for messages.
     pub fn display_name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -22,7 +34,7 @@ impl Archive {
         }
     }
 
-    /// Returns what the file name says, if it is the name of a snapshot archive.
+    /// Returns the parsed file name, if it is the name of a snapshot archive.
     pub fn snapshot_name(&self) -> Option<ArchiveName> {
         let Self::File(path) = self else { return None };
         match ArchiveName::parse(path.file_name()?.to_str()?) {
@@ -32,5 +44,94 @@ impl Archive {
                 None
             }
         }
+    }
+}
+
+/// An open archive, of which nothing has been read.
+pub enum OpenArchive {
+    /// A regular file.
+    File(ArchiveFile),
+    /// Standard input, a pipe, a socket or a character device, which can only be read in order.
+    Stream(OwnedFd),
+}
+
+impl OpenArchive {
+    /// Opens an archive without reading it.
+    pub(crate) fn open(
+        calls: &Syscalls,
+        archive: &Archive,
+        direct: DirectMode,
+    ) -> Result<Self, PassError> {
+        let path = match archive {
+            Archive::Stdin => {
+                let file = calls.duplicate(io::stdin().as_fd());
+                return file
+                    .map(Self::Stream)
+                    .map_err(|errno| open_error(Path::new("standard input"), errno));
+            }
+            Archive::File(path) => path,
+        };
+        let stat = calls.stat(path).map_err(|errno| open_error(path, errno))?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        // A device such as /dev/zero has no end.
+        let device = match kind {
+            FileType::CharacterDevice => Some("character"),
+            FileType::BlockDevice => Some("block"),
+            _ => None,
+        };
+        if let Some(device) = device {
+            let reason = format!(
+                "{} is a {device} device: archives are files, pipes or sockets",
+                path.display()
+            );
+            return Err(PassError::request(reason));
+        }
+        if matches!(kind, FileType::Fifo | FileType::Socket) {
+            let file = calls.open(path, OFlags::RDONLY | OFlags::CLOEXEC);
+            return file.map(Self::Stream).map_err(|errno| open_error(path, errno));
+        }
+        let file = ArchiveFile::open(calls, path, direct);
+        file.map(Self::File).map_err(PassError::source)
+    }
+
+    /// Opens the archive once more, at its beginning; `None` for a stream.
+    pub fn again(&self) -> Option<Result<Self, PassError>> {
+        match self {
+            Self::File(file) => Some(file.again().map(Self::File).map_err(PassError::source)),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// Returns the file, unless the archive is a stream.
+    pub fn file(&self) -> Option<&ArchiveFile> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+fn open_error(path: &Path, errno: Errno) -> PassError {
+    PassError::Source(SourceError::Open { path: path.to_owned(), errno })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_not_an_archive() {
+        use unsnap_failure::{Failure, Family};
+
+        let calls = Syscalls::default();
+        let open = |path: &str| {
+            OpenArchive::open(&calls, &Archive::File(path.into()), DirectMode::Auto).map(drop)
+        };
+        for device in ["/dev/zero", "/dev/full"] {
+            let error = open(device).unwrap_err();
+            assert_eq!(error.family(), Family::Request);
+            assert!(error.to_string().contains("character device"), "{error}");
+        }
+        assert!(open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).is_ok());
     }
 }

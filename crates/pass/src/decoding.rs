@@ -1,4 +1,4 @@
-//! Decoding: from archives to segments, on threads of its own.
+//! Decoding of archives to segments, on separate threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,12 @@ use unsnap_source::{
 
 use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
 
-/// Chooses the engine for reading and creating. If the wanted one is refused, says so in words.
+/// Chooses the engine for reading and creating. With [`IoEngine::Auto`], also returns a message if
+/// the kernel refuses io_uring.
+///
+/// # Errors
+///
+/// [`PassError::Uring`] if io_uring is required and refused.
 pub fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), PassError> {
     Ok(match (wanted, probe_uring()) {
         (IoEngine::Threads, _) => (EngineKind::Threads, None),
@@ -23,7 +28,7 @@ pub fn choose_engine(wanted: &IoEngine) -> Result<(EngineKind, Option<String>), 
     })
 }
 
-/// How much of an archive has been read, and the digest of that.
+/// Length and digest of the part of an archive that has been read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadMark(Arc<Mutex<Option<(u64, Digest)>>>);
 
@@ -32,49 +37,50 @@ impl ReadMark {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, digest));
     }
 
-    /// Returns the bytes read since decoding began, and their digest.
+    /// Returns the number of bytes read since decoding began, and their digest; `None` if none were
+    /// digested yet.
     pub fn get(&self) -> Option<(u64, Digest)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What decoding starts with. The parts of the first archive say where to begin and what to note.
+/// Parameters of decoding. `begin`, `frame_starts` and `read` concern the first archive.
 pub struct DecodeJob<'a> {
-    /// The archives.
+    /// Archives as the caller named them.
     pub named: &'a [Archive],
-    /// How they are read.
+    /// Options for reading.
     pub options: &'a Options,
-    /// To count what is read.
+    /// Progress and cancellation.
     pub handles: &'a Handles,
-    /// What carries out reads.
+    /// Engine for reads.
     pub engine: &'a EngineKind,
-    /// Where decoding of the first archive begins.
+    /// Position at which decoding begins.
     pub begin: Position,
-    /// Takes the starts of the first archive's frames.
+    /// Collects the starts of frames.
     pub frame_starts: Arc<FrameStarts>,
-    /// Takes how much of the first archive has been read.
+    /// Receives the length and digest of the part that has been read.
     pub read: ReadMark,
-    /// How the archives are digested.
+    /// Kind of digest of the archives; `None` for no digest.
     pub digest: Option<DigestKind>,
-    /// Whether the digest includes the bytes in front of `begin`.
+    /// Whether the digest includes the bytes before `begin`.
     pub digest_all: bool,
 }
 
-/// Archives that are being decoded, and the memory for it. Dropped, its threads end.
+/// Archives that are being decoded, and their memory. Dropping it ends the threads.
 pub struct Decoding {
-    /// The decoded stream of each archive. Dropped before the memory.
+    /// Decoded stream of each archive. Dropped before the memory.
     pub streams: Vec<Decoded>,
-    /// The memory.
+    /// Memory of all streams.
     pub memory: Memory,
 }
 
-/// The end of an archive's decoding.
+/// Result of decoding an archive.
 pub struct DecodedArchive {
-    /// What was read and decoded.
+    /// Sizes and counts.
     pub summary: DecodeSummary,
-    /// How long the walk waited for segments.
+    /// Time that the walk waited for segments.
     pub waited: std::time::Duration,
-    /// Where the time of its threads went.
+    /// Time spent by the decoding threads.
     pub threads: Vec<ThreadTimes>,
 }
 
@@ -93,8 +99,8 @@ impl Decoding {
         Ok(Self { streams, memory })
     }
 
-    /// Closes the memory, waits for the threads, and returns what became of each archive with the
-    /// memory, which files under way may still refer to.
+    /// Closes the memory, waits for the threads, and returns the result for each archive. Also
+    /// returns the memory, since files in flight may still refer to it.
     pub fn finish(self) -> (Vec<DecodedArchive>, Memory) {
         let Self { streams, memory } = self;
         memory.close();
@@ -108,7 +114,7 @@ impl Decoding {
 }
 
 impl DecodeJob<'_> {
-    /// `index`: which of the archives.
+    /// Starts decoding the archive with this index.
     fn decode(
         &self,
         index: usize,
@@ -144,6 +150,8 @@ impl DecodeJob<'_> {
         .map_err(|error| PassError::decode(&archive.display_name(), error))
     }
 
+    /// Returns the hasher for an archive. For a digest of the whole archive it has already hashed
+    /// the bytes before `begin`.
     fn hasher(&self, input: &Input, begin: Position) -> Result<Option<Hasher>, PassError> {
         let Some(mut hasher) = self.digest.map(DigestKind::hasher) else { return Ok(None) };
         match input {
@@ -156,6 +164,7 @@ impl DecodeJob<'_> {
         Ok(Some(hasher))
     }
 
+    /// Starts reading an archive.
     fn source(
         &self,
         archive: &Archive,
@@ -189,7 +198,7 @@ impl DecodeJob<'_> {
         Ok(Box::new(reader.build(file).map_err(PassError::source)?))
     }
 
-    /// Makes a source stand still while the run is paused.
+    /// Makes a source stop while the run is paused.
     fn paused_by_pace(&self, source: Box<dyn Source>, stream: &StreamMemory) -> Box<dyn Source> {
         match &self.options.neighbour.pace {
             Some(pace) => Box::new(Pausing::new(source, pace.clone(), stream.read.clone())),

@@ -1,4 +1,4 @@
-//! Why a pass over an archive failed.
+//! Errors of a pass over an archive.
 
 use unsnap_decode::{DecodeError, Position};
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
@@ -9,7 +9,7 @@ use unsnap_source::SourceError;
 use unsnap_tarstream::TarError;
 use unsnap_verify::StorageError;
 
-/// A pass over an archive failed.
+/// Failure of a pass over an archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
@@ -31,7 +31,7 @@ pub enum PassError {
         /// Origin of the segment that holds the bad bytes.
         at: Position,
     },
-    /// An entry does not belong in such an archive, or one is missing.
+    /// An entry does not belong in an archive of this layout, or a required one is missing.
     #[error("{archive}: {source}{}", decoded_from(*at))]
     Layout {
         /// The archive.
@@ -84,13 +84,13 @@ pub enum PassError {
     /// The kernel refused to start a thread.
     #[error("cannot start a thread: {error}")]
     Thread {
-        /// The kernel's answer.
+        /// Error from the kernel.
         error: std::io::Error,
     },
     /// The request makes no sense.
     #[error("{reason}")]
     Request {
-        /// Why.
+        /// Reason.
         reason: String,
         /// The remedy, if one is known.
         remedy: Option<Remedy>,
@@ -107,7 +107,7 @@ fn decoded_from(at: Option<Position>) -> String {
 }
 
 impl PassError {
-    /// Sorts a decoder's error: damage, a failed read, or a cancellation.
+    /// Converts a decoder's error: damage, a failed read, too little memory, or a cancellation.
     pub fn decode(archive: &str, error: DecodeError) -> Self {
         match error {
             DecodeError::Cancelled => Self::Cancelled,
@@ -117,7 +117,7 @@ impl PassError {
         }
     }
 
-    /// Sorts a reader's error: a failed read or a cancellation.
+    /// Converts a reader's error: a failed read or a cancellation.
     pub fn source(error: SourceError) -> Self {
         match error {
             SourceError::Cancelled => Self::Cancelled,
@@ -125,27 +125,27 @@ impl PassError {
         }
     }
 
-    /// A bad tar stream.
+    /// Creates the error for a bad tar stream.
     pub fn tar(archive: &str, source: TarError, at: Position) -> Self {
         Self::Tar { archive: archive.to_owned(), source: Box::new(source), at }
     }
 
-    /// A bad entry.
+    /// Creates the error for a bad entry.
     pub fn layout(archive: &str, source: LayoutError, at: Option<Position>) -> Self {
         Self::Layout { archive: archive.to_owned(), source: Box::new(source), at }
     }
 
-    /// A bad bank file.
+    /// Creates the error for a bad bank file.
     pub fn bank(archive: &str, source: BankError, at: Position) -> Self {
         Self::Bank { archive: archive.to_owned(), source: Box::new(source), at }
     }
 
-    /// A bad storage.
+    /// Creates the error for a bad storage.
     pub fn storage(archive: &str, source: StorageError, at: Position) -> Self {
         Self::Storage { archive: archive.to_owned(), source: Box::new(source), at }
     }
 
-    /// An unusable index, or the reason that it could not be read.
+    /// Converts an error of an index: it is unusable, memory was refused, or a cancellation.
     pub fn index(archive: &str, source: IndexError) -> Self {
         match source {
             IndexError::Cancelled => Self::Cancelled,
@@ -154,17 +154,17 @@ impl PassError {
         }
     }
 
-    /// A request that makes no sense, and no remedy that is not obvious.
+    /// Creates the error for a request that makes no sense and whose remedy is obvious.
     pub fn request(reason: impl Into<String>) -> Self {
         Self::Request { reason: reason.into(), remedy: None }
     }
 
-    /// A request that makes no sense, with a remedy.
+    /// Creates the error for a request that makes no sense, with a remedy.
     pub fn request_with(reason: impl Into<String>, remedy: Remedy) -> Self {
         Self::Request { reason: reason.into(), remedy: Some(remedy) }
     }
 
-    /// A thread that the kernel refused to start.
+    /// Creates the error for a thread that the kernel refused to start.
     pub fn thread(error: std::io::Error) -> Self {
         Self::Thread { error }
     }
@@ -207,7 +207,7 @@ impl Failure for PassError {
 
     fn remedy(&self) -> Option<Remedy> {
         if self.errno() == Some(Errno::MFILE) {
-            // Whichever operation needed one more descriptor.
+            // The remedy does not depend on the operation that needed one more descriptor.
             return Remedy::of_errno(Errno::MFILE);
         }
         match self {

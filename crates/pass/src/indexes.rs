@@ -1,4 +1,4 @@
-//! The side-car of an archive, opened with it and read when the process is confined.
+//! The side-car of an archive: opened together with the archive, read once the process is confined.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::PathBuf};
 
@@ -9,7 +9,7 @@ use unsnap_source::ArchiveFile;
 
 use crate::{Archive, Handles, IndexUse, OpenArchive, PassError, Phase};
 
-/// An open archive, read wherever one likes, through the page cache.
+/// Random access to an open archive through the page cache.
 pub struct Anywhere<'a>(pub &'a ArchiveFile);
 
 impl ReadAt for Anywhere<'_> {
@@ -18,26 +18,26 @@ impl ReadAt for Anywhere<'_> {
     }
 
     fn will_read(&self, offset: u64, bytes: u64) {
-        // Only advice: where it is refused, reads take longer.
+        // If the kernel refuses the advice, reads take longer.
         let bytes = std::num::NonZeroU64::new(bytes);
         let _ = fadvise(self.0.descriptor(), offset, bytes, Advice::WillNeed);
     }
 }
 
-/// A side-car that has been opened.
+/// An open side-car.
 pub(crate) struct SideCarFile {
     path: PathBuf,
     file: File,
 }
 
 impl SideCarFile {
-    /// Opens what lies beside an archive, if it is wanted and there. Nothing is read.
+    /// Opens the side-car of an archive, if it exists and `wanted` allows its use. Reads nothing.
     pub fn open(archive: &Archive, wanted: IndexUse) -> Option<Self> {
         let path = match archive {
             Archive::File(path) if wanted != IndexUse::Ignore => side_car_path(path),
             _ => return None,
         };
-        // Whatever it is (a pipe, say): opening it must not wait.
+        // NONBLOCK, so that opening a pipe of that name does not wait.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(file) => Some(Self { path, file: file.into() }),
@@ -53,7 +53,7 @@ impl SideCarFile {
         let failed = |source| IndexError::Read { offset: 0, source };
         let metadata = self.file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(IndexError::NotAnIndex("it is no regular file"));
+            return Err(IndexError::NotAnIndex("it is not a regular file"));
         }
         let (bytes, limit) = (metadata.len(), SIDE_CAR_BYTES_MAX);
         if bytes > limit {
@@ -65,7 +65,8 @@ impl SideCarFile {
     }
 }
 
-/// Reads the index of an archive: `None` if there is none, or none that can be trusted.
+/// Reads the index of an archive. Returns `None` if there is no trustworthy one; that is an error
+/// if `wanted` is [`IndexUse::Proven`].
 pub(crate) fn load(
     side_car: Option<SideCarFile>,
     named: &Archive,
@@ -76,7 +77,7 @@ pub(crate) fn load(
     let failed = |error| Err(PassError::index(&named.display_name(), error));
     let (Some(side_car), OpenArchive::File(file)) = (side_car, archive) else {
         if wanted == IndexUse::Proven {
-            return failed(IndexError::NotAnIndex("there is none beside the archive"));
+            return failed(IndexError::NotAnIndex("there is no index beside the archive"));
         }
         return Ok(None);
     };
@@ -92,6 +93,7 @@ pub(crate) fn load(
     }
 }
 
+/// Reads a side-car and checks that it belongs to the archive.
 fn load_one(
     side_car: &SideCarFile,
     archive: &ArchiveFile,

@@ -1,4 +1,4 @@
-//! The first bytes of the archives, and the memory that is divided by what they say.
+//! The first bytes of archives, and the memory that is divided according to them.
 
 use std::os::fd::OwnedFd;
 
@@ -10,12 +10,12 @@ use unsnap_source::{ArchiveFile, read_head};
 
 use crate::{Archive, CancelToken, OpenArchive, Options, PassError};
 
-/// First bytes of an archive that decide how memory is divided. Fewer of a stream, so that a slow
-/// sender delivers them at once.
+/// Number of first bytes that decide how memory is divided. For a stream it is smaller, so that
+/// even a slow sender delivers them at once.
 const HEAD_BYTES: usize = 64 << 10;
 const STREAM_HEAD_BYTES: usize = 512;
 
-/// An archive and its first bytes.
+/// An open archive and its first bytes.
 pub enum Input {
     /// A regular file.
     File {
@@ -26,7 +26,7 @@ pub enum Input {
     },
     /// A stream.
     Stream {
-        /// The stream, behind the first bytes.
+        /// The stream, positioned behind the first bytes.
         file: OwnedFd,
         /// The first bytes.
         head: Vec<u8>,
@@ -34,7 +34,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// Reads the beginning of each archive.
+    /// Reads the first bytes of each archive. For a stream this waits until they arrive.
     pub fn begin_all(
         opened: Vec<OpenArchive>,
         named: &[Archive],
@@ -44,7 +44,6 @@ impl Input {
         opened.map(|(opened, archive)| Self::begin(opened, archive, cancel)).collect()
     }
 
-    /// Reads the beginning; of a stream this waits for it.
     fn begin(
         opened: OpenArchive,
         archive: &Archive,
@@ -79,41 +78,49 @@ impl Input {
     }
 }
 
-/// Archives up to this size are unpacked before their memory could be faulted in and pinned as a
-/// whole, which took 0.2 s for 80 MiB on a virtual machine (November 2026). Their pages come as they
-/// are used.
+/// Archives up to this size have their memory faulted in on demand. They are unpacked sooner than
+/// all of it could be faulted in and pinned, which took 0.2 s for 80 MiB on a virtual machine
+/// (November 2026).
 const SMALL_ARCHIVE_BYTES: u64 = 64 << 20;
 
-/// Part of the memory budget that an incremental archive gets when it is unpacked together with its
-/// full one. One thread streams it and needs 80 MiB for full speed; of a small budget it gets less.
+/// Share of the memory budget, as a divisor, for an incremental archive that is unpacked together
+/// with its full one. One thread streams it and needs 80 MiB for full speed; a small budget gives
+/// it less.
 const INCREMENTAL_PART: usize = 4;
 
-/// The one reservation and its pools.
+/// The single memory reservation of a run, and its pools.
 pub struct Memory {
-    /// The reservation.
+    /// Reservation.
     pub arena: Arena,
-    /// For each archive.
+    /// Pools of each archive.
     pub streams: Vec<StreamMemory>,
+    /// Whether pages are faulted in on first use.
     on_demand: bool,
-    /// Its waiters are woken when the memory is closed.
+    /// Pace whose waiters are woken when the memory is closed.
     pace: Option<Pace>,
 }
 
-/// One archive's part of the memory.
+/// Memory of one archive.
 pub struct StreamMemory {
-    /// How its memory is divided.
+    /// Division of the memory.
     pub plan: MemoryPlan,
-    /// Takes compressed bytes.
+    /// Pool for compressed bytes.
     pub read: Pool,
-    /// Takes decoded bytes.
+    /// Pool for decoded bytes.
     pub segments: Pool,
-    /// Decoding threads.
+    /// Number of decoding threads.
     pub threads: usize,
 }
 
 impl Memory {
-    /// Reserves memory. `threads`: those that decode the first archive; another is decoded by one more.
-    /// `writes`: whether the decoded data goes to disks; without, memory is faulted in on demand.
+    /// Reserves memory. `threads` decode the first archive, and one more decodes another archive.
+    /// `writes` tells whether decoded data is written to disks. If not, pages are faulted in on
+    /// demand.
+    ///
+    /// # Errors
+    ///
+    /// [`PassError::Request`] if the budget is too small, [`PassError::Memory`] if the kernel
+    /// refuses the memory.
     pub fn reserve(
         options: &Options,
         inputs: &[Input],
@@ -155,22 +162,23 @@ impl Memory {
         Ok(Self { arena, streams, on_demand, pace: options.neighbour.pace.clone() })
     }
 
-    /// Returns the most bytes that segments hold.
+    /// Returns the most bytes that segments can hold.
     pub fn segments_bytes(&self) -> usize {
         self.streams.iter().map(|stream| stream.plan.segments_bytes).sum()
     }
 
-    /// Returns the memory that rings should register.
+    /// Returns the memory that rings should register; `None` if it is faulted in on demand.
     pub fn to_register(&self) -> Option<ArenaRanges> {
         (!self.on_demand).then(|| self.arena.ranges())
     }
 
-    /// Ends all waiting for memory, for a silent stream, and for the end of a pause.
+    /// Wakes all threads that wait for memory, for a silent stream, or for the end of a pause. They
+    /// fail from then on.
     pub fn close(&self) {
         self.closer()();
     }
 
-    /// Returns what [`close`](Self::close)s the memory from another thread.
+    /// Returns a function that [closes](Self::close) the memory from any thread.
     pub fn closer(&self) -> impl Fn() + Send + Sync + 'static {
         let pools: Vec<Pool> = self
             .streams

@@ -1,9 +1,9 @@
-//! Leaving processors and disks to others: niceness, I/O priority and processors of a run's threads.
+//! Consideration for other processes: rate limit, niceness, I/O priority and processors of a run.
 //!
-//! The thread that starts all others applies these to itself first, so that the others inherit them:
-//! decoders, creators, the engines' workers, and the kernel's own workers for rings.
+//! The thread that starts all others applies the last three to itself first. Decoders, creators,
+//! the engines' workers and the kernel's own workers for rings inherit them.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, num::NonZeroU64, str::FromStr};
 
 use rustix::{
     io::Errno,
@@ -12,16 +12,34 @@ use rustix::{
 };
 use serde::Serialize;
 use unsnap_failure::Remedy;
+use unsnap_ring::{IoPriority, Pace};
 
-use crate::{Neighbour, PassError};
+use crate::PassError;
 
-/// Niceness of a thread, from -20 (urgent; takes a privilege) to 19.
+/// Consideration for other processes on the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbour {
+    /// Handle that limits the write rate and pauses the run. Several runs may share one.
+    pub pace: Option<Pace>,
+    /// I/O priority of reads and writes; `None` to inherit the caller's.
+    pub io_priority: Option<IoPriority>,
+    /// Niceness of the run's threads; `None` to inherit the caller's.
+    pub nice: Option<Niceness>,
+    /// Processors for the run's threads, out of the caller's; `None` for all of these.
+    pub cpus: Option<CpuSet>,
+}
+
+/// Niceness of a thread, from -20 (urgent; needs a privilege) to 19.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Niceness(i32);
 
-/// Not a niceness.
+/// Error: a number is not a niceness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is not a niceness, which is between {min} and {max}", min = Niceness::MIN, max = Niceness::MAX)]
+#[error(
+    "{0} is not a niceness, which is between {min} and {max}",
+    min = Niceness::MIN,
+    max = Niceness::MAX
+)]
 pub struct NotANiceness(i32);
 
 impl Niceness {
@@ -48,43 +66,43 @@ impl TryFrom<i32> for Niceness {
     }
 }
 
-/// The limits in force. The report's fallbacks name those that the kernel refused.
+/// Limits in force. The report lists those that the kernel refused among its fallbacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LimitsReport {
-    /// Bytes written to each destination device in a second, at the end of the run.
+    /// Rate limit at the end of the run, in bytes per second for each destination device.
     pub rate_limit: Option<u64>,
-    /// "idle", or "best-effort:" and a level.
+    /// I/O priority: "idle", or "best-effort:" and a level.
     pub io_priority: Option<String>,
     /// Niceness.
     pub nice: Option<i32>,
-    /// Processors, such as "0-3,8".
+    /// Usable processors, such as "0-3,8".
     pub cpus: Option<String>,
 }
 
-/// Processors, by the kernel's numbers. Not empty.
+/// Non-empty set of processors, by the kernel's numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CpuSet(rustix::thread::CpuSet);
 
-/// Not a list of processors.
+/// Error: a text is not a list of processors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a list of processors below {max}, such as 0-3,8", max = CpuSet::MAX)]
 pub struct NotACpuSet(String);
 
 impl CpuSet {
-    /// Numbers are below this.
+    /// Upper bound of processor numbers; all are below it.
     pub const MAX: usize = rustix::thread::CpuSet::MAX_CPU;
 
-    /// Those that this thread may run on now.
+    /// Returns the processors that this thread may run on now.
     fn allowed() -> Result<Self, Errno> {
         sched_getaffinity(None).map(Self)
     }
 
-    /// The numbers, in ascending order.
+    /// Returns the numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         (0..Self::MAX).filter(|cpu| self.0.is_set(*cpu))
     }
 
-    /// Those that are in both; `None` if there are none.
+    /// Returns the processors that are in both sets; `None` if there are none.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let mut both = rustix::thread::CpuSet::new();
         self.iter().filter(|cpu| other.0.is_set(*cpu)).for_each(|cpu| both.set(cpu));
@@ -95,7 +113,7 @@ impl CpuSet {
 impl FromStr for CpuSet {
     type Err = NotACpuSet;
 
-    /// Reads a list of numbers and ranges as taskset(1) and cgroups do: "0-3,8".
+    /// Parses a list of numbers and ranges in the syntax of taskset(1) and cgroups: "0-3,8".
     fn from_str(text: &str) -> Result<Self, NotACpuSet> {
         let wrong = || NotACpuSet(text.to_owned());
         let number = |text: &str| {
@@ -142,15 +160,25 @@ impl fmt::Debug for CpuSet {
 }
 
 impl Neighbour {
-    /// Applies processors, niceness and I/O priority to the calling thread and to those that it will
-    /// start. A run does that to its own threads; this is for threads that work for a run beside it.
+    /// Returns the rate limit in force, in bytes per second for each destination device.
+    pub fn rate_limit(&self) -> Option<u64> {
+        self.pace.as_ref().and_then(Pace::rate).map(NonZeroU64::get)
+    }
+
+    /// Applies processors, niceness and I/O priority to the calling thread, from which threads that
+    /// it starts later inherit them. A run does so for its own threads. Callers need this only for
+    /// further threads that work for a run.
     ///
-    /// Returns the limits in force, and in words those that the kernel or a seccomp filter refused.
-    /// That none of the processors may be used is an error, [`PassError::Request`].
+    /// Returns the limits in force, and a message for each one that the kernel or a seccomp filter
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// [`PassError::Request`] if this process may use none of the processors.
     pub fn settle(&self) -> Result<(LimitsReport, Vec<String>), PassError> {
         let (mut limits, mut missing) = (LimitsReport::default(), Vec::new());
         let mut refused = |limit: &str, errno: Errno| {
-            tracing::warn!(%errno, "the kernel refuses {limit}");
+            tracing::warn!(%errno, "the kernel refused {limit}");
             missing.push(format!("{limit}: refused ({errno})"));
         };
         if let Some(wanted) = &self.cpus {
@@ -172,7 +200,7 @@ impl Neighbour {
             }
         }
         if let Some(Niceness(nice)) = self.nice {
-            // For Linux a process that is not named is the calling thread.
+            // On Linux, no process means the calling thread.
             match setpriority_process(None, nice) {
                 Ok(()) => limits.nice = Some(nice),
                 Err(errno) => refused(&format!("niceness {nice}"), errno),
@@ -193,8 +221,6 @@ mod tests {
     use std::thread;
 
     use rustix::process::getpriority_process;
-    use unsnap_ring::IoPriority;
-
     use unsnap_failure::{Failure, Family};
 
     use super::*;
@@ -237,7 +263,7 @@ mod tests {
     fn processors_outside_the_allowed_set_are_refused_and_so_is_niceness_out_of_range() {
         let allowed = CpuSet::allowed().unwrap();
         let Some(other) = (0..CpuSet::MAX).rev().find(|cpu| !allowed.0.is_set(*cpu)) else {
-            // As many as there can be.
+            // The machine has the maximum number of processors.
             return unsnap_testkit::skip::skip_unsupported("all processors may be used");
         };
         let cpus = Some(other.to_string().parse().unwrap());

@@ -1,26 +1,26 @@
-//! Options of a pass: the parts that all operations share.
+//! Options that all operations share.
 
-use std::{fmt, num::NonZeroU64, sync::Arc, thread};
+use std::{fmt, sync::Arc, thread};
 
 use unsnap_decode::{MemoryPlan, Tuning as DecodeTuning};
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
-use unsnap_ring::{DirectMode, FaultPlan, IoPriority, Pace, Syscalls};
+use unsnap_ring::{DirectMode, FaultPlan, Syscalls};
 
-use crate::{Archive, CpuSet, Niceness, SandboxMode};
+use crate::{Archive, Neighbour, SandboxMode};
 
-/// Most decoding threads by default. More have never been seen to gain anything. A guess.
+/// Largest default number of decoding threads. No measurement has shown a gain from more. A guess.
 const DECODE_THREADS_MAX: usize = 16;
 
-/// How archives are gone through. The defaults suit every machine.
+/// Options of a pass over archives. The defaults suit every machine.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How files are read and written.
+    /// Reading and writing of files.
     pub io: Io,
     /// Memory and threads.
     pub resources: Resources,
     /// Limits on what an archive may claim.
     pub limits: Limits,
-    /// How much of the machine is left to others.
+    /// Consideration for other processes.
     pub neighbour: Neighbour,
     /// Whether the thread confines itself before it reads the archive.
     pub sandbox: SandboxMode,
@@ -29,18 +29,18 @@ pub struct Options {
     pub tuning: Tuning,
 }
 
-/// How files are read and written.
+/// Options for reading and writing files.
 #[derive(Clone, Debug, Default)]
 pub struct Io {
     /// Whether to bypass the page cache.
     pub direct: DirectMode,
-    /// What carries out reads and writes.
+    /// Engine for reads and writes.
     pub engine: IoEngine,
-    /// Whether the archive's index is used.
+    /// Use of the archive's index.
     pub index: IndexUse,
 }
 
-/// What carries out reads and writes.
+/// Engine for reads and writes.
 #[derive(Clone, Debug, Default)]
 pub enum IoEngine {
     /// The fastest engine that works here. ARCHITECTURE.md has the measurements.
@@ -55,7 +55,7 @@ pub enum IoEngine {
 }
 
 impl IoEngine {
-    /// Returns the system calls to make beside the engine's own. They share its plan of faults.
+    /// Returns the interface for system calls outside of the engine, with the same plan of faults.
     pub fn syscalls(&self) -> Syscalls {
         match self {
             Self::Auto | Self::Uring | Self::Threads => Syscalls::default(),
@@ -64,29 +64,28 @@ impl IoEngine {
     }
 }
 
-/// Whether the index beside an archive (its side-car) is used.
+/// Use of the index beside an archive (its side-car).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexUse {
-    /// Use it if it exists and matches the archive by size and samples. Otherwise warn and go on
-    /// without.
+    /// Uses the index if it matches the archive by size and samples. Otherwise warns and continues
+    /// without it.
     #[default]
     Auto,
-    /// It must exist, and the archive must have the digest that it states. That takes a read of the
-    /// whole archive.
+    /// Requires an index whose digest matches the archive. The check reads the whole archive.
     Proven,
-    /// Use neither an index nor a seek table at the archive's end.
+    /// Uses neither an index nor a seek table at the archive's end.
     Ignore,
 }
 
 /// Memory and threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resources {
-    /// Decoding threads; `None` for one for each core, at most 16.
+    /// Number of decoding threads; `None` for one per core, at most 16.
     pub decode_threads: Option<usize>,
     /// Bytes of memory for reading ahead and for decoded data; `None` for a default that suits the
     /// number of threads.
     pub memory_budget: Option<u64>,
-    /// Try reserved huge pages before transparent ones.
+    /// Whether to try reserved huge pages before transparent ones.
     pub hugetlb: bool,
 }
 
@@ -97,8 +96,8 @@ impl Resources {
         self.decode_threads.unwrap_or(cores.min(DECODE_THREADS_MAX)).clamp(1, 256)
     }
 
-    /// Returns the bytes that a pass reserves at most. The page cache, and the memory for verifying
-    /// accounts, come on top.
+    /// Returns the most bytes that a pass reserves. The page cache and the memory for verifying
+    /// accounts are additional.
     pub fn memory_bytes(&self) -> u64 {
         let default = || MemoryPlan::default_budget(self.threads()) as u64;
         self.memory_budget.unwrap_or_else(default)
@@ -116,30 +115,10 @@ pub struct Limits {
     pub layout: unsnap_layout::Limits,
 }
 
-/// How much of the machine is left to others.
-#[derive(Clone, Debug, Default)]
-pub struct Neighbour {
-    /// A handle that limits the write rate and pauses the run. Several runs may share one.
-    pub pace: Option<Pace>,
-    /// I/O priority of reads and writes; `None` for the caller's.
-    pub io_priority: Option<IoPriority>,
-    /// Niceness of the run's threads; `None` for the caller's.
-    pub nice: Option<Niceness>,
-    /// Processors that the run's threads may use, out of the caller's; `None` for all of these.
-    pub cpus: Option<CpuSet>,
-}
-
-impl Neighbour {
-    /// Returns the rate limit in force, in bytes per second for each destination device.
-    pub fn rate_limit(&self) -> Option<u64> {
-        self.pace.as_ref().and_then(Pace::rate).map(NonZeroU64::get)
-    }
-}
-
-/// What an archive may contain.
+/// Set of entries that an archive may contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LayoutKind {
-    /// Exactly the entries of a validator's snapshot.
+    /// The entries of a validator's snapshot and no others.
     #[default]
     Snapshot,
     /// Files and directories under any safe relative path.
@@ -147,7 +126,7 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// Returns its name in options and journals.
+    /// Returns the layout's name in options and journals.
     pub fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "snapshot",
@@ -170,35 +149,35 @@ impl LayoutKind {
     }
 }
 
-/// Settings for benchmarks and tests. The defaults are right.
+/// Settings for benchmarks and tests. Programs use the defaults.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
     /// Sizes of segments and reads.
     pub decode: DecodeTuning,
-    /// Smaller files are written through the page cache.
+    /// Size in bytes below which files are written through the page cache.
     pub direct_bytes_min: Option<u64>,
     /// Operations in flight for the reader, and for each creator.
     pub depth: Option<usize>,
-    /// Threads that may block in the kernel for each creator.
+    /// Number of threads of each creator that may block in the kernel.
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
     /// Free bytes of each file system that count as used once the run has begun, as if another
     /// process had written them.
     pub hidden_bytes: Option<u64>,
-    /// Archives up to this size are decoded to the end to find out what they hold.
+    /// Size in bytes up to which the check for space reads an archive from end to end.
     pub survey_whole_bytes: Option<u64>,
-    /// Ends the walk before the first entry that begins behind this many decoded bytes, once every
-    /// entry that a snapshot must have has passed. The result is a part of a snapshot. For
-    /// benchmarks of large archives.
+    /// Number of decoded bytes after which the walk ends before the next entry, once every entry
+    /// that a snapshot requires has passed. The result is a part of a snapshot. For benchmarks of
+    /// large archives.
     pub stop_after_bytes: Option<u64>,
-    /// For tests of the sandbox: called at the first entry, as if the archive had taken over the
-    /// tar walk.
+    /// Function for tests of the sandbox. Called at the first entry, as if the archive had taken
+    /// over the tar walk.
     pub compromised: Option<Compromised>,
 }
 
-/// For tests of the sandbox: an attack, carried out once by the thread that walks the archive.
+/// An attack for tests of the sandbox. The thread that walks the archive carries it out once.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Compromised(Arc<dyn Fn() + Send + Sync>);
@@ -209,7 +188,7 @@ impl Compromised {
         Self(Arc::new(attack))
     }
 
-    /// Carries it out.
+    /// Carries out the attack.
     pub fn strike(&self) {
         (self.0)();
     }
@@ -218,5 +197,43 @@ impl Compromised {
 impl fmt::Debug for Compromised {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Compromised")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_suit_every_machine() {
+        let Options { io, resources, neighbour, sandbox, .. } = Options::default();
+        assert_eq!((io.direct, io.index), (DirectMode::Auto, IndexUse::Auto));
+        assert!(matches!(io.engine, IoEngine::Auto));
+        assert_eq!(sandbox, SandboxMode::Auto);
+        assert_eq!(neighbour.rate_limit(), None);
+        assert!((1..=DECODE_THREADS_MAX).contains(&resources.threads()));
+        let budget = MemoryPlan::default_budget(resources.threads()) as u64;
+        assert_eq!(resources.memory_bytes(), budget);
+    }
+
+    #[test]
+    fn threads_and_memory_are_as_requested_within_bounds() {
+        for (wanted, threads) in [(0, 1), (1, 1), (40, 40), (1000, 256)] {
+            let resources = Resources { decode_threads: Some(wanted), ..Resources::default() };
+            assert_eq!(resources.threads(), threads);
+        }
+        let resources = Resources { memory_budget: Some(77), ..Resources::default() };
+        assert_eq!(resources.memory_bytes(), 77);
+    }
+
+    #[test]
+    fn a_layout_follows_the_archive_and_the_options() {
+        let named = Archive::File("snapshot-100-11111111111111111111111111111111.tar.zst".into());
+        let limits = Limits::default();
+        assert_eq!(LayoutKind::default(), LayoutKind::Snapshot);
+        for (kind, name) in [(LayoutKind::Snapshot, "snapshot"), (LayoutKind::Any, "any")] {
+            let is_snapshot = matches!(kind.rules(&named, &limits), Layout::Snapshot(_));
+            assert_eq!((kind.name(), is_snapshot), (name, kind == LayoutKind::Snapshot));
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Work done by several threads, whose results are taken in the order in which it was given out.
+//! Work by several threads, whose results are consumed in the order of submission.
 //!
 //! ```text
 //!            ┌─▶ worker ─┐ result
-//! submit ────┼─▶ worker ─┼────────▶ promises, in order ──▶ consumer (a thread of its own)
+//! submit ────┼─▶ worker ─┼────────▶ promises, in order ──▶ consumer (a separate thread)
 //!            └─▶ worker ─┘
 //! ```
 
@@ -16,17 +16,17 @@ use std::{
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 
-/// Jobs that wait, are worked on, or whose results wait, beyond one for each worker: so that a worker
-/// whose job was short need not wait for the slowest. As many again would be gained by nobody: a guess.
+/// Number of unconsumed jobs beyond one for each worker, so that a worker with a short job need not
+/// wait for the slowest one. A guess.
 const AHEAD: usize = 1;
 
-/// What can be under way at a time: how many jobs whoever submits must be able to pay for.
+/// Returns the most jobs in flight at a time. The producer needs memory for that many.
 pub fn jobs_max(threads: NonZeroUsize) -> usize {
-    // Those in the queue of promises, the one the consumer waits for, and the one being submitted.
+    // The queued promises, the one that the consumer waits for, and the one being submitted.
     threads.get() + AHEAD + 2
 }
 
-/// Where the time of the workers and of the consumer went, in nanoseconds; added up by all workers.
+/// Time spent waiting and consuming, in nanoseconds; a sum over all workers.
 #[derive(Debug, Default)]
 pub struct Times {
     waited_for_jobs: AtomicU64,
@@ -35,17 +35,17 @@ pub struct Times {
 }
 
 impl Times {
-    /// Workers without a job.
+    /// Returns the time that workers waited for jobs.
     pub fn waited_for_jobs(&self) -> Duration {
         load(&self.waited_for_jobs)
     }
 
-    /// The consumer, busy with results.
+    /// Returns the time that the consumer spent on results.
     pub fn consumed(&self) -> Duration {
         load(&self.consumed)
     }
 
-    /// Whoever submits, waiting until there is room for another job.
+    /// Returns the time that the producer waited for room for another job.
     pub fn waited_for_room(&self) -> Duration {
         load(&self.waited_for_consumer)
     }
@@ -55,7 +55,7 @@ fn load(nanoseconds: &AtomicU64) -> Duration {
     Duration::from_nanos(nanoseconds.load(Ordering::Relaxed))
 }
 
-/// Calls `work` and counts the time it takes.
+/// Calls `work` and adds the time that it takes to the counter.
 fn timed<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
     let since = Instant::now();
     let result = work();
@@ -64,11 +64,11 @@ fn timed<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The consumer has failed, and tells why when it is asked for its result.
+/// Error: the consumer has failed. [`run`] returns the consumer's own error.
 #[derive(Debug)]
 pub struct Stopped;
 
-/// Takes jobs.
+/// Accepts jobs from the producer.
 pub struct Submit<'a, J, O> {
     jobs: Sender<(J, Sender<O>)>,
     promises: Sender<Receiver<O>>,
@@ -76,24 +76,26 @@ pub struct Submit<'a, J, O> {
 }
 
 impl<J, O> Submit<'_, J, O> {
-    /// Gives out a job; waits while as many are under way as may be.
+    /// Submits a job. Waits while [`jobs_max`] jobs are in flight.
     pub fn submit(&self, job: J) -> Result<(), Stopped> {
         let (promise, result) = bounded(1);
-        // In this order: what waits for a worker has its place among the results.
+        // The promise goes first, so that every queued job has its place among the results.
         timed(&self.times.waited_for_consumer, || self.promises.send(result))
             .map_err(|_| Stopped)?;
         self.jobs.send((job, promise)).map_err(|_| Stopped)
     }
 }
 
-/// Runs `produce` on this thread, with `threads` workers named after `name` and a consumer behind it.
+/// Runs `produce` on this thread, with `threads` workers named after `name` and a consumer behind
+/// it.
 ///
-/// Each worker has a state of its own, made by `state`, which fails for all if it fails once. The
-/// consumer sees the results in the order of the jobs; its first error ends everything: from then on
-/// [`Submit::submit`] fails. Gives what `produce` gave, and the consumer's error, when all threads
-/// have ended. A panic of any thread is passed on.
+/// Each worker has its own state, made by `state`. The consumer receives the results in the order
+/// of the jobs. After its first error, [`Submit::submit`] fails. Returns the result of `produce`
+/// and the consumer's error once all threads have ended. Passes on a panic of any thread.
 ///
-/// Fails if a thread cannot be started.
+/// # Errors
+///
+/// The kernel's error if a thread cannot be started.
 pub fn run<J, O, S, E, R>(
     name: &str,
     threads: NonZeroUsize,
@@ -110,7 +112,7 @@ where
 {
     let (state, work) = (&state, &work);
     thread::scope(|scope| {
-        // Promises bound what is under way, so jobs never wait for room.
+        // The queue of promises bounds the jobs in flight, so this queue is never full.
         let (job, jobs) = bounded(jobs_max(threads));
         let (promise, promises) = bounded(threads.get() + AHEAD);
         for index in 0..threads.get() {
@@ -118,7 +120,7 @@ where
             let serve = move || {
                 let mut state = state();
                 while let Ok((job, promise)) = timed(&times.waited_for_jobs, || jobs.recv()) {
-                    // Nobody waits for it any more after an error.
+                    // After an error of the consumer, nothing waits for the result.
                     let _ = promise.send(work(&mut state, job));
                 }
             };
@@ -139,7 +141,7 @@ fn take_all<O, E>(
     mut consume: impl FnMut(O) -> Result<(), E>,
 ) -> Result<(), E> {
     while let Ok(promise) = promises.recv() {
-        // Without a result its worker has panicked, which the scope passes on.
+        // If there is no result, the worker has panicked. The scope passes the panic on.
         let Ok(result) = promise.recv() else { break };
         timed(&times.consumed, || consume(result))?;
     }
@@ -160,7 +162,7 @@ mod tests {
 
     const THREE: NonZeroUsize = NonZeroUsize::new(3).expect("not zero");
 
-    /// Runs `jobs` numbers through `work`; gives what was submitted and what the consumer saw.
+    /// Runs `jobs` numbers through `work`. Returns how many were submitted and those consumed.
     fn numbers(
         jobs: u64,
         work: impl Fn(u64) -> u64 + Sync,

@@ -1,4 +1,4 @@
-//! How far a run is, and how to stop it.
+//! Progress and cancellation of a run.
 
 use std::{
     num::NonZeroU64,
@@ -12,37 +12,37 @@ use std::{
 use unsnap_create::CreateProgress;
 use unsnap_ring::Pace;
 
-/// What a run is doing.
+/// Current activity of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Looking at archive and destinations.
+    /// Examining the archive and the destinations.
     Preparing,
-    /// Reading all of the archive for its digest, which the index beside it tells.
+    /// Reading the whole archive to check it against the digest in its index.
     CheckingIndex,
     /// Decoding and creating files.
     Unpacking,
-    /// Looking for the newest versions of accounts.
+    /// Searching for the newest versions of accounts.
     Verifying,
-    /// Waiting until everything is on the disk.
+    /// Waiting until all files are on the disk.
     Syncing,
     /// Giving the result its final name.
     Publishing,
-    /// Taking back what was written, after a failure.
+    /// Removing written files after a failure.
     CleaningUp,
-    /// Writing something else than what an archive holds.
+    /// Writing something other than the files of an archive.
     Writing,
-    /// Looking at files that are there.
+    /// Examining existing files.
     LookingAtFiles,
-    /// Giving files names that they have lost.
+    /// Restoring lost names of files.
     Linking,
-    /// Removing what is of no use any more.
+    /// Removing files that are no longer needed.
     Removing,
-    /// Nothing any more.
+    /// Finished.
     Done,
 }
 
-/// A handle on a run's progress. Cheap to clone; to be asked at any time from any thread.
+/// Handle on a run's progress. Cheap to clone; any thread may use it at any time.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     shared: Arc<Shared>,
@@ -50,39 +50,40 @@ pub struct Progress {
 
 #[derive(Debug, Default)]
 struct Shared {
-    pub phase: AtomicU8,
+    phase: AtomicU8,
     /// Size of the archives; 0 while unknown.
-    pub bytes_total: AtomicU64,
-    /// Of an archive, and how much of it the walk over its headers has passed.
-    pub bytes_to_walk: AtomicU64,
-    pub bytes_walked: AtomicU64,
-    /// Of each archive.
-    pub bytes_read: [Arc<AtomicU64>; 2],
-    pub bytes_decoded: AtomicU64,
-    pub entries: AtomicU64,
-    pub files_handled: AtomicU64,
-    pub files_to_handle: AtomicU64,
-    pub created: Arc<CreateProgress>,
-    /// What the run is paused by, if by anything.
-    pub pace: Mutex<Option<PaceSince>>,
+    bytes_total: AtomicU64,
+    /// Size of the archive whose headers are walked.
+    bytes_to_walk: AtomicU64,
+    /// Bytes of it that the walk has passed.
+    bytes_walked: AtomicU64,
+    /// Compressed bytes read of each archive.
+    bytes_read: [Arc<AtomicU64>; 2],
+    bytes_decoded: AtomicU64,
+    entries: AtomicU64,
+    files_handled: AtomicU64,
+    files_to_handle: AtomicU64,
+    created: Arc<CreateProgress>,
+    /// Pace that may pause the run.
+    pace: Mutex<Option<PaceSince>>,
 }
 
-/// A pace, and how long it had been paused when the run began.
+/// A pace, and the time for which it had been paused before the run began.
 #[derive(Debug)]
 struct PaceSince {
     pace: Pace,
     paused_before: Duration,
 }
 
-/// A run's progress at one moment.
+/// A run's progress at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What it is doing.
+    /// Current activity.
     pub phase: Phase,
-    /// Size of the archive in bytes, where it is known.
+    /// Size of the archives in bytes, if known.
     pub bytes_total: Option<u64>,
-    /// While it is prepared: percent of an archive's headers that have been looked at, if they are
-    /// walked to find out whether it fits.
+    /// Percentage of the archive that the walk over frame headers has passed, if the check for
+    /// space makes such a walk.
     pub headers_percent: Option<u64>,
     /// Compressed bytes that have been decoded.
     pub bytes_read: u64,
@@ -94,24 +95,23 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Files that were looked at, linked or removed; in the phases that do that, and of what is removed
-    /// meanwhile.
+    /// Files that were examined, linked or removed, in the phases that do so. Includes files that
+    /// are removed during other phases.
     pub files_handled: u64,
-    /// How many of them there are in all, as far as that is known by now.
+    /// Total number of such files, as far as it is known by now.
     pub files_to_handle: u64,
-    /// Whether it is paused.
+    /// Whether the run is paused.
     pub paused: bool,
-    /// Milliseconds for which it has been paused: no part of the time in which anything is done.
+    /// Milliseconds for which the run has been paused.
     pub paused_ms: u64,
-    /// Milliseconds for which there was something to write and the rate limit did not allow it, of
-    /// the creator that had to wait longest.
+    /// Milliseconds for which the rate limit delayed writes, of the creator that waited longest.
     pub held_back_ms: u64,
-    /// The limit in force, in bytes per second for each destination device.
+    /// Rate limit in force, in bytes per second for each destination device.
     pub rate_limit: Option<u64>,
 }
 
 impl Progress {
-    /// How far the run is now.
+    /// Returns the current progress.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let total = shared.bytes_total.load(Ordering::Relaxed);
@@ -150,17 +150,17 @@ impl Progress {
     fn headers_percent(&self) -> Option<u64> {
         let total = self.shared.bytes_to_walk.load(Ordering::Relaxed);
         let walked = self.shared.bytes_walked.load(Ordering::Relaxed);
-        // Walks that set out from what is no block may pass the same bytes twice.
+        // Walks from a false foothold may pass the same bytes twice.
         u128::from(walked.min(total)).saturating_mul(100).checked_div(total.into())?.try_into().ok()
     }
 
-    /// So much of an archive of so many bytes has been walked.
+    /// Sets how many bytes of an archive the walk over its headers has passed.
     pub fn walk(&self, walked_bytes: u64, archive_bytes: u64) {
         self.shared.bytes_to_walk.store(archive_bytes, Ordering::Relaxed);
         self.shared.bytes_walked.store(walked_bytes, Ordering::Relaxed);
     }
 
-    /// How long the run has been paused so far.
+    /// Returns the time for which the run has been paused so far.
     pub fn paused(&self) -> Duration {
         let pace = self.pace();
         let since = |PaceSince { pace, paused_before }: &PaceSince| {
@@ -173,13 +173,12 @@ impl Progress {
         self.shared.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts bytes that were written by somebody else than the unpacker: see
-    /// [`Tap`](crate::Tap).
+    /// Counts bytes that were written by a [`Tap`](crate::Tap) instead of the creators.
     pub fn count_written(&self, bytes: u64) {
         self.shared.created.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Begins a phase that goes through `bytes` of something, for whoever does that without the unpacker.
+    /// Begins a phase outside of a pass that processes `bytes`, and resets the counters of bytes.
     pub fn begin_bytes(&self, phase: Phase, bytes: u64) {
         let shared = &self.shared;
         let read = shared.bytes_read.iter().map(|counter| &**counter);
@@ -195,36 +194,35 @@ impl Progress {
         self.shared.bytes_total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that were read, or written in [`Phase::Writing`], and are what was wanted: nothing is
-    /// decoded.
+    /// Counts bytes of a phase without decoding: bytes read or, in [`Phase::Writing`], written.
     pub fn count_read(&self, bytes: u64) {
         self.shared.bytes_read[0].fetch_add(bytes, Ordering::Relaxed);
         self.shared.bytes_decoded.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Begins a phase that handles one file after the other; how many, [`expect_files`](Self::expect_files)
-    /// tells when it is known.
+    /// Begins a phase that handles one file after the other. [`expect_files`](Self::expect_files)
+    /// sets their number once it is known.
     pub fn begin_files(&self, phase: Phase) {
         self.shared.files_handled.store(0, Ordering::Relaxed);
         self.shared.files_to_handle.store(0, Ordering::Relaxed);
         self.enter(phase);
     }
 
-    /// There are so many files more to be handled than was known.
+    /// Adds to the files that are to be handled.
     pub fn expect_files(&self, files: u64) {
         self.shared.files_to_handle.fetch_add(files, Ordering::Relaxed);
     }
 
-    /// Counts a file that was handled.
+    /// Counts a handled file.
     pub fn count_file(&self) {
         self.shared.files_handled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the counter of compressed bytes that were read of an archive; the first is 0.
+    /// Returns the counter of compressed bytes read of an archive; the index of the first is 0.
     ///
     /// # Panics
     ///
-    /// If there is no such archive: a pass has two at most.
+    /// If the index is above 1, since a pass has at most two archives.
     pub fn read_counter(&self, archive: usize) -> Arc<AtomicU64> {
         Arc::clone(&self.shared.bytes_read[archive])
     }
@@ -244,7 +242,7 @@ impl Progress {
         self.shared.entries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins anew, for another run.
+    /// Resets all counters for another run.
     pub fn reset(&self, pace: Option<&Pace>) {
         *self.pace() =
             pace.map(|pace| PaceSince { pace: pace.clone(), paused_before: pace.paused_for() });
@@ -266,37 +264,37 @@ impl Progress {
         self.enter(Phase::Preparing);
     }
 
-    /// Counts what an interrupted run had done.
+    /// Sets the counters of files and bytes to those of an interrupted run.
     pub fn begin(&self, files: u64, bytes: u64) {
         self.shared.created.files.store(files, Ordering::Relaxed);
         self.shared.created.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Says what is being done; what has been counted stays.
+    /// Sets the phase and leaves the counters as they are.
     pub fn enter(&self, phase: Phase) {
         self.shared.phase.store(phase as u8, Ordering::Relaxed);
     }
 }
 
-/// The handles of a run: to watch it, and to stop it. Cheap to clone.
+/// Handles that watch a run and stop it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Handles {
-    /// Tells how far the run is.
+    /// Shows the progress.
     pub progress: Progress,
     /// Stops the run.
     pub cancel: CancelToken,
 }
 
-/// Returns whole milliseconds, as reports have them.
+/// Returns whole milliseconds, the unit of reports.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Asks a run to stop. Cheap to clone; may be used from a signal handler's thread.
 ///
-/// The run drains what is in flight, removes what it has written and returns
-/// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing goes on to its
-/// end, since the result is durable by then.
+/// The run drains operations in flight, removes the files it has written and returns
+/// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing
+/// completes, since its result is durable by then.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
     shared: Arc<CancelShared>,
@@ -305,14 +303,14 @@ pub struct CancelToken {
 #[derive(Default)]
 struct CancelShared {
     cancelled: AtomicBool,
-    /// Rouses the run out of whatever it waits for.
+    /// Wakes the threads of the run.
     rouse: Mutex<Option<Rouse>>,
 }
 
 type Rouse = Box<dyn Fn() + Send>;
 
 impl CancelToken {
-    /// Asks to stop.
+    /// Asks the run to stop.
     pub fn cancel(&self) {
         self.shared.cancelled.store(true, Ordering::SeqCst);
         if let Some(rouse) = &*self.rouse() {
@@ -320,13 +318,13 @@ impl CancelToken {
         }
     }
 
-    /// Whether somebody has asked to stop.
+    /// Returns whether the run was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Has `rouse` called when somebody asks to stop, at once if somebody has, until the result is
-    /// dropped.
+    /// Registers a function to be called on cancellation, until the guard is dropped. If the run
+    /// was cancelled before, calls it at once.
     pub fn rouse_by(&self, rouse: impl Fn() + Send + 'static) -> RouseGuard<'_> {
         *self.rouse() = Some(Box::new(rouse));
         if self.is_cancelled()
@@ -342,7 +340,7 @@ impl CancelToken {
     }
 }
 
-/// While it lives, a cancellation rouses the run.
+/// Guard of a function registered by [`CancelToken::rouse_by`].
 pub struct RouseGuard<'a>(&'a CancelToken);
 
 impl Drop for RouseGuard<'_> {

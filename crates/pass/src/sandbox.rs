@@ -1,28 +1,28 @@
-//! The sandbox: what is open stays usable, and what is being built can be built; nothing else of the
-//! file system can be reached any more.
+//! The sandbox confines a run to its open descriptors and its staging directories.
 //!
-//! Decoders and parsers see hostile bytes. Before the first of them is read, the thread that will
-//! start all others gives up what it does not need, for good (Landlock, Linux 5.19 and later):
+//! Decoders and parsers process hostile bytes. Before the first of these is read, the thread that
+//! will start all others gives up all rights that it does not need, for good (Landlock, Linux 5.19
+//! and later):
 //!
-//! | where | what is left |
+//! | place | remaining rights |
 //! |---|---|
 //! | staging directories | making, writing, moving and removing files and directories; not reading files |
-//! | staging directories that an interrupted run has left, or whose files are handed over open | the same, and reading files |
-//! | the directories that hold them | making, renaming and removing directories, which is what publishing does |
+//! | staging directories of an interrupted run, or whose files are handed over open | the same, and reading files |
+//! | the directories that hold them | making, renaming and removing directories, as publishing does |
 //! | destinations that are filled in place | as in staging directories |
-//! | anywhere else | nothing: no opening, no creating, no removing, no executing |
-//! | beyond files | no TCP connections, no device control, no signals and abstract sockets to others |
+//! | elsewhere | none: no opening, no creating, no removing, no executing |
+//! | beyond files | no TCP connections, no device control, no signals or abstract sockets to other processes |
 //!
-//! It also gains no privileges by executing anything (`no_new_privs`). Rings are restricted by
-//! themselves, see the crate ring.
+//! `no_new_privs` also keeps the run from gaining privileges by executing programs. Rings are
+//! restricted separately; see the crate ring.
 //!
-//! What it does not do. Landlock confines a thread and those that it starts later, so in a process
-//! with other threads it stops whoever can make the parser do things, but not one who has taken over
-//! the parser's memory and reaches for those other threads through it. It does not hide metadata
-//! (`stat` works everywhere), does not close what is open, does not filter system calls, and knows no
-//! UDP. What publishing needs is left to all: below the directory that holds a destination,
-//! directories can be made, renamed in their place and, if empty, removed. And a destination can be
-//! filled until its disk is full.
+//! The sandbox has limits. Landlock confines a thread and those that it starts later. In a process
+//! with other threads it stops an attacker who can make the parser perform operations, but not one
+//! who has taken over the parser's memory and reaches the other threads through it. It does not
+//! hide metadata (`stat` works everywhere), close open descriptors, filter system calls, or
+//! restrict UDP. All threads keep the rights for publishing: below the directory that holds a
+//! destination, directories can be made, renamed in place and, if empty, removed. A destination can
+//! also be filled until its disk is full.
 
 use std::{fmt, os::fd::BorrowedFd};
 
@@ -33,11 +33,11 @@ use landlock::{
 };
 use serde::Serialize;
 
-/// The ABI that is asked for: every restriction that was tried here. The kernel's may be older or
-/// newer.
+/// Requested Landlock ABI, which covers every restriction that has been tested. The kernel's may be
+/// older or newer.
 const ABI_WANTED: ABI = ABI::V6;
 
-/// What each ABI since the second has added, and the kernel that brought it.
+/// Messages for restrictions that are missing before an ABI, with the kernel version that added it.
 const ADDED_BY_ABI: [(i32, &str); 4] = [
     (3, "truncating files by name is not restricted (since Linux 6.2)"),
     (4, "TCP connections are not restricted (since Linux 6.7)"),
@@ -45,39 +45,40 @@ const ADDED_BY_ABI: [(i32, &str); 4] = [
     (6, "signals and abstract sockets are not restricted (since Linux 6.12)"),
 ];
 
-/// Whether a run confines itself before it looks at the archive.
+/// Whether a run confines itself before it reads the archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxMode {
-    /// As far as the kernel can. What it cannot is named in the report and fails nothing.
+    /// Confines the run as far as the kernel can. The report lists missing restrictions; they are
+    /// no error.
     ///
-    /// [`Unpacker::run`](crate::Unpacker::run) does its work on a thread of its own, which is
-    /// confined with all that it starts; other threads of the process keep their rights. So it
-    /// protects against archives that trick the unpacker into opening, creating or executing
-    /// something, not against one that takes over the process's memory: for that, every thread
-    /// must be confined ([`Unpacker::run_on_this_thread`](`Unpacker::run_on_this_thread`)).
+    /// By default, operations run on a new thread, which is confined together with all threads that
+    /// it starts. Other threads of the process keep their rights. This protects against archives
+    /// that trick the parser into opening, creating or executing something, but not against one
+    /// that takes over the process's memory. For that, every thread must be confined: a program can
+    /// run an operation on its only thread instead.
     #[default]
     Auto,
-    /// Not at all.
+    /// Does not confine the run.
     Off,
 }
 
-/// What a directory is needed for after the confinement.
+/// Access to a directory that a confined run needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Building a tree in it, and removing it.
+    /// Building a tree in it and removing the tree.
     Build,
-    /// The same, and reading what is in it: what an interrupted run has left, or files that are handed
-    /// on open.
+    /// The same, and reading its files: those of an interrupted run, or files that are handed over
+    /// open.
     Resume,
-    /// Giving a directory in it another name.
+    /// Renaming a directory in it.
     Publish,
 }
 
 impl Need {
     fn rights(self) -> BitFlags<AccessFs> {
         match self {
-            // Refer: files are moved out of a staging directory into the destination around it, and
-            // up when they are removed.
+            // Refer: publishing moves files from a staging directory into the destination around
+            // it, and removal moves them up.
             Self::Build => make_bitflags!(AccessFs::{
                 MakeReg | MakeDir | WriteFile | Truncate | RemoveFile | RemoveDir | ReadDir | Refer
             }),
@@ -87,23 +88,24 @@ impl Need {
     }
 }
 
-/// How far a run was confined; a part of its report.
+/// Confinement of a run; a part of its report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SandboxReport {
-    /// Whether it was wanted.
+    /// Whether confinement was requested.
     pub wanted: bool,
-    /// The kernel's version of Landlock, such as "abi 6"; `None` if it is not in force.
+    /// Landlock ABI of the kernel, such as "abi 6"; `None` if Landlock is not in force.
     pub landlock: Option<String>,
-    /// Whether executing a program can no longer gain privileges.
+    /// Whether the run can gain no privileges by executing a program.
     pub no_new_privs: bool,
-    /// Whether every ring takes only the operations it is for; `None` if there is no ring.
+    /// Whether every ring is restricted to the operations that it needs; `None` without rings.
     pub ring_restricted: Option<bool>,
-    /// What was wanted and could not be had, in words.
+    /// Missing restrictions, as messages.
     pub missing: Vec<String>,
 }
 
 impl SandboxReport {
-    /// Adds what became of the rings.
+    /// Adds whether each ring is restricted.
+    #[must_use]
     pub fn with_rings(mut self, rings: impl Iterator<Item = bool>) -> Self {
         self.ring_restricted = rings.reduce(|all, one| all && one);
         if self.wanted && self.ring_restricted == Some(false) {
@@ -120,23 +122,24 @@ impl SandboxReport {
     }
 }
 
-/// Finds out how far a run would be confined here, by confining a thread that ends at once.
+/// Determines how far a run would be confined on this machine, by confining a thread that ends at
+/// once.
 pub fn survey_sandbox() -> SandboxReport {
     let thread = std::thread::Builder::new().name("unsnap-sandbox".to_owned());
     let confined =
         thread.spawn(|| confine(SandboxMode::Auto, &[])).ok().and_then(|t| t.join().ok());
     confined.unwrap_or_else(|| {
         let report = SandboxReport { wanted: true, ..SandboxReport::default() };
-        report.without("not known: no thread could be started to try it")
+        report.without("not known, since no thread could be started to try it")
     })
 }
 
-/// Confines the calling thread, and all threads that it will start, to these directories.
+/// Confines the calling thread, and all threads that it will start, to the directories in `places`.
 pub fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> SandboxReport {
     if mode == SandboxMode::Off {
         return SandboxReport::default();
     }
-    // Whatever becomes of Landlock, which asks for it as well.
+    // Set even if Landlock, which requires it, is not available.
     let no_new_privs = rustix::thread::set_no_new_privs(true).is_ok();
     let mut report = SandboxReport { wanted: true, no_new_privs, ..SandboxReport::default() };
     if !no_new_privs {
@@ -170,9 +173,11 @@ pub fn confine(mode: SandboxMode, places: &[(BorrowedFd<'_>, Need)]) -> SandboxR
     missing.fold(report, |report, (_, missing)| report.without(missing))
 }
 
+/// Enforces a Landlock ruleset on the calling thread.
 fn restrict(places: &[(BorrowedFd<'_>, Need)]) -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default()
-        // Without this right (the first ABI) moving files is never allowed: then rather nothing.
+        // Without this right (in the first ABI) no file can be moved, so nothing is restricted
+        // then.
         .set_compatibility(CompatLevel::SoftRequirement)
         .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)
@@ -186,7 +191,7 @@ fn restrict(places: &[(BorrowedFd<'_>, Need)]) -> Result<RestrictionStatus, Rule
     ruleset.restrict_self()
 }
 
-/// An error with what lies behind it.
+/// Returns an error with its causes.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! The seek table at an archive's end, which is used where there is no side-car.
+//! The seek table at the end of an archive, used where there is no side-car.
 
 use unsnap_decode::Basis;
 use unsnap_index::{Encoding, FrameTable, IndexError, encoding_of};
@@ -6,20 +6,20 @@ use unsnap_source::ArchiveFile;
 
 use crate::{Anywhere, IndexUse};
 
-/// What has become of looking for a seek table.
+/// Result of the search for a seek table.
 #[derive(Debug)]
 pub enum SeekTableFound {
-    /// There is none, or it is not wanted.
+    /// There is no seek table, or the options forbid its use.
     None,
-    /// Its frames, which add up to the archive; some have been looked at. Decoding may still show that it
-    /// lies.
+    /// Frames of the table, which add up to the archive. Some of them were checked; decoding may
+    /// still prove the table wrong.
     Some(FrameTable),
-    /// There is one that is not to be believed, for this reason.
-    PassedOver(String),
+    /// The table is not credible, for the stated reason.
+    Ignored(String),
 }
 
-/// Looks for the seek table of an archive: a read of its end, of the table, and of the beginnings of up
-/// to 64 frames.
+/// Reads the seek table of an archive and checks it. Reads the end of the archive, the table, and
+/// the beginnings of up to 64 frames.
 pub fn seek_table(file: &ArchiveFile, wanted: IndexUse) -> SeekTableFound {
     if wanted == IndexUse::Ignore {
         return SeekTableFound::None;
@@ -35,17 +35,18 @@ pub fn seek_table(file: &ArchiveFile, wanted: IndexUse) -> SeekTableFound {
     };
     match read() {
         Ok(Some(table)) => SeekTableFound::Some(table),
-        // What cannot be read, or begins like no archive, is refused by whoever decodes it.
+        // The decoder reports an archive that cannot be read, or does not begin like one.
         Ok(None) | Err(IndexError::NoTable(_) | IndexError::Read { .. }) => SeekTableFound::None,
         Err(error) => {
-            let reason = format!("the seek table is passed over: {error}");
+            let reason = format!("the seek table is ignored: {error}");
             tracing::warn!("{reason}");
-            SeekTableFound::PassedOver(reason)
+            SeekTableFound::Ignored(reason)
         }
     }
 }
 
-/// The length of the tar stream by the seek table at the archive's end, if there is one that seems right.
+/// Returns the length of the tar stream according to the seek table, if there is a credible one.
+/// Adds a warning if the table is ignored.
 pub fn length_by_seek_table(
     file: &ArchiveFile,
     wanted: IndexUse,
@@ -54,20 +55,20 @@ pub fn length_by_seek_table(
     match seek_table(file, wanted) {
         SeekTableFound::Some(table) => Some(table.raw_bytes()),
         SeekTableFound::None => None,
-        SeekTableFound::PassedOver(reason) => {
+        SeekTableFound::Ignored(reason) => {
             warnings.push(reason);
             None
         }
     }
 }
 
-/// How far an estimate is from the length at most: twice or half of it. Samples of made archives were
-/// off by up to 5 percent; a guess.
+/// Largest credible error of an estimate: twice or half the length. Samples of generated archives
+/// were off by up to 5 percent; a guess.
 const ESTIMATE_FACTOR: u64 = 2;
 
-/// What a survey has shown, with the length that a seek table says in place of an estimate. A table that
-/// contradicts headers, or is far from the estimate, is passed over.
-pub fn hold_to_seek_table(
+/// Returns the surveyed length, replacing an estimate by the seek table's length. A table that
+/// contradicts the frame headers, or is far from the estimate, is ignored with a warning.
+pub fn reconcile_with_seek_table(
     (raw_bytes, basis): (u64, Basis),
     by_table: Option<u64>,
     warnings: &mut Vec<String>,
@@ -82,8 +83,8 @@ pub fn hold_to_seek_table(
         Basis::Decoded | Basis::Declared if by_table == raw_bytes => (raw_bytes, basis),
         _ => {
             let reason = format!(
-                "the seek table is passed over: it says that {by_table} bytes are decoded, and the \
-                 frames say about {raw_bytes}"
+                "the seek table is ignored: it declares {by_table} decoded bytes, but the frames \
+                 hold about {raw_bytes}"
             );
             tracing::warn!("{reason}");
             warnings.push(reason);
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seek_table_is_taken_for_an_estimate_and_held_to_what_is_known() {
+    fn a_seek_table_replaces_an_estimate_and_is_checked_against_headers() {
         let mut warnings = Vec::new();
         for (surveyed, by_table, taken) in [
             ((100, Basis::Sampled), None, (100, Basis::Sampled)),
@@ -105,7 +106,7 @@ mod tests {
             ((100, Basis::Declared), Some(100), (100, Basis::Declared)),
             ((100, Basis::Decoded), Some(100), (100, Basis::Decoded)),
         ] {
-            assert_eq!(hold_to_seek_table(surveyed, by_table, &mut warnings), taken);
+            assert_eq!(reconcile_with_seek_table(surveyed, by_table, &mut warnings), taken);
         }
         assert_eq!(warnings, [] as [String; 0]);
         for (surveyed, lie) in [
@@ -116,7 +117,7 @@ mod tests {
             ((u64::MAX, Basis::Sampled), 0),
         ] {
             warnings.clear();
-            assert_eq!(hold_to_seek_table(surveyed, Some(lie), &mut warnings), surveyed);
+            assert_eq!(reconcile_with_seek_table(surveyed, Some(lie), &mut warnings), surveyed);
             assert_eq!(warnings.len(), 1, "{warnings:?}");
         }
     }

@@ -1,6 +1,6 @@
-//! A listener to the decoded stream.
+//! Taps: listeners to every byte of the decoded stream.
 
-use std::{ops::ControlFlow, ops::Range};
+use std::ops::{ControlFlow, Range};
 
 use unsnap_arena::{SegmentView, Slice};
 use unsnap_layout::Role;
@@ -8,39 +8,39 @@ use unsnap_tarstream::Member;
 
 use crate::PassError;
 
-/// What some bytes of the decoded stream are.
+/// Meaning of some bytes of the decoded stream.
 #[derive(Clone, Copy, Debug)]
 pub enum Passing<'a> {
-    /// Part of a header, an extension, padding or the zeros at the end.
+    /// Part of a header, an extension, padding, or the zeros at the end.
     Skipped,
     /// The last bytes of a member's header; the layout has admitted the member.
     Member {
         /// The member.
         member: Member<'a>,
-        /// What it is in a snapshot; `None` for a directory.
+        /// Role of the member in a snapshot; `None` for a directory.
         role: Option<Role>,
     },
-    /// Payload of the member.
+    /// Payload of the current member.
     Payload {
-        /// The member's payload is complete with these bytes.
+        /// Whether these bytes complete the member's payload.
         last: bool,
     },
     /// The second zero block.
     End,
 }
 
-/// Listens to the decoded stream of an archive: every byte of it, in order.
+/// Listener to the decoded stream of an archive, which receives every byte in order.
 pub trait Tap: Send {
-    /// `bytes` have passed by, and nothing was wrong with them so far.
+    /// Receives the next bytes, after all checks of them have passed so far.
     ///
-    /// They are a counted reference to a segment, which is not used again before it is dropped. So
-    /// whoever keeps references says how many bytes' worth of them
-    /// ([`held_bytes`](unsnap_decode::Tuning::held_bytes)), or the stream may stand still
-    /// for ever. A break ends the run by [`PassError::Cancelled`](crate::PassError::Cancelled).
+    /// `bytes` is a counted reference to a segment, which is not reused before the reference is
+    /// dropped. A tap that keeps references must announce their total size
+    /// ([`held_bytes`](unsnap_decode::Tuning::held_bytes)), or the stream may block forever. A
+    /// break ends the run with [`PassError::Cancelled`].
     fn take(&mut self, what: Passing<'_>, bytes: Slice) -> ControlFlow<()>;
 }
 
-/// Shows a tap what has passed by, if there is one.
+/// Passes a range of a segment to the tap, if there is one.
 pub fn show(
     tap: &mut Option<&mut dyn Tap>,
     what: Passing<'_>,

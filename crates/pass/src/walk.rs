@@ -1,6 +1,6 @@
-//! The walk: decoded segments become the events of a tar stream, for one listener.
+//! The walk: parses decoded segments as a tar stream and passes the events to a listener.
 
-use std::{ops::ControlFlow, ops::Range};
+use std::ops::{ControlFlow, Range};
 
 use unsnap_arena::{Segment, SegmentView};
 use unsnap_decode::{Decoded, DecodedSegment, Position};
@@ -8,15 +8,16 @@ use unsnap_tarstream::{Event, TarError, Walker};
 
 use crate::{CancelToken, PassError, Progress};
 
-/// Listens to a walk.
+/// Listener to a walk.
 pub trait Listener<E: From<PassError>> {
-    /// A segment arrives. Returns the view of it that the events of this segment refer to: a
-    /// listener may put carried bytes in front of it.
+    /// Receives a segment. Returns the view of it that the events of the segment refer to. A
+    /// listener may put bytes in front of it that it kept from the previous segment.
     fn segment(&mut self, segment: Segment) -> Result<SegmentView, E> {
         Ok(segment.prepend(&[]))
     }
 
-    /// An event, with its bytes in `view` and the origin of the segment. A break ends the walk.
+    /// Receives an event, the range of its bytes in `view`, and the origin of the segment. A break
+    /// ends the walk.
     fn event(
         &mut self,
         event: Event<'_>,
@@ -25,31 +26,36 @@ pub trait Listener<E: From<PassError>> {
         at: Position,
     ) -> Result<ControlFlow<()>, E>;
 
-    /// All events of the segment have been heard.
+    /// Called after the last event of a segment.
     fn segment_end(&mut self, view: &SegmentView) -> Result<(), E> {
         let _ = view;
         Ok(())
     }
 }
 
-/// An archive that is walked.
+/// A walk over an archive.
 pub struct Walk<'a> {
     /// Name of the archive in messages.
     pub archive: &'a str,
-    /// Its decoded stream.
+    /// Decoded stream of the archive.
     pub decoded: &'a mut Decoded,
-    /// Its tar walker, at the place where the walk begins.
+    /// Tar walker, at the position where the walk begins.
     pub walker: Walker,
-    /// Decoded bytes in front of that place.
+    /// Number of decoded bytes before that position.
     pub skip: u64,
-    /// To count what has passed.
+    /// Counts decoded bytes.
     pub progress: &'a Progress,
-    /// To stop.
+    /// Stops the walk.
     pub cancel: &'a CancelToken,
 }
 
 impl Walk<'_> {
     /// Walks until the listener breaks, or to the proven end of the archive.
+    ///
+    /// # Errors
+    ///
+    /// [`PassError::Decode`] or [`PassError::Tar`] for a bad archive, [`PassError::Cancelled`], and
+    /// the errors of the listener.
     pub fn run<E: From<PassError>>(mut self, listener: &mut impl Listener<E>) -> Result<(), E> {
         while let Some(DecodedSegment { segment, at }) = self.next_segment()? {
             let bytes = segment.len() as u64;
@@ -105,7 +111,7 @@ impl Walk<'_> {
     }
 }
 
-/// A closure that sees every event, with its bytes and the origin of the segment.
+/// Listener that passes every event, its bytes, and the origin of the segment to a closure.
 pub struct See<F>(pub F);
 
 impl<E, F> Listener<E> for See<F>

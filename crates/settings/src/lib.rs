@@ -1,18 +1,17 @@
 #![forbid(unsafe_code)]
-//! Values that options and configuration files of all programs share: sizes, durations, and limits on
-//! archives.
+//! Values that the options and configuration files of all programs share: sizes, durations, and
+//! limits on archives.
+//!
+//! Sizes are read and printed by the crate `bytesize`, durations by `humantime`.
 
-mod duration;
-mod size;
+mod text;
 
-pub use duration::parse as parse_duration;
-pub use size::parse_size;
+pub use text::{format_duration, format_size, parse_duration, parse_size};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
-
 use unsnap_pass::Limits;
 
-/// The table `limits` of configuration files, see `config/ledger-tool.toml`.
+/// Table `limits` of a configuration file; `config/ledger-tool.toml` explains its keys.
 #[allow(clippy::struct_field_names)] // the names of the limits themselves
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -44,7 +43,7 @@ pub struct LimitsTable {
 }
 
 impl LimitsTable {
-    /// All keys there are.
+    /// All keys of the table.
     pub const KEYS: [&str; 12] = [
         "window_bytes_max",
         "frame_bytes_max",
@@ -60,7 +59,7 @@ impl LimitsTable {
         "status_cache_bytes_max",
     ];
 
-    /// Sets what is given, and leaves the rest.
+    /// Overrides the limits that the table sets and leaves the others as they are.
     pub fn apply(&self, limits: &mut Limits) {
         let LimitsTable {
             window_bytes_max,
@@ -94,7 +93,8 @@ impl LimitsTable {
     }
 }
 
-/// A number of bytes; in files a number, or text with a unit such as "512MiB".
+/// A number of bytes. Configuration files give it as a number, or as text with a unit such as
+/// "512MiB".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Size(pub u64);
 
@@ -104,7 +104,8 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// Reads what configuration files give as a number, in its basic unit, or as text with a unit.
+/// Deserializes a value that configuration files give as a number in its base unit, or as text with
+/// a unit.
 pub fn number_or_text<'de, D: Deserializer<'de>, T>(
     deserializer: D,
     of_number: impl FnOnce(u64) -> T,

@@ -1,7 +1,7 @@
 //! The files from which a validator starts without unpacking an archive.
 //!
-//! A directory `<snapshots>/<slot>/` is loadable ("fastboot") if it holds, beside the accounts in
-//! their own directories:
+//! A directory `<snapshots>/<slot>/` is loadable ("fastboot") if it holds these files. The accounts
+//! are in directories of their own.
 //!
 //! | file | content |
 //! |---|---|
@@ -9,15 +9,16 @@
 //! | [`STATUS_CACHE`] | its status cache |
 //! | [`VERSION`] | [`VERSION_TEXT`] |
 //! | [`STORAGES_LIST`] | slot and id of every storage: [`Format::encode_storages`] |
-//! | [`OBSOLETE_ACCOUNTS`] | what is not to be loaded of them: [`NO_OBSOLETE_ACCOUNTS`] |
-//! | [`FASTBOOT_VERSION`] | [`Format::version`]; to be written last, it says that all is there |
+//! | [`OBSOLETE_ACCOUNTS`] | accounts in storages that are not loaded: [`NO_OBSOLETE_ACCOUNTS`] |
+//! | [`FASTBOOT_VERSION`] | [`Format::version`]; validators write it last, so it marks the directory as complete |
 //!
-//! The forms are those of `solana-runtime` (`snapshot_utils.rs`, `storages_list.rs`): [`Format::V3`]
-//! is what Agave 4.2 to 4.4 write, and what releases up to 4.5 load; [`Format::V5`] is that of 4.5.
-//! Everything is little-endian with fixed widths.
+//! The formats are those of `solana-runtime` (`snapshot_utils.rs`, `storages_list.rs`). Agave 4.2
+//! to 4.4 write [`Format::V3`], and releases up to 4.5 load it; Agave 4.5 writes [`Format::V5`].
+//! All integers are little-endian with fixed widths.
 //!
-//! Encoders and decoders are here, files are not. The decoders are for what a directory was found to
-//! hold: they accept what the encoders make and refuse the rest, with the position of what is wrong.
+//! This module encodes and decodes bytes and opens no files. The decoders check existing
+//! directories: they accept the output of the encoders and refuse everything else, with the
+//! position of the error.
 
 use std::fmt;
 
@@ -25,35 +26,35 @@ use thiserror::Error;
 use unsnap_layout::{SNAPSHOT_VERSION, U64Set};
 use unsnap_tarstream::printable;
 
-/// The file with the status cache.
+/// Name of the status cache.
 pub const STATUS_CACHE: &str = "status_cache";
-/// The file with the version of the snapshot's format.
+/// Name of the file with the version of the snapshot's format.
 pub const VERSION: &str = "version";
-/// What [`VERSION`] holds, without a line end.
+/// Content of [`VERSION`], without a line end.
 pub const VERSION_TEXT: &str = SNAPSHOT_VERSION;
-/// The file that lists the storages.
+/// Name of the list of storages.
 pub const STORAGES_LIST: &str = "storages_list";
-/// The file that lists obsolete accounts.
+/// Name of the list of obsolete accounts.
 pub const OBSOLETE_ACCOUNTS: &str = "obsolete_accounts";
-/// The file with the version of all these.
+/// Name of the file with the version of all these.
 pub const FASTBOOT_VERSION: &str = "fastboot_version";
 
-/// [`OBSOLETE_ACCOUNTS`] of storages from archives: none. Writers of archives drop them. The form
-/// is the same in all versions.
+/// Content of [`OBSOLETE_ACCOUNTS`] for storages from archives: an empty list, since writers of
+/// archives drop obsolete accounts. The format is the same in all versions.
 pub const NO_OBSOLETE_ACCOUNTS: [u8; 8] = [0; 8];
 
 /// Longest [`STORAGES_LIST`]: 100 MiB, `MAX_STORAGES_LIST_FILE_SIZE` of `solana-runtime` 4.2.2.
 pub const STORAGES_LIST_BYTES_MAX: u64 = 100 << 20;
-/// Longest [`FASTBOOT_VERSION`] that is looked at: 64 bytes, a guess. Three numbers of 64 bits and
-/// two dots have 62.
+/// Longest [`FASTBOOT_VERSION`] that is read: 64 bytes, a guess. Three numbers of 64 bits and two
+/// dots have 62.
 pub const FASTBOOT_VERSION_BYTES_MAX: u64 = 64;
 
-/// The name of the bank file in the directory of a slot.
+/// Returns the name of the bank file in the directory of a slot.
 pub fn bank_file(slot: u64) -> String {
     slot.to_string()
 }
 
-/// How the lists are written.
+/// Format of the lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// 3.0.0: each storage has 12 bytes, slot and id.
@@ -67,96 +68,97 @@ pub enum Format {
 pub struct Storage {
     /// Slot of all its accounts.
     pub slot: u64,
-    /// What distinguishes it from others of its slot.
+    /// Id, which distinguishes the storages of a slot.
     pub id: u32,
 }
 
-/// What [`FASTBOOT_VERSION`] says.
+/// Version in [`FASTBOOT_VERSION`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Changes when older releases cannot load the directory.
+    /// Changes if older releases cannot load the directory.
     pub major: u64,
-    /// Changes when something is added.
+    /// Changes if something is added.
     pub minor: u64,
     /// Changes otherwise.
     pub patch: u64,
 }
 
-/// Why a file is not what it should be. `offset` is a position in the file.
+/// Error in a file of a state. `offset` is a position in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A file longer than a validator reads.
+    /// A file is longer than a validator reads.
     #[error("{file} has {found} bytes, limit is {limit}")]
     TooLarge {
-        /// Which file.
+        /// Name of the file.
         file: &'static str,
-        /// Its length.
+        /// Length of the file.
         found: u64,
-        /// The greatest length.
+        /// Greatest length.
         limit: u64,
     },
-    /// A file that ends too early.
+    /// A file ends too early.
     #[error("{file} ends at byte {offset}, expected {expected} bytes at least")]
     Truncated {
-        /// Which file.
+        /// Name of the file.
         file: &'static str,
-        /// Its length.
+        /// Length of the file.
         offset: u64,
-        /// The least length that it says it has.
+        /// Least length according to the file itself.
         expected: u64,
     },
-    /// A file that goes on where it should end.
-    #[error("{file} goes on at byte {offset}, where it should end")]
+    /// A file continues where it should end.
+    #[error("{file} continues at byte {offset}, where it should end")]
     TrailingBytes {
-        /// Which file.
+        /// Name of the file.
         file: &'static str,
-        /// Where it should end.
+        /// Offset at which it should end.
         offset: u64,
     },
-    /// A storage of two files, which no archive contains and unsnap does not write.
+    /// A storage consists of two files. No archive contains such a storage, and unsnap does not
+    /// write one.
     #[error("{STORAGES_LIST} has {storage} at byte {offset} as a split storage: not unsnap's")]
     Split {
-        /// Where the storage's tag is.
+        /// Offset of the storage's tag.
         offset: u64,
         /// The storage.
         storage: Storage,
     },
-    /// A storage of a kind that is not known.
+    /// A storage is of an unknown kind.
     #[error("{STORAGES_LIST} has a storage of kind {found} at byte {offset}, expected 0")]
     UnknownKind {
-        /// Where the tag is.
+        /// Offset of the tag.
         offset: u64,
         /// The tag.
         found: u32,
     },
-    /// A slot or an id that is there twice. Validators refuse to load such a list.
-    #[error("{STORAGES_LIST} has {storage} at byte {offset}, but its {what} has been there before")]
+    /// A slot or an id occurs twice. Validators refuse to load such a list.
+    #[error("{STORAGES_LIST} has {storage} at byte {offset}, but its {what} occurs before")]
     Duplicate {
-        /// Where the second storage is.
+        /// Offset of the second storage.
         offset: u64,
         /// The second storage.
         storage: Storage,
         /// `slot` or `id`.
         what: &'static str,
     },
-    /// Obsolete accounts, which storages from archives do not have.
+    /// The list of obsolete accounts is not empty, as it is for storages from archives.
     #[error("{OBSOLETE_ACCOUNTS} lists accounts of {storages} storages, expected 0: not unsnap's")]
     ObsoleteAccounts {
         /// The number of storages.
         storages: u64,
     },
-    /// A version that is not three numbers.
+    /// A version does not consist of three numbers.
     #[error("{file} is \"{found}\", expected a version such as {expected}")]
     BadVersion {
-        /// Which file.
+        /// Name of the file.
         file: &'static str,
-        /// Its content, printable.
+        /// Content of the file, printable.
         found: String,
-        /// What it could be.
+        /// Example of a valid version.
         expected: &'static str,
     },
-    /// A version whose lists cannot be read here.
+    /// The version is unknown, so the lists cannot be read.
     #[error("{FASTBOOT_VERSION} is {found}, only 3 and 5 are known")]
     UnknownVersion {
         /// The version.
@@ -165,7 +167,7 @@ pub enum FormatError {
 }
 
 impl Format {
-    /// What [`FASTBOOT_VERSION`] holds, without a line end.
+    /// Returns the content of [`FASTBOOT_VERSION`], without a line end.
     pub fn version(self) -> &'static str {
         match self {
             Self::V3 => "3.0.0",
@@ -173,7 +175,7 @@ impl Format {
         }
     }
 
-    /// The form of a directory with this version: the major number decides.
+    /// Returns the format of a directory with this version, which depends on the major number.
     pub fn of(version: Version) -> Result<Self, FormatError> {
         match version.major {
             3 => Ok(Self::V3),
@@ -182,10 +184,13 @@ impl Format {
         }
     }
 
-    /// [`STORAGES_LIST`] of these storages, in their order. Fails if it were longer than
-    /// [`STORAGES_LIST_BYTES_MAX`]: 8,738,132 storages in the one form, 6,553,599 in the other.
+    /// Encodes the [`STORAGES_LIST`] of these storages, in their order. The caller must make sure
+    /// that no slot and no id occurs twice.
     ///
-    /// That no slot and no id is there twice is the caller's to see to.
+    /// # Errors
+    ///
+    /// [`FormatError::TooLarge`] if the list exceeds [`STORAGES_LIST_BYTES_MAX`], which is
+    /// 8,738,132 storages in [`Format::V3`] and 6,553,599 in [`Format::V5`].
     pub fn encode_storages(self, storages: &[Storage]) -> Result<Vec<u8>, FormatError> {
         let count = storages.len() as u64;
         let length = count.saturating_mul(self.storage_bytes() as u64).saturating_add(8);
@@ -208,8 +213,8 @@ impl Format {
         Ok(bytes)
     }
 
-    /// Reads [`STORAGES_LIST`]. Takes memory in proportion to `bytes`, which are no more than
-    /// [`STORAGES_LIST_BYTES_MAX`].
+    /// Decodes a [`STORAGES_LIST`] of at most [`STORAGES_LIST_BYTES_MAX`]. Takes memory in
+    /// proportion to `bytes`.
     pub fn decode_storages(self, bytes: &[u8]) -> Result<Vec<Storage>, FormatError> {
         within(STORAGES_LIST, bytes.len() as u64, STORAGES_LIST_BYTES_MAX)?;
         let mut fields = Fields { file: STORAGES_LIST, bytes, offset: 0 };
@@ -218,7 +223,7 @@ impl Format {
         let mut storages = Vec::new();
         let (mut slots, mut ids) = (U64Set::new(), U64Set::new());
         for _ in 0..count {
-            // Before the length: a split storage has another one.
+            // Decoded before the total length is checked, since a split storage has another length.
             let offset = fields.offset as u64;
             let storage = self.decode_storage(&mut fields).map_err(|error| match error {
                 FormatError::Truncated { file, offset, .. } => {
@@ -280,8 +285,8 @@ pub fn check_obsolete_accounts(bytes: &[u8]) -> Result<(), FormatError> {
     }
 }
 
-/// Checks that [`VERSION`] holds [`VERSION_TEXT`]. A directory's is held to more than an archive's:
-/// it was written by the validator or by unsnap.
+/// Checks that [`VERSION`] holds [`VERSION_TEXT`]. This check is stricter than that of an archive's
+/// version, since a validator or unsnap wrote the directory.
 pub fn check_version_file(bytes: &[u8]) -> Result<(), FormatError> {
     let length = bytes.len() as u64;
     within(VERSION, length, FASTBOOT_VERSION_BYTES_MAX)?;
@@ -292,8 +297,8 @@ pub fn check_version_file(bytes: &[u8]) -> Result<(), FormatError> {
 }
 
 impl Version {
-    /// Reads [`FASTBOOT_VERSION`]: three plain numbers with dots between them. White space around
-    /// them is taken off, as validators do.
+    /// Parses [`FASTBOOT_VERSION`]: three plain numbers separated by dots. White space around them
+    /// is ignored, as validators do.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         within(FASTBOOT_VERSION, bytes.len() as u64, FASTBOOT_VERSION_BYTES_MAX)?;
         Self::from_text(bytes.trim_ascii()).ok_or_else(|| FormatError::BadVersion {
@@ -318,26 +323,26 @@ impl fmt::Display for Version {
 }
 
 impl fmt::Display for Storage {
-    /// The file's name.
+    /// Formats the name of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.slot, self.id)
     }
 }
 
-/// Digits without leading zeros, like semantic versions have them.
+/// Parses digits without leading zeros, as in semantic versions.
 fn plain_number(text: &str) -> Option<u64> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let leading_zeros = text.len() > 1 && text.starts_with('0');
     if plain && !leading_zeros { text.parse().ok() } else { None }
 }
 
-/// The length, if it is within the limit.
+/// Returns the length, if it is within the limit.
 fn within(file: &'static str, found: u64, limit: u64) -> Result<usize, FormatError> {
     let length = usize::try_from(found).ok().filter(|_| found <= limit);
     length.ok_or(FormatError::TooLarge { file, found, limit })
 }
 
-/// The fields of a file, one after the other.
+/// Reader of the fields of a file.
 struct Fields<'a> {
     file: &'static str,
     bytes: &'a [u8],
@@ -365,6 +370,6 @@ impl Fields<'_> {
     }
 }
 
-/// The kinds of storages in the list of [`Format::V5`].
+/// Kinds of storages in the list of [`Format::V5`].
 const APPEND_VEC: u32 = 0;
 const SPLIT: u32 = 1;

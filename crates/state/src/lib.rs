@@ -1,14 +1,15 @@
 #![forbid(unsafe_code)]
-//! The state that a validator starts from, as it lies on the disk. Agave calls it fastboot.
+//! The on-disk state from which a validator starts. Agave calls it fastboot.
 //!
-//! * [`State`]: a state that is made, and its destinations.
-//! * [`format`]: the files of a state, encoded and decoded.
-//! * [`StatePlaces`] and [`AccountsSpread`]: under which name, and in which accounts path, each file
-//!   of an archive becomes a part of the state.
-//! * [`ShadowList`] and [`Linker`]: second names of the storages, from which a state is repaired.
+//! * [`State`] describes a state to be made, and its destinations.
+//! * [`format`] encodes and decodes the files of a state.
+//! * [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and its accounts
+//!   path.
+//! * [`ShadowList`] and [`Linker`] maintain second names of the storages, from which a state is
+//!   repaired.
 //!
-//! The crate `unpack` makes states of archives. Choosing archives, and everything that is done with
-//! finished states, is in the crate `fastboot`.
+//! The crate `unpack` makes states from archives. The crate `fastboot` chooses archives and manages
+//! finished states.
 
 pub mod format;
 mod linker;

@@ -1,4 +1,4 @@
-//! The thread that gives storages their second names as they become complete.
+//! The thread that links storages into the shadow as they become complete.
 
 use std::{
     os::fd::OwnedFd,
@@ -14,26 +14,28 @@ use rustix::io::Errno;
 use unsnap_create::{CreateError, FileSink, FinishedFile};
 use unsnap_ring::Syscalls;
 
-/// Files that may wait for their links.
+/// Most files that wait for their links.
 const WAITING_MAX: usize = 1024;
 
-/// Gives files their second names as they become complete, by a thread of its own.
+/// Links files under their second names as they become complete, on a separate thread.
 pub struct Linker {
     thread: Option<JoinHandle<Result<Option<Unlinked>, CreateError>>>,
-    /// Nobody waits for what it passes on any more.
+    /// Set when the thread must no longer wait for the receiver of files.
     abandoned: Arc<AtomicBool>,
 }
 
-/// Why there is no shadow.
+/// Failure to link a file, after which there is no shadow.
 pub struct Unlinked {
+    /// Path of the first such file.
     pub path: String,
+    /// Error number from the kernel.
     pub errno: Errno,
 }
 
 impl Linker {
-    /// `directories`: for each accounts path the one that its storages are created in, and the one
-    /// for their second names. `files`: who else is to be told of files that are complete. Gives
-    /// what the creators are to tell.
+    /// Starts the thread. `directories` holds, for each accounts path, the directory of its
+    /// storages and the directory for their second names. Complete files are passed on to `files`.
+    /// Returns the linker with the sink to which creators report complete files.
     pub fn start(
         calls: Syscalls,
         directories: Vec<(OwnedFd, OwnedFd)>,
@@ -51,35 +53,39 @@ impl Linker {
         Ok((Self { thread: Some(thread), abandoned }, sink))
     }
 
-    /// Has it stop waiting for whom it passes files on to.
+    /// Returns a function that ends the thread's waiting for the receiver of files.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let abandoned = Arc::clone(&self.abandoned);
         move || abandoned.store(true, Ordering::Release)
     }
 
-    /// Waits for the last of them. The creators must have ended.
+    /// Waits until all files are linked. The creators must have ended. Returns the first failed
+    /// link.
+    ///
+    /// # Errors
+    ///
     /// An error if not every file could be passed on.
     pub fn finish(mut self) -> Result<Option<Unlinked>, CreateError> {
         self.join()
     }
 
     fn join(&mut self) -> Result<Option<Unlinked>, CreateError> {
-        // A panic of it is no reason to lose a state.
+        // A panic of the thread costs the shadow, but not the state.
         let panicked = Unlinked { path: "its thread".to_owned(), errno: Errno::IO };
         self.thread.take().map_or(Ok(None), |thread| thread.join().unwrap_or(Ok(Some(panicked))))
     }
 }
 
 impl Drop for Linker {
-    /// Nothing is made any more in directories that are about to be removed.
+    /// Ends the thread, so that it links nothing in directories that are about to be removed.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Release);
         let _ = self.join();
     }
 }
 
-/// Returns early, and with that lets go of `finished`, when nobody takes what is passed on: then the
-/// creators fail as if they had told them directly.
+/// Links files until the creators have ended. Returns early if a file cannot be passed on. That
+/// drops `finished`, so the creators fail as if they had reported to the receiver directly.
 fn link(
     calls: &Syscalls,
     directories: &[(OwnedFd, OwnedFd)],

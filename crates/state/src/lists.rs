@@ -1,4 +1,4 @@
-//! The files of a state that no archive holds: its lists, and those of its shadows.
+//! Lists of a state and of its shadows, which no archive contains.
 
 use std::os::fd::OwnedFd;
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl State {
-    /// Writes the lists of a state whose storages have been created. `slot`: that of the snapshot.
-    /// `linked`: whether every storage has its second name.
+    /// Writes the lists of a state whose storages have been created. `slot` is the slot of the
+    /// snapshot; `linked` tells whether every storage has its second name.
     pub fn write_lists(
         &self,
         target: &Target,
@@ -37,7 +37,7 @@ impl State {
             for (name, bytes) in [
                 (STORAGES_LIST, &list[..]),
                 (OBSOLETE_ACCOUNTS, &NO_OBSOLETE_ACCOUNTS),
-                // All files get their names at once, when they are durable: the order is free.
+                // The order does not matter: one rename publishes all files once they are durable.
                 (FASTBOOT_VERSION, self.format.version().as_bytes()),
             ] {
                 write_new(calls, state, name, bytes)
@@ -62,7 +62,7 @@ impl State {
 fn write_new(calls: &Syscalls, directory: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = calls.openat(directory, name, flags, Mode::from_raw_mode(0o644))?;
-    // Whatever the umask made of it.
+    // Overrides the umask.
     calls.fchmod(&file, Mode::from_raw_mode(0o644))?;
     let mut written = 0;
     while written < bytes.len() {

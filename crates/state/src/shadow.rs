@@ -1,44 +1,44 @@
-//! The shadow of a state's storages: second names for them, beside the directory that a validator
-//! removes files from.
+//! The shadow of a state: second names of its storages, outside of the directory from which a
+//! validator removes files.
 //!
-//! A validator that ends in any other way than by `agave-validator exit` may have removed or replaced
-//! storages of the state that it started from, and then cannot start from it again. Storages that are
-//! there at a start are never written to, so a hard link is as good as a copy. With the links lies a
-//! list of them, so that it can be told whether all are there, with the sizes they had.
+//! A validator that does not end by `agave-validator exit` may have removed or replaced storages of
+//! the state from which it started, and then cannot start from it again. Validators never write to
+//! storages that exist when they start, so a hard link is as good as a copy. A list beside the
+//! links shows whether all of them exist with their original sizes.
 
 use twox_hash::XxHash3_64;
 
 use crate::format::Storage;
 
-/// The list of a shadow, in its directory.
+/// Name of the list in the directory of a shadow.
 pub const SHADOW_LIST: &str = "unsnap-shadow.list";
 
-/// The first bytes of a list.
+/// First bytes of a list.
 const MAGIC: &[u8; 16] = b"unsnap shadow 1\n";
 
-/// Slot, id and size.
+/// Bytes of a storage: slot, id and size.
 const ENTRY_BYTES: usize = 8 + 4 + 8;
 
 /// Longest list that is read: one of 10 million storages, twice as many as an archive may have.
 pub const SHADOW_LIST_BYTES_MAX: u64 = 32 + 8 + 10_000_000 * ENTRY_BYTES as u64;
 
-/// The storages that a shadow holds, and how large they are.
+/// List of the storages in a shadow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShadowList {
-    /// Slot of the snapshot whose state it is.
+    /// Slot of the snapshot.
     pub slot: u64,
     /// Storages of this accounts path with their sizes in bytes.
     pub storages: Vec<(Storage, u64)>,
 }
 
-/// A list that was not written by [`ShadowList::encode`], or not completely.
+/// Error: the bytes are not a complete list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{SHADOW_LIST} is damaged")]
 pub struct DamagedList;
 
 impl ShadowList {
-    /// Little-endian: what it is, slot, number of storages, for each its slot, id and size; then
-    /// the XXH3 hash of all that.
+    /// Encodes the list. All integers are little-endian: the magic bytes, the slot, the number of
+    /// storages, the slot, id and size of each storage, and the XXH3 hash of all bytes before.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(40 + self.storages.len() * ENTRY_BYTES);
         bytes.extend_from_slice(MAGIC);
@@ -54,7 +54,7 @@ impl ShadowList {
         bytes
     }
 
-    /// Reads a list. `bytes` are no more than [`SHADOW_LIST_BYTES_MAX`].
+    /// Decodes a list of at most [`SHADOW_LIST_BYTES_MAX`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DamagedList> {
         let (content, hash) = bytes.split_last_chunk::<8>().ok_or(DamagedList)?;
         if XxHash3_64::oneshot(content) != u64::from_le_bytes(*hash) {

@@ -1,4 +1,4 @@
-//! Where the files of a snapshot go when it becomes a validator's state.
+//! Names and accounts paths of a snapshot's files in a validator's state.
 
 use std::{
     fmt::Write,
@@ -12,14 +12,14 @@ use unsnap_layout::{Placement, Role};
 
 use crate::format::{self as fastboot, Storage};
 
-/// What an accounts path was given.
+/// Share of an accounts path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountsPathReport {
-    /// The path.
+    /// Path.
     pub path: String,
-    /// Storages.
+    /// Number of storages.
     pub files: u64,
-    /// Bytes of them.
+    /// Sum of their sizes.
     pub bytes: u64,
 }
 
@@ -28,32 +28,38 @@ pub struct AccountsPathReport {
 pub struct StorageFile {
     slot: u64,
     id: u32,
+    /// Size.
     pub bytes: u64,
-    /// Index of its destination: the first accounts path is 1.
+    /// Index of the destination; the first accounts path is 1.
     pub destination: usize,
 }
 
 impl StorageFile {
+    /// Returns slot and id.
     pub fn storage(&self) -> Storage {
         Storage { slot: self.slot, id: self.id }
     }
 }
 
-/// Where the files of a snapshot go that becomes a validator's state: see [`format`](crate::format).
+/// Names and destinations of an archive's files in a validator's state; see
+/// [`format`](crate::format).
 #[derive(Debug)]
 pub struct StatePlaces {
-    /// Whether bank file, status cache and version of this archive are those of the state.
+    /// Whether the state takes the bank file, the status cache and the version from this archive.
     newest: bool,
-    /// Ids that are unique over both archives: this one's next, and how far they are apart.
+    /// Next id. Ids are unique over all archives of a state.
     next_id: u32,
+    /// Distance between ids: the number of archives.
     id_step: u32,
     spread: Arc<AccountsSpread>,
+    /// Buffer for the name of a file.
     name: String,
+    /// Storages so far.
     pub storages: Vec<StorageFile>,
 }
 
 impl StatePlaces {
-    /// `index`: which of how many archives.
+    /// Creates the places for the archive with this index, out of `archives`.
     pub fn new(index: usize, archives: usize, spread: Arc<AccountsSpread>) -> Self {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         Self {
@@ -66,12 +72,23 @@ impl StatePlaces {
         }
     }
 
-    /// Index of the destination of a file, and its path there; `None` if it is not created.
+    /// Returns the index of the destination of a file and its path there; `None` if the state does
+    /// not contain it.
     pub fn place(
         &mut self,
         placement: &Placement<'_>,
         size: u64,
         files: &Assembler,
+    ) -> Result<Option<(usize, &str)>, FitError> {
+        self.place_with(placement, size, &|destination| files.in_flight_to_device_of(destination))
+    }
+
+    /// Does the same with the bytes in flight to the device of each destination.
+    fn place_with(
+        &mut self,
+        placement: &Placement<'_>,
+        size: u64,
+        in_flight: &dyn Fn(usize) -> u64,
     ) -> Result<Option<(usize, &str)>, FitError> {
         let Placement::File { role, .. } = placement else { return Ok(None) };
         let newest = |name| Ok(self.newest.then_some((0, name)));
@@ -83,13 +100,14 @@ impl StatePlaces {
                 Ok(self.newest.then_some((0, &self.name)))
             }
             Role::Storage { slot, .. } => {
-                // Half of what an id can be, in the validator too; archives have 5 million entries.
+                // Cannot overflow: archives have at most 5 million entries. Validators use no more
+                // than half of the range of ids.
                 let id = self.next_id;
                 self.next_id = id.saturating_add(self.id_step);
-                let destination = self.spread.choose(size, files)?;
+                let destination = self.spread.choose(size, in_flight)?;
                 self.storages.push(StorageFile { slot: *slot, id, bytes: size, destination });
                 self.name.clear();
-                // A string takes everything.
+                // Writing to a string does not fail.
                 let _ = write!(self.name, "{slot}.{id}");
                 Ok(Some((destination, &self.name)))
             }
@@ -98,7 +116,7 @@ impl StatePlaces {
     }
 }
 
-/// How storages are spread over the accounts paths: by free space, and by how fast each drains.
+/// Spread of storages over the accounts paths, by free space and by the speed of each device.
 #[derive(Debug)]
 pub struct AccountsSpread {
     paths: Mutex<Vec<AccountsPath>>,
@@ -107,60 +125,44 @@ pub struct AccountsSpread {
 #[derive(Debug)]
 struct AccountsPath {
     system: FileSystem,
-    /// What messages call it.
+    /// Path, for messages.
     path: String,
     files: u64,
     bytes: u64,
 }
 
-/// In flight to a device by which it counts as slower than another. As much as a few large files
+/// Bytes in flight by which a device counts as slower than another. As many as a few large files
 /// have; a guess.
 const QUEUE_BYTES: u64 = 16 << 20;
 
-/// Free space of a path below which it gets no more, as long as another has some: what is in flight
-/// and what is rounded up must find room. A guess.
+/// Free space below which a path gets no storages while another path has more. It leaves room for
+/// bytes in flight and for rounding. A guess.
 const FULL_BYTES: u64 = 256 << 20;
 
-/// Free space of a path below which it gets nothing, as long as another has more: what a file system
-/// adds to its files. A guess.
+/// Free space below which a path gets no storages while another path has at least this. It leaves
+/// room for the overhead of the file system. A guess.
 const LAST_BYTES: u64 = 1 << 20;
 
 impl AccountsSpread {
-    /// `paths`: an open directory of each, and what messages call it.
+    /// Creates a spread over these paths, each given by its file system and its name in messages.
     pub fn new(paths: impl Iterator<Item = (FileSystem, String)>) -> Self {
         let path = |(system, path)| AccountsPath { system, path, files: 0, bytes: 0 };
         Self { paths: Mutex::new(paths.map(path).collect()) }
     }
 
-    /// The destination of a storage of `size` bytes: the path to whose device the least is in
-    /// flight, and among equals the one that is filled least in proportion to its space. One that is
-    /// full gets nothing while there is another.
-    fn choose(&self, size: u64, files: &Assembler) -> Result<usize, FitError> {
+    /// Chooses the destination of a storage of `size` bytes. `in_flight` returns the bytes in
+    /// flight to the device of a destination.
+    fn choose(&self, size: u64, in_flight: &dyn Fn(usize) -> u64) -> Result<usize, FitError> {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut best: Option<((u8, u64, u64), usize)> = None;
-        if paths.len() > 1 {
-            for (index, path) in paths.iter().enumerate() {
-                let in_flight = files.in_flight_to_device_of(index + 1);
+        let index = if paths.len() > 1 {
+            let candidates = paths.iter().enumerate().map(|(index, path)| {
                 let free = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
-                let room = free.saturating_sub(in_flight);
-                let after = room.checked_sub(size.saturating_add(size / 64));
-                let full = match after {
-                    Some(after) if after >= FULL_BYTES => 0,
-                    Some(after) if after >= LAST_BYTES => 1,
-                    _ => 2,
-                };
-                // Where space is short, it is what counts.
-                let queue = if full == 0 { in_flight / QUEUE_BYTES } else { 0 };
-                let filled = u128::from(path.bytes + size) * u128::from(u32::MAX)
-                    / u128::from(room.saturating_add(path.bytes).max(1));
-                let filled = u64::try_from(filled).unwrap_or(u64::MAX);
-                let rank = (full, queue, filled);
-                if best.is_none_or(|(least, _)| rank < least) {
-                    best = Some((rank, index));
-                }
-            }
-        }
-        let index = best.map_or(0, |(_, index)| index);
+                Ok(Candidate { free, in_flight: in_flight(index + 1), given: path.bytes })
+            });
+            best(candidates, size)?
+        } else {
+            0
+        };
         if let Some(path) = paths.get_mut(index) {
             path.files += 1;
             path.bytes += size;
@@ -168,6 +170,7 @@ impl AccountsSpread {
         Ok(index + 1)
     }
 
+    /// Returns the share of each path so far.
     pub fn report(&self) -> Vec<AccountsPathReport> {
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         paths
@@ -178,5 +181,178 @@ impl AccountsSpread {
                 bytes: path.bytes,
             })
             .collect()
+    }
+}
+
+/// An accounts path at the moment of a choice. All figures are bytes.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    free: u64,
+    /// In flight to its device.
+    in_flight: u64,
+    /// Size of the storages that it has been given so far.
+    given: u64,
+}
+
+impl Candidate {
+    /// Returns the rank for a storage of `size` bytes: how full the path is, how slow its device,
+    /// and which part of its space is used. The least rank is the best.
+    fn rank(&self, size: u64) -> (u8, u64, u64) {
+        let room = self.free.saturating_sub(self.in_flight);
+        let full = match room.checked_sub(size.saturating_add(size / 64)) {
+            Some(after) if after >= FULL_BYTES => 0,
+            Some(after) if after >= LAST_BYTES => 1,
+            _ => 2,
+        };
+        // Where space is short, the speed of the device does not matter.
+        let queue = if full == 0 { self.in_flight / QUEUE_BYTES } else { 0 };
+        let used = u128::from(self.given + size) * u128::from(u32::MAX)
+            / u128::from(room.saturating_add(self.given).max(1));
+        (full, queue, u64::try_from(used).unwrap_or(u64::MAX))
+    }
+}
+
+/// Returns the index of the best path for a storage of `size` bytes. It is the one with the fewest
+/// bytes in flight to its device and, among equals, the one whose space is used least in
+/// proportion. A full path is chosen only if all paths are full.
+fn best(
+    candidates: impl Iterator<Item = Result<Candidate, FitError>>,
+    size: u64,
+) -> Result<usize, FitError> {
+    let mut best = None;
+    for (index, candidate) in candidates.enumerate() {
+        let rank = candidate?.rank(size);
+        if best.is_none_or(|(least, _)| rank < least) {
+            best = Some((rank, index));
+        }
+    }
+    Ok(best.map_or(0, |(_, index)| index))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use unsnap_ring::Syscalls;
+
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn best_of(paths: &[Candidate], size: u64) -> usize {
+        best(paths.iter().copied().map(Ok), size).unwrap()
+    }
+
+    fn path(free: u64, in_flight: u64, given: u64) -> Candidate {
+        Candidate { free, in_flight, given }
+    }
+
+    #[test]
+    fn the_emptiest_path_of_the_fastest_device_is_chosen() {
+        let size = 1 << 20;
+        for (paths, chosen) in [
+            // Equal paths: the first.
+            ([path(GIB, 0, 0), path(GIB, 0, 0)], 0),
+            // In proportion to the space.
+            ([path(GIB, 0, 0), path(2 * GIB, 0, 0)], 1),
+            ([path(GIB, 0, 100 << 20), path(GIB, 0, 99 << 20)], 1),
+            ([path(GIB, 0, 100 << 20), path(4 * GIB, 0, 300 << 20)], 1),
+            // The queue of a device counts in steps, and more than space.
+            ([path(GIB, QUEUE_BYTES - 1, 0), path(GIB, 0, GIB)], 0),
+            ([path(4 * GIB, QUEUE_BYTES, 0), path(GIB, 0, GIB)], 1),
+            // Not a path that is nearly full, however fast.
+            ([path(FULL_BYTES, 0, 0), path(GIB, 10 * QUEUE_BYTES, GIB)], 1),
+            ([path(LAST_BYTES, 0, 0), path(FULL_BYTES, 10 * QUEUE_BYTES, GIB)], 1),
+            // Bytes in flight take space.
+            ([path(GIB, GIB, 0), path(FULL_BYTES, 0, 0)], 1),
+            // All are full: one of them has to take it.
+            ([path(0, 0, 0), path(1 << 20, 0, 0)], 1),
+        ] {
+            assert_eq!(best_of(&paths, size), chosen, "{paths:?}");
+        }
+        assert_eq!(best_of(&[path(0, 0, 0)], 1 << 62), 0);
+    }
+
+    #[test]
+    fn many_storages_fill_paths_in_proportion_to_their_space() {
+        let mut paths = [path(10 * GIB, 0, 0), path(30 * GIB, 0, 0)];
+        for _ in 0..1000 {
+            let chosen = &mut paths[best_of(&paths, 10 << 20)];
+            chosen.given += 10 << 20;
+            chosen.free -= 10 << 20;
+        }
+        assert_eq!(paths.map(|path| path.given / (10 << 20)), [250, 750]);
+    }
+
+    fn spread(paths: usize) -> Arc<AccountsSpread> {
+        let system = |_| {
+            let directory = File::open(std::env::temp_dir()).unwrap().into();
+            let systems = FileSystem::of(&Syscalls::default(), vec![(directory, "/tmp".into())]);
+            systems.unwrap().remove(0)
+        };
+        let paths = (0..paths).map(system).zip(["/one", "/two"].map(str::to_owned));
+        Arc::new(AccountsSpread::new(paths))
+    }
+
+    fn file(role: Role) -> Placement<'static> {
+        Placement::File { path: "path", role }
+    }
+
+    fn placed(places: &mut StatePlaces, role: Role) -> Option<(usize, String)> {
+        let placed = places.place_with(&file(role), 100, &|_| 0).unwrap();
+        placed.map(|(destination, name)| (destination, name.to_owned()))
+    }
+
+    #[test]
+    fn ids_are_unique_over_the_archives_of_a_pair() {
+        let spread = spread(1);
+        let [mut full, mut incremental] =
+            [0, 1].map(|index| StatePlaces::new(index, 2, Arc::clone(&spread)));
+        let names = |places: &mut StatePlaces, slots: [u64; 3]| {
+            slots.map(|slot| placed(places, Role::Storage { slot, id: 7 }).unwrap())
+        };
+        let at = |name: &str| (1, name.to_owned());
+        assert_eq!(names(&mut full, [5, 6, 7]), ["5.0", "6.2", "7.4"].map(at));
+        assert_eq!(names(&mut incremental, [8, 9, 10]), ["8.1", "9.3", "10.5"].map(at));
+        let storages: Vec<Storage> = full.storages.iter().map(StorageFile::storage).collect();
+        let expected = [(5, 0), (6, 2), (7, 4)].map(|(slot, id)| Storage { slot, id });
+        assert_eq!(storages, expected);
+        assert!(full.storages.iter().all(|file| (file.bytes, file.destination) == (100, 1)));
+        let report = spread.report();
+        assert_eq!((report[0].files, report[0].bytes), (6, 600));
+    }
+
+    #[test]
+    fn other_files_come_from_the_newest_archive() {
+        let spread = spread(1);
+        let [mut full, mut incremental] =
+            [0, 1].map(|index| StatePlaces::new(index, 2, Arc::clone(&spread)));
+        for (role, name) in [
+            (Role::Version, "version"),
+            (Role::StatusCache, "status_cache"),
+            (Role::BankFile { slot: 123 }, "123"),
+        ] {
+            assert_eq!(placed(&mut full, role), None, "{name}");
+            assert_eq!(placed(&mut incremental, role), Some((0, name.to_owned())));
+        }
+        assert_eq!(placed(&mut incremental, Role::Other), None);
+        let mut only = StatePlaces::new(0, 1, spread);
+        assert_eq!(placed(&mut only, Role::Version), Some((0, "version".to_owned())));
+    }
+
+    #[test]
+    fn each_path_of_a_file_system_gets_its_share() {
+        let spread = spread(2);
+        for _ in 0..10 {
+            spread.choose(1 << 20, &|_| 0).unwrap();
+        }
+        // The device of the first path is busy.
+        for _ in 0..3 {
+            let busy = |destination| u64::from(destination == 1) * QUEUE_BYTES;
+            spread.choose(1 << 20, &busy).unwrap();
+        }
+        let shares = spread.report().into_iter().map(|path| (path.path, path.files));
+        let expected = [("/one".to_owned(), 5), ("/two".to_owned(), 8)];
+        assert_eq!(shares.collect::<Vec<_>>(), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! A state: where it goes, and what it is made of.
+//! A state to be made, and its destinations.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use unsnap_fit::{FileSystem, FitError};
 
 use crate::{AccountsSpread, Format, Linker};
 
-/// Below an accounts path: where a validator keeps its storages.
+/// Directory below an accounts path in which a validator keeps its storages.
 pub const RUN_DIRECTORY: &str = "run";
 
-/// Below an accounts path: second names of a state's storages, see [`State::shadow`].
+/// Directory below an accounts path with second names of a state's storages; see [`State::shadow`].
 pub const SHADOW_DIRECTORY: &str = "unsnap-shadow";
 
-/// Names of staging directories.
+/// Names of the staging directories of a state, of its storages, and of its shadows.
 const STAGED_STATE: &str = ".unsnap-state.unsnap-staging";
 const STAGED_RUN: &str = ".run.unsnap-staging";
 const STAGED_SHADOW: &str = ".unsnap-shadow.unsnap-staging";
 
-/// Names of the staging directories of states. One without a lock (`flock`) was left by an
-/// interrupted run.
+/// Names of the staging directories of states. A staging directory without a lock (`flock`) was
+/// left by an interrupted run.
 pub const STAGED: [&str; 3] = [STAGED_STATE, STAGED_RUN, STAGED_SHADOW];
 
 /// A state that a validator starts from.
@@ -28,29 +28,30 @@ pub const STAGED: [&str; 3] = [STAGED_STATE, STAGED_RUN, STAGED_SHADOW];
 pub struct State {
     /// The bank snapshot's directory, `<snapshots>/snapshots/<slot>`.
     pub directory: PathBuf,
-    /// The accounts paths. Storages go to `run` of each.
+    /// The accounts paths. Storages go to the directory `run` of each.
     pub accounts: Vec<PathBuf>,
-    /// How the list of storages is written.
+    /// Format of the list of storages.
     pub format: Format,
     /// Whether every storage gets a second name, a hard link below `unsnap-shadow` of its accounts
-    /// path. From these a state can be repaired when a validator has removed files of it.
+    /// path. If a validator removes files of the state, it can be repaired from these.
     pub shadow: bool,
 }
 
 impl State {
-    /// Destinations of the archives' files: the state's directory, and each accounts path.
+    /// Returns the number of destinations of the archives' files: the state's directory, and each
+    /// accounts path.
     pub fn destinations(&self) -> usize {
         1 + self.accounts.len()
     }
 
-    /// Returns where its files are staged: the destinations, then the shadows.
+    /// Returns the staged directories: the destinations, then the shadows.
     pub fn spots(&self) -> Vec<Spot> {
         let cleared = |path: PathBuf, stage_in, stage_as| Spot {
             path,
             existing: Existing::WillBeCleared { stage_in, stage_as },
         };
-        // A validator that starts removes every directory beside the state's that is not a complete
-        // state itself.
+        // A validator that starts removes every directory beside the state's directory that is not
+        // a complete state. So the state is staged one directory above.
         let above = self.directory.parent().and_then(Path::parent).map(Path::to_owned);
         let mut spots = vec![cleared(self.directory.clone(), above, STAGED_STATE)];
         let below = |name, staged| {
@@ -74,8 +75,9 @@ impl State {
         Ok(AccountsSpread::new(paths.into_iter().flatten()))
     }
 
-    /// Starts the thread that gives storages their second names, if they get any. Returns it with
-    /// what the creators report finished files to; `files` are passed on to the caller's own sink.
+    /// Starts the thread that links storages into the shadows; returns `None` if the state has
+    /// none. Also returns the sink to which creators report complete files. They are passed on to
+    /// `files`.
     pub fn linker(
         &self,
         target: &Target,
@@ -93,16 +95,57 @@ impl State {
     }
 }
 
-/// A state's destinations cannot be used.
+/// Error in preparing the destinations of a state.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A staging directory failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// A file system does not say what is free.
+    /// A file system does not report its free space.
     #[error(transparent)]
     Fit(#[from] FitError),
     /// The kernel refused to start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_staged_above_its_directory_and_storages_in_their_accounts_paths() {
+        let mut state = State {
+            directory: "/snapshots/snapshots/100".into(),
+            accounts: vec!["/one".into(), "/two".into()],
+            format: Format::V3,
+            shadow: false,
+        };
+        let spots = |state: &State| {
+            let spots = state.spots().into_iter().map(|spot| match spot.existing {
+                Existing::WillBeCleared { stage_in, stage_as } => {
+                    (spot.path, stage_in, stage_as.to_owned())
+                }
+                Existing::MustBeEmpty => panic!("{spot:?}"),
+            });
+            spots.collect::<Vec<_>>()
+        };
+        let at = |path: &str, stage_in: Option<&str>, stage_as: &str| {
+            (PathBuf::from(path), stage_in.map(PathBuf::from), stage_as.to_owned())
+        };
+        let mut expected = vec![
+            at("/snapshots/snapshots/100", Some("/snapshots"), ".unsnap-state.unsnap-staging"),
+            at("/one/run", None, ".run.unsnap-staging"),
+            at("/two/run", None, ".run.unsnap-staging"),
+        ];
+        assert_eq!(spots(&state), expected);
+        assert_eq!(state.destinations(), 3);
+        state.shadow = true;
+        expected.push(at("/one/unsnap-shadow", None, ".unsnap-shadow.unsnap-staging"));
+        expected.push(at("/two/unsnap-shadow", None, ".unsnap-shadow.unsnap-staging"));
+        assert_eq!(spots(&state), expected);
+        // Shadows take no files of archives.
+        assert_eq!(state.destinations(), 3);
+        assert!(expected.iter().all(|(_, _, staged)| STAGED.contains(&staged.as_str())));
+    }
 }

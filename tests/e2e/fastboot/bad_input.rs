@@ -40,7 +40,7 @@ fn without_a_full_archive() {
     let site = Site::new();
     let ledger = Ledger::new(&site.place(), 1);
     let told = fastboot("prepare", &ledger, &["-q"]).assert_code(3);
-    told.assert_error(&["there is no full snapshot's archive in", ledger.root.to_str().unwrap()]);
+    told.assert_error(&["there is no full snapshot archive in", ledger.root.to_str().unwrap()]);
     let (full, _) = small_pair(&ledger.snapshots);
     fs::remove_file(full).unwrap();
     fastboot("prepare", &ledger, &["-q"]).assert_code(3).assert_error(&["no full snapshot"]);
@@ -60,7 +60,7 @@ fn a_ledger_that_is_in_use() {
         &ledger,
         &old,
         4,
-        &["a validator is running on", "ledger", "hint: end it first"],
+        &["a validator is running on", "ledger", "hint: stop it first"],
     );
     for action in ["repair", "withdraw"] {
         fastboot(action, &ledger, &[]).assert_code(4).assert_error(&["a validator is running"]);

@@ -312,7 +312,7 @@ impl Ground {
 /// Whether a success has told that it had to do without something: without a journal, or without
 /// what was left to be resumed.
 fn is_told(fault: &Injected, log: &str, fallbacks: &[String]) -> bool {
-    let anew = fallbacks.iter().filter(|fallback| fallback.starts_with("beginning anew: "));
+    let anew = fallbacks.iter().filter(|fallback| fallback.starts_with("starting over: "));
     let journal = log.lines().filter(|line| line.contains("journal"));
     let errno = fault.errno.to_string();
     anew.map(String::as_str).chain(journal).any(|told| told.contains(&errno))

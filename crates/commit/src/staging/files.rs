@@ -1,4 +1,4 @@
-//! What staging and publishing do to directories.
+//! Operations on directories for staging and publishing.
 
 use std::{
     ffi::{CStr, CString},
@@ -11,7 +11,7 @@ use rustix::{
 };
 use unsnap_ring::Syscalls;
 
-/// Whether a name is that of an open directory.
+/// Returns whether a name in `holder` is that of the open directory.
 pub(super) fn names_directory(
     calls: &Syscalls,
     holder: &OwnedFd,
@@ -22,8 +22,8 @@ pub(super) fn names_directory(
     Ok((ours.st_dev, ours.st_ino) == (named.st_dev, named.st_ino))
 }
 
-/// Removes everything in a directory, however deep, with two descriptors: subdirectories are
-/// first moved up into it.
+/// Removes everything in a directory, however deep, with two descriptors: nested directories are
+/// moved up into it first.
 pub(super) fn empty(calls: &Syscalls, root: &OwnedFd) -> Result<(), Errno> {
     let mut moved = 0_u64;
     loop {

@@ -1,22 +1,23 @@
-//! Staging and publishing: nothing has its final name before it is durable.
+//! Staging and publishing: no destination gets its final name before it is durable.
 //!
-//! Each destination is built under a staging name on its own file system, in one of three ways:
+//! Each destination is built in a staging directory on its own file system, in one of three ways:
 //!
 //! | destination | staging directory | published by |
 //! |---|---|---|
 //! | absent, or empty and replaceable | `<parent>/.<name>.unsnap-staging` | one rename over the destination |
-//! | to be cleared before (a validator's state) | where it says | one rename over what is left, an empty directory or nothing |
-//! | empty, but a mount point or in a directory we may not write to | `<destination>/.unsnap-staging` | renaming each entry into the destination |
+//! | to be cleared before publication (a validator's state) | as [`Existing::WillBeCleared`] says | one rename, over an empty directory if there is one |
+//! | empty, but a mount point, or in a read-only directory | `<destination>/.unsnap-staging` | renaming each entry into the destination |
 //!
 //! The staging directory is locked (`flock`) from its creation to the end of the process, so two
-//! runs cannot share it; one that is found without a lock was left by a run that was interrupted,
-//! and is emptied, unless its journal is asked for first.
+//! runs cannot share it. A staging directory without a lock was left by an interrupted run. It is
+//! emptied, unless the new run resumes.
 //!
-//! The order that survives a power cut: sync everything staged, rename, sync the directory that
-//! holds the new name. Every shorter variant loses the rename on ext4 and XFS. With several
-//! destinations the output directory is published last: it is what says that all are complete.
+//! This order survives a power cut: sync everything staged, rename, sync the directory that holds
+//! the new name. Every shorter variant loses the rename on ext4 and XFS. With several destinations
+//! the output directory is published last: its presence shows that all of them are complete.
 
 mod files;
+mod names;
 mod place;
 mod taking;
 
@@ -35,49 +36,41 @@ use unsnap_ring::Syscalls;
 
 use crate::{CommitError, SyncTarget};
 
-use files::empty;
 pub use place::{Existing, Spot};
+
+use files::empty;
+use names::EMPTYING;
 use place::{Place, Publication};
 
-/// Name of a staging directory inside its destination; also the suffix of one beside it.
-const STAGING_NAME: &str = ".unsnap-staging";
-
-/// What an empty file system of its own may hold.
-const LOST_AND_FOUND: &[u8] = b"lost+found";
-
-/// Where entries are moved one by one, this one is moved last: a snapshot without it is none.
-const LAST_ENTRY: &[u8] = b"version";
-
-/// How often a staging directory may vanish under our hands, because other runs end just then.
-/// A guess.
-const STAGING_ATTEMPTS_MAX: u32 = 100;
-
-const DIRECTORY_MODE: u32 = 0o755;
-
-/// What messages call emptying a staging directory.
-const EMPTYING: &str = "remove an interrupted run's files of";
-
-/// Descriptors that removing staged files takes at a time: the staging directory, a directory in
-/// it, and the one that entries are being read from.
+/// Descriptors that the removal of staged files takes at a time: the staging directory, a directory
+/// in it, and the one whose entries are being read.
 const REMOVAL_DESCRIPTORS: usize = 3;
 
-/// Destinations under construction. Dropping it takes everything back.
+/// Destinations under construction. Dropping it removes everything staged, unless it was published
+/// or is to be [kept](Self::keep).
 #[derive(Debug)]
 pub struct Staging {
     places: Vec<Place>,
-    /// Whether dropping it leaves everything where it is.
+    /// Whether dropping leaves the staging directories as they are.
     keep: bool,
-    /// Something has been written to the staging directories.
+    /// Whether this run has written to the staging directories.
     begun: bool,
-    /// Publishing has begun: nothing can be resumed any more.
+    /// Whether publishing has begun, after which no run can resume.
     journal_removed: bool,
-    /// Kept so that everything can be taken back although the process may open no more files.
+    /// Descriptors to close when staged files are removed, so that the removal works even if the
+    /// process may open no more files.
     spare: Vec<OwnedFd>,
 }
 
 impl Staging {
-    /// Makes a staging directory for each destination. The first is the output directory. What an
-    /// interrupted run has left in them is removed, unless `resume` is set.
+    /// Makes and locks a staging directory for each spot; the first is the output directory.
+    /// Removes files left by an interrupted run, unless `resume` is set.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Request`] if destinations overlap, [`CommitError::NotClean`] if one is not
+    /// empty, [`CommitError::Locked`] if another process uses one. Staging directories that were
+    /// made before the error are removed again.
     pub fn prepare(calls: &Syscalls, spots: &[Spot], resume: bool) -> Result<Self, CommitError> {
         let mut resolved: Vec<PathBuf> = Vec::with_capacity(spots.len());
         for spot in spots {
@@ -92,28 +85,28 @@ impl Staging {
             }
             resolved.push(path);
         }
-        // Grown one by one, so that a failure takes back those that were made before.
+        // Filled one by one, so that dropping it after an error removes the earlier ones.
         let spare = keep_descriptors(calls, &resolved)?;
         let mut staging =
             Self { places: Vec::new(), keep: false, begun: false, journal_removed: false, spare };
         for (path, spot) in resolved.into_iter().zip(spots) {
             let place = Place::prepare(calls, path, &spot.existing, resume).inspect_err(|_| {
-                // What may still be resumed is not ours to remove.
+                // Files that may still be resumed stay.
                 staging.places.retain(|place| !(resume && place.left_over));
             })?;
             staging.places.push(place);
         }
-        // Until it is known whether that can be resumed.
+        // Kept until the caller knows whether the run can be resumed.
         staging.keep = resume && staging.is_left_over();
         Ok(staging)
     }
 
-    /// Whether an interrupted run has left a staging directory.
+    /// Returns whether an interrupted run has left a staging directory.
     pub fn is_left_over(&self) -> bool {
         self.places.iter().any(|place| place.left_over)
     }
 
-    /// Removes whatever is in the staging directories.
+    /// Empties the staging directories.
     pub fn clear(&mut self) -> Result<(), CommitError> {
         self.keep = false;
         self.places.iter().try_for_each(|place| {
@@ -122,15 +115,15 @@ impl Staging {
         })
     }
 
-    /// Whether dropping it leaves the staging directories as they are, for a run that resumes. Says
-    /// whether it does: not without a journal.
+    /// Sets whether dropping leaves the staging directories as they are, for a later run to resume.
+    /// Returns whether it will: not once publishing has begun, since that removes the journal.
     pub fn keep(&mut self, keep: bool) -> bool {
         self.keep = keep && !self.journal_removed;
         self.begun = true;
         self.keep
     }
 
-    /// Inode of each staging directory.
+    /// Returns the inode of each staging directory.
     pub fn identities(&self) -> Result<Vec<u64>, CommitError> {
         let identity = |place: &Place| {
             let stat = place.calls.fstat(&place.staging);
@@ -140,7 +133,7 @@ impl Staging {
         self.places.iter().map(identity).collect()
     }
 
-    /// An open handle on each staging directory, with the name messages should use.
+    /// Returns a descriptor of each staging directory, with the destination's path for messages.
     pub fn directories(&self) -> Result<Vec<(OwnedFd, PathBuf)>, CommitError> {
         self.places
             .iter()
@@ -152,8 +145,9 @@ impl Staging {
             .collect()
     }
 
-    /// A directory on each file system, opened anew: errors in writing back that are reported to
-    /// these descriptors are still reported to the others.
+    /// Opens one staging directory on each file system. The kernel reports a write-back error once
+    /// for each open file description, so an error reported to these is reported to the others as
+    /// well.
     pub fn file_systems(&self) -> Result<Vec<SyncTarget>, CommitError> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let open = |place: &Place| {
@@ -166,7 +160,8 @@ impl Staging {
         self.one_on_each_device()?.into_iter().map(open).collect()
     }
 
-    /// What all of this needs of which directories from now on. `reads`: what is made is also read.
+    /// Returns the directories that staging and publishing need from now on, with the kind of
+    /// access. `reads` tells whether created files are read again.
     pub fn needs(&self, reads: bool) -> Vec<(BorrowedFd<'_>, Need)> {
         self.places
             .iter()
@@ -175,19 +170,21 @@ impl Staging {
                 let reads = reads || place.left_over;
                 let build = if reads { Need::Resume } else { Need::Build };
                 match place.publication {
-                    // Where something is cleared away, others publish: this removes, if anything.
+                    // A destination that is to be cleared is published unconfined. Here its holder
+                    // is needed only for removing the staging directory.
                     Publication::Rename { .. } | Publication::RenameWhenCleared { .. } => {
                         vec![(staging, build), (holder, Need::Publish)]
                     }
-                    // The staging directory is in the destination. Nothing can be moved to where
-                    // more is allowed, and a publication may have to be taken back: so to both the
-                    // same.
+                    // The staging directory is inside the destination. Landlock forbids moving a
+                    // file to a directory with more rights, and a publication may have to be taken
+                    // back, so both get the same rights.
                     Publication::MoveEntries { .. } => vec![(holder, build)],
                 }
             })
             .collect()
     }
 
+    /// Returns the first place on each file system.
     fn one_on_each_device(&self) -> Result<Vec<&Place>, CommitError> {
         let (mut devices, mut chosen) = (Vec::new(), Vec::new());
         for place in &self.places {
@@ -201,9 +198,9 @@ impl Staging {
         Ok(chosen)
     }
 
-    /// Waits until everything staged is on the disk: one `syncfs` for each file system. It
+    /// Waits until everything staged is on the disk, with one `syncfs` for each file system. It
     /// reports every write-back error since the staging directory was opened (Linux 5.8), so a
-    /// success speaks for every file. A failure is final.
+    /// success covers every file. A failure is final.
     pub fn sync(&self) -> Result<(), CommitError> {
         for place in self.one_on_each_device()? {
             place.calls.syncfs(&place.staging).map_err(|errno| place.error("sync", errno))?;
@@ -211,10 +208,11 @@ impl Staging {
         Ok(())
     }
 
-    /// Gives every destination its final name, durably. Everything must have been synced.
+    /// Gives every destination its final name, durably. Everything must have been synced. After an
+    /// error, publications have been taken back, and dropping removes the staged files.
     pub fn publish(&mut self) -> Result<(), CommitError> {
         (self.keep, self.journal_removed) = (false, true);
-        // The output directory, which is the first, goes last.
+        // The output directory is the first, and is published last.
         for index in (0..self.places.len()).rev() {
             if let Err(error) = self.places[index].publish() {
                 for place in &mut self.places[index..] {
@@ -231,17 +229,17 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         self.spare.clear();
-        // Of a run that has not begun only what was there before is kept.
+        // A run that has written nothing keeps only the directories of the interrupted run.
         let kept = |place: &&Place| self.keep && (place.left_over || self.begun);
         for place in self.places.iter().filter(|place| !kept(place)) {
             if let Err(error) = place.remove() {
-                tracing::warn!(%error, "staged files are left behind; the next run removes them");
+                tracing::warn!(%error, "cannot remove staged files; the next run will");
             }
         }
     }
 }
 
-/// Opens what is to be closed again when staged files are removed.
+/// Opens the descriptors to close when staged files are removed.
 fn keep_descriptors(calls: &Syscalls, paths: &[PathBuf]) -> Result<Vec<OwnedFd>, CommitError> {
     let path = paths.first().cloned().unwrap_or_default();
     let one = |_| calls.open(Path::new("/"), OFlags::PATH | OFlags::CLOEXEC);
@@ -249,7 +247,7 @@ fn keep_descriptors(calls: &Syscalls, paths: &[PathBuf]) -> Result<Vec<OwnedFd>,
     kept.map_err(|errno| CommitError::Staging { step: "keep a descriptor for", path, errno })
 }
 
-/// The path without links, so that staging happens where the destination really is.
+/// Resolves links in a path, so that staging happens on the destination's own file system.
 fn resolve(calls: &Syscalls, path: &Path) -> Result<PathBuf, CommitError> {
     let at = |errno| CommitError::Staging { step: "resolve", path: path.to_owned(), errno };
     match calls.canonicalize(path) {
@@ -267,7 +265,7 @@ fn resolve(calls: &Syscalls, path: &Path) -> Result<PathBuf, CommitError> {
     };
     match calls.canonicalize(parent) {
         Ok(parent) => Ok(parent.join(name)),
-        // Reported when it is opened.
+        // Opening the parent reports that it is missing.
         Err(Errno::NOENT) => Ok(absolute),
         Err(errno) => Err(at(errno)),
     }

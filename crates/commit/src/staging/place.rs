@@ -1,4 +1,4 @@
-//! One destination: its staging directory, and how it gets its name.
+//! A single destination: its staging directory and its publication.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -14,65 +14,80 @@ use unsnap_failure::Remedy;
 use unsnap_ring::Syscalls;
 
 use super::{
-    DIRECTORY_MODE, LAST_ENTRY, STAGING_NAME,
     files::{empty, names_directory},
+    names::{DIRECTORY_MODE, STAGING_NAME},
     taking::{Contents, c_string, check_empty, is_mount_point, make_staging, open_holder},
 };
 use crate::{CommitError, journal::remove_journal};
 
-/// A destination that is wanted.
+/// Entry that is moved last where entries are moved one by one: without it, a directory is no
+/// snapshot.
+const LAST_ENTRY: &[u8] = b"version";
+
+/// A requested destination.
 #[derive(Clone, Debug)]
 pub struct Spot {
+    /// Path of the destination.
     pub path: PathBuf,
+    /// Treatment of existing files.
     pub existing: Existing,
 }
 
-/// What becomes of what is at a destination before.
+/// Treatment of existing files at a destination.
 #[derive(Clone, Debug)]
 pub enum Existing {
-    /// There must be nothing.
+    /// The destination must be absent or empty.
     MustBeEmpty,
-    /// Whoever publishes clears it away before, all but an empty directory. The staging directory is
-    /// made in `stage_in`, if that is on the same file system, under the name `stage_as`.
-    WillBeCleared { stage_in: Option<PathBuf>, stage_as: &'static str },
+    /// The caller clears the destination before publishing. An empty directory may remain.
+    WillBeCleared {
+        /// Directory in which the staging directory is made, if it is on the same file system.
+        stage_in: Option<PathBuf>,
+        /// Name of the staging directory.
+        stage_as: &'static str,
+    },
 }
 
 impl Spot {
+    /// Returns a destination that must be absent or empty.
     pub fn empty(path: &Path) -> Self {
         Self { path: path.to_owned(), existing: Existing::MustBeEmpty }
     }
 }
 
+/// A destination and its staging directory.
 #[derive(Debug)]
 pub(super) struct Place {
     pub calls: Syscalls,
-    /// The destination, as messages call it.
+    /// Path of the destination.
     pub path: PathBuf,
-    /// The directory that holds the destination, or the destination itself if it is filled in place.
-    pub holder: OwnedFd,
-    /// The directory that holds the staging directory, if that is another.
-    pub stage_in: Option<OwnedFd>,
-    pub staging_name: CString,
-    /// The staging directory itself, locked.
+    /// Directory that holds the destination, or the destination itself if it is filled in place.
+    holder: OwnedFd,
+    /// Directory that holds the staging directory, if it is not `holder`.
+    stage_in: Option<OwnedFd>,
+    /// Name of the staging directory.
+    staging_name: CString,
+    /// The staging directory, locked.
     pub staging: OwnedFd,
-    /// An interrupted run has made it.
+    /// Whether an interrupted run made the staging directory.
     pub left_over: bool,
+    /// How the destination gets its name.
     pub publication: Publication,
 }
 
+/// Way in which a destination gets its name.
 #[derive(Debug)]
 pub(super) enum Publication {
-    /// Rename the staging directory to this name in the holder. `replaces_empty`: over an empty
-    /// directory that is there.
+    /// Renames the staging directory to `name` in the holder. `replaces_empty` tells whether an
+    /// empty directory of that name exists.
     Rename { name: CString, replaces_empty: bool },
-    /// The same, but that it is known only then whether there is an empty directory.
+    /// The same, where only publishing finds out whether there is an empty directory.
     RenameWhenCleared { name: CString, replaced_empty: bool },
-    /// Rename each entry into the holder, which is the destination.
+    /// Renames each entry into the holder, which is the destination. `moved` lists those done.
     MoveEntries { moved: Vec<CString> },
 }
 
 impl Place {
-    /// `path`: that of the spot, without links.
+    /// Makes and locks the staging directory for a destination. `path` must be free of links.
     pub fn prepare(
         calls: &Syscalls,
         path: PathBuf,
@@ -96,13 +111,13 @@ impl Place {
             Err(errno) => return Err(at("open", errno)),
         };
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-            // The root directory: a mount point without a parent.
+            // The root directory is a mount point without a parent.
             let Some((_, destination)) = existing else { return Err(at("open", Errno::NOENT)) };
             return Self::inside(calls, path, destination, resume);
         };
         let holder = open_holder(calls, parent)?;
         match existing {
-            // Such a directory cannot be replaced by a rename.
+            // A rename cannot replace such a directory.
             Some((contents, destination))
                 if contents == Contents::Harmless
                     || is_mount_point(calls, &holder, &destination)
@@ -123,6 +138,7 @@ impl Place {
         }
     }
 
+    /// Stages a destination that is to be cleared before publication.
     fn replacing(
         calls: &Syscalls,
         path: PathBuf,
@@ -141,7 +157,7 @@ impl Place {
                     .map_err(|errno| at("look at", errno))?
                 {
                     let reason =
-                        format!("{} is a mount point, and so cannot be replaced", path.display());
+                        format!("{} is a mount point and cannot be replaced", path.display());
                     let remedy = Remedy::advice(format!(
                         "mount the file system on {} instead",
                         parent.display()
@@ -175,11 +191,12 @@ impl Place {
         Ok(Self { calls, path, holder, stage_in, staging_name, staging, left_over, publication })
     }
 
-    /// The directory that holds the staging directory.
+    /// Returns the directory that holds the staging directory.
     pub fn staging_holder(&self) -> &OwnedFd {
         self.stage_in.as_ref().unwrap_or(&self.holder)
     }
 
+    /// Stages beside the destination.
     fn beside(
         calls: &Syscalls,
         path: PathBuf,
@@ -198,6 +215,7 @@ impl Place {
         Ok(Self { calls, path, holder, stage_in, staging_name, staging, left_over, publication })
     }
 
+    /// Stages inside the destination.
     fn inside(
         calls: &Syscalls,
         path: PathBuf,
@@ -220,21 +238,23 @@ impl Place {
         })
     }
 
+    /// Returns the error for a failed system call.
     pub fn error(&self, step: &'static str, errno: Errno) -> CommitError {
         CommitError::Staging { step, path: self.path.clone(), errno }
     }
 
+    /// Removes the journal and gives the destination its final name, durably.
     pub fn publish(&mut self) -> Result<(), CommitError> {
         let at = |step, errno| CommitError::Staging { step, path: self.path.clone(), errno };
         let calls = &self.calls;
         if !matches!(self.publication, Publication::MoveEntries { .. }) {
             self.check_name(self.staging_holder(), &self.staging_name)?;
         }
-        // Last of all, so that what has been done until here can be resumed.
+        // Removed only now, so that a run interrupted before this point can be resumed.
         remove_journal(calls, &self.staging).map_err(|errno| at("remove the journal of", errno))?;
         match &mut self.publication {
             Publication::Rename { name, replaces_empty: true } => {
-                // Replaces an empty directory and nothing else.
+                // Replaces only an empty directory.
                 calls.renameat(&self.holder, &*self.staging_name, &self.holder, &**name)
             }
             Publication::Rename { name, replaces_empty: false } => {
@@ -253,7 +273,7 @@ impl Place {
             Publication::MoveEntries { moved } => {
                 let mut entries =
                     calls.entries(&self.staging).map_err(|errno| at("read", errno))?;
-                // What tells that the rest is there comes last.
+                // The entry that marks the rest as complete is moved last.
                 entries.sort_by_key(|(name, _)| name.to_bytes() == LAST_ENTRY);
                 entries
                     .into_iter()
@@ -270,7 +290,7 @@ impl Place {
         .map_err(|errno| match errno {
             Errno::NOTEMPTY | Errno::EXIST => CommitError::NotClean {
                 path: self.path.clone(),
-                reason: "was filled by somebody else in the meantime",
+                reason: "was filled by another process in the meantime",
             },
             errno => at("publish", errno),
         })?;
@@ -280,9 +300,9 @@ impl Place {
             self.check_name(&self.holder, name)?;
         }
         self.calls.fsync(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
-        // XFS answers an fsync of a directory by success after it has shut down: the change that
-        // was to be synced has been dropped, so there is nothing to wait for (xfs_dir_fsync, Linux
-        // 6.18). Asked for attributes it tells the truth.
+        // After XFS has shut down, fsync of a directory still succeeds: the change has been
+        // dropped, so there is nothing to wait for (xfs_dir_fsync, Linux 6.18). fstat reports the
+        // error.
         self.calls.fstat(&self.holder).map_err(|errno| at("sync the directory of", errno))?;
         if let Some(other) = &self.stage_in {
             self.calls.fsync(other).map_err(|errno| at("sync the directory of", errno))?;
@@ -290,27 +310,29 @@ impl Place {
         Ok(())
     }
 
-    /// Renames go by names. Looked at before, and again afterwards: what is reported as published
-    /// is what was staged, whatever others have put in its place.
+    /// Checks that `name` is still that of the staging directory. A rename takes names, not
+    /// descriptors, so this is checked before and after it. Then the published directory is the
+    /// staged one, whatever other processes have put in its place.
     fn check_name(&self, holder: &OwnedFd, name: &CStr) -> Result<(), CommitError> {
         match names_directory(&self.calls, holder, name, &self.staging) {
             Ok(true) => Ok(()),
             Ok(false) | Err(Errno::NOENT) => {
-                let reason = "had its staging directory replaced by somebody else";
+                let reason = "had its staging directory replaced by another process";
                 Err(CommitError::NotClean { path: self.path.clone(), reason })
             }
             Err(errno) => Err(self.error("look at the staging directory of", errno)),
         }
     }
 
-    /// Takes a publication back, as far as it went. What remains is staged, and removed by `remove`.
+    /// Takes a publication back, as far as it went. The files are then staged again, and `remove`
+    /// removes them.
     pub fn withdraw(&mut self) {
         let calls = &self.calls;
         let from = self.stage_in.as_ref().unwrap_or(&self.holder);
         let result = match &mut self.publication {
             Publication::Rename { name, replaces_empty }
             | Publication::RenameWhenCleared { name, replaced_empty: replaces_empty } => {
-                // If nothing was renamed, there is nothing to rename back.
+                // If the staging directory still has its name, nothing was renamed.
                 match calls.lstatat(from, &*self.staging_name) {
                     Ok(_) => Ok(()),
                     Err(_) => calls
@@ -326,13 +348,13 @@ impl Place {
                 }
             }
             Publication::MoveEntries { moved } => {
-                // The last first, so that what says that all is there goes before the rest.
-                // The staging directory is gone if everything had been moved.
+                // The last entry moves back first, so that the destination no longer looks
+                // complete. If every entry had been moved, the staging directory is gone.
                 let mode = Mode::from_raw_mode(DIRECTORY_MODE);
                 match calls.mkdirat(&self.holder, &*self.staging_name, mode) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => {
-                        tracing::error!(%errno, "cannot make the staging directory again");
+                        tracing::error!(%errno, "cannot recreate the staging directory");
                     }
                 }
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -342,7 +364,7 @@ impl Place {
                         .drain(..)
                         .rev()
                         .map(|name| calls.renameat(&self.holder, &*name, &staging, &*name));
-                    // Every one is tried, whatever becomes of the others.
+                    // Moves every entry, even after an error.
                     back.fold(Ok(()), Result::and)
                 })
             }
@@ -353,9 +375,9 @@ impl Place {
         }
     }
 
-    /// Removes the staging directory and all in it.
+    /// Removes the staging directory and everything in it.
     pub fn remove(&self) -> Result<(), CommitError> {
-        // The handle may be of a directory that a withdrawn publication has replaced.
+        // Opened by name, since a withdrawn publication may have recreated the directory.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let around = self.staging_holder();
         let staging = self.calls.openat(around, &*self.staging_name, flags, Mode::empty());

@@ -1,4 +1,4 @@
-//! Taking a place: what may be there, and the staging directory, made and locked.
+//! Checks of a destination, and the creation and locking of its staging directory.
 
 use std::{
     ffi::{CStr, CString, OsStr},
@@ -15,10 +15,16 @@ use unsnap_failure::Remedy;
 use unsnap_ring::Syscalls;
 
 use super::{
-    DIRECTORY_MODE, EMPTYING, LOST_AND_FOUND, STAGING_ATTEMPTS_MAX, STAGING_NAME, files::empty,
+    files::empty,
+    names::{DIRECTORY_MODE, EMPTYING, LOST_AND_FOUND, STAGING_NAME},
 };
 use crate::CommitError;
 
+/// Most attempts to take a staging directory that vanishes because another run ends at that moment.
+/// A guess.
+const STAGING_ATTEMPTS_MAX: u32 = 100;
+
+/// Opens the directory that holds a destination.
 pub(super) fn open_holder(calls: &Syscalls, parent: &Path) -> Result<OwnedFd, CommitError> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     calls.open(parent, flags).map_err(|errno| match errno {
@@ -30,8 +36,8 @@ pub(super) fn open_holder(calls: &Syscalls, parent: &Path) -> Result<OwnedFd, Co
     })
 }
 
-/// Makes and locks a staging directory, or takes over one that an interrupted run has left, and
-/// says which. What is in it is removed, unless `resume` is set.
+/// Makes and locks a staging directory, or takes over one left by an interrupted run. Also returns
+/// whether it was left over. Removes its content, unless `resume` is set.
 pub(super) fn make_staging(
     calls: &Syscalls,
     holder: &OwnedFd,
@@ -51,14 +57,14 @@ pub(super) fn make_staging(
             Ok(Some(staging)) => return Ok((staging, left_over)),
             Ok(None) => {}
             Err(error) => {
-                // What we have made is empty, so this removes nothing of anybody's. If another run
-                // has locked it meanwhile, it is that run's.
+                // A directory made here is empty, so its removal destroys no files. If another run
+                // has locked it meanwhile, it belongs to that run.
                 if !left_over
                     && !matches!(error, CommitError::Locked { .. })
                     && let Err(errno) = calls.unlinkat(holder, name, AtFlags::REMOVEDIR)
                 {
                     let path = path.display();
-                    tracing::warn!(%errno, %path, "an empty staging directory is left behind");
+                    tracing::warn!(%errno, %path, "cannot remove an empty staging directory");
                 }
                 return Err(error);
             }
@@ -67,8 +73,8 @@ pub(super) fn make_staging(
     Err(CommitError::Locked { path: path.to_owned() })
 }
 
-/// Opens and locks a staging directory, and with `clear` empties it. `None`: its owner has just
-/// published or removed it.
+/// Opens and locks a staging directory, and empties it if `clear` is set. Returns `None` if its
+/// owner has just published or removed it.
 fn take_staging(
     calls: &Syscalls,
     holder: &OwnedFd,
@@ -88,7 +94,7 @@ fn take_staging(
         Err(Errno::WOULDBLOCK) => return Err(CommitError::Locked { path: path.to_owned() }),
         Err(errno) => return Err(at("lock the staging directory of", errno)),
     }
-    // Between open and lock its owner may have renamed or removed it.
+    // Its owner may have renamed or removed it between open and lock.
     let look_at = |errno| at("look at the staging directory of", errno);
     let ours = calls.fstat(&staging).map_err(look_at)?;
     match calls.lstatat(holder, name) {
@@ -96,30 +102,31 @@ fn take_staging(
         Ok(_) | Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(look_at(errno)),
     }
-    // In a directory that others may write to, it could be a trap.
+    // In a directory that other users may write to, it could be a trap.
     if ours.st_uid != geteuid().as_raw() {
-        let reason = "has a staging directory of another user beside or in it";
+        let reason = "has a staging directory of another user beside or inside it";
         return Err(CommitError::NotClean { path: path.to_owned(), reason });
     }
     if clear {
-        tracing::info!(path = %path.display(), "removing what an interrupted run has left");
+        tracing::info!(path = %path.display(), "removing the files of an interrupted run");
         empty(calls, &staging).map_err(|errno| at(EMPTYING, errno))?;
     }
-    // Whatever the umask or a default ACL made of it.
+    // Overrides the umask and a default ACL.
     calls
         .fchmod(&staging, Mode::from_raw_mode(DIRECTORY_MODE))
         .map_err(|errno| at("set the mode of", errno))?;
     Ok(Some(staging))
 }
 
-/// What a destination that may be used holds.
+/// Content of a usable destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     Nothing,
-    /// What a fresh file system or an interrupted run leaves.
+    /// Entries that a fresh file system or an interrupted run leaves.
     Harmless,
 }
 
+/// Returns the content of a destination, or [`CommitError::NotClean`] if it holds other files.
 pub(super) fn check_empty(
     calls: &Syscalls,
     directory: &OwnedFd,
@@ -140,8 +147,8 @@ pub(super) fn check_empty(
     }
 }
 
-/// Whether a directory is where something is mounted, be it a part of the same file system (a bind
-/// mount, as containers have them).
+/// Returns whether a directory is a mount point, including a bind mount of the same file system, as
+/// containers have them.
 pub(super) fn is_mount_point(
     calls: &Syscalls,
     parent: &OwnedFd,
@@ -156,6 +163,7 @@ pub(super) fn is_mount_point(
     Ok(calls.fstat(parent)?.st_dev != calls.fstat(directory)?.st_dev)
 }
 
+/// Returns a file name as a C string.
 pub(super) fn c_string(name: &OsStr, path: &Path) -> Result<CString, CommitError> {
     CString::new(name.as_bytes()).map_err(|_| CommitError::Request {
         reason: format!("{} is not a path", path.display()),

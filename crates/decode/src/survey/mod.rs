@@ -103,7 +103,8 @@ pub enum Basis {
 pub struct Survey {
     /// Decoded size of the archive in bytes and its basis; `None` if unknown.
     pub raw_bytes: Option<(u64, Basis)>,
-    /// Reason why frame headers did not give the size, if it was sampled instead.
+    /// Reason why the headers of all frames did not give the size. With [`Basis::Declared`], the size
+    /// is that of a single frame, and no walk has confirmed that none follows.
     pub untold: Option<Untold>,
     /// Statistics of the reads.
     pub reads: Reads,
@@ -200,8 +201,7 @@ fn survey_by(
         // The run will refuse an archive that exceeds the limits.
         limits.check_output(*raw, archive_bytes).is_ok()
     });
-    let sampled = raw_bytes.is_some_and(|(_, basis)| basis == Basis::Sampled);
-    let untold = surveyor.untold.filter(|_| sampled);
+    let untold = surveyor.untold.filter(|_| raw_bytes.is_some());
     Survey { raw_bytes, untold, reads: surveyor.peek.reads }
 }
 
@@ -287,7 +287,7 @@ impl Surveyor<'_> {
         }
         self.middle(format, &starts, &mut mean);
         let basis = if sum.is_declared() { Basis::Declared } else { Basis::Sampled };
-        self.untold = Some(Untold::Undeclared);
+        self.untold = (basis == Basis::Sampled).then_some(Untold::Undeclared);
         Some((sum.raw_bytes(mean.get())?, basis))
     }
 

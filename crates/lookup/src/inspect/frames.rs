@@ -146,7 +146,7 @@ pub fn frames(
     let (archive, bytes) = (Anywhere(file), file.size());
     let table = match seek_table(file, wanted) {
         SeekTableFound::Some(table) => Some(table),
-        SeekTableFound::None | SeekTableFound::PassedOver(_) => None,
+        SeekTableFound::None | SeekTableFound::Ignored(_) => None,
     };
     let source = table.is_some().then_some(TableSource::SeekTable);
     if let Some(index) = index {

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use unsnap_settings::{number_or_text, parse_duration};
+use unsnap_settings::{format_duration, number_or_text, parse_duration};
 
 /// A duration: text such as "60s", or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,14 +18,7 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0.as_millis();
-        match ms {
-            0 => formatter.write_str("0s"),
-            ms if ms % 3_600_000 == 0 => write!(formatter, "{}h", ms / 3_600_000),
-            ms if ms % 60_000 == 0 => write!(formatter, "{}m", ms / 60_000),
-            ms if ms % 1000 == 0 => write!(formatter, "{}s", ms / 1000),
-            ms => write!(formatter, "{ms}ms"),
-        }
+        formatter.write_str(&format_duration(self.0))
     }
 }
 
@@ -47,7 +40,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_written_as_it_can_be_read() {
-        for text in ["0s", "1h", "90m", "61s", "1500ms", "30s"] {
+        for text in ["0s", "1h", "1h 30m", "1m 1s", "1s 500ms", "30s"] {
             let span = Span(parse_duration(text).unwrap());
             assert_eq!(span.to_string(), text);
         }

@@ -1,0 +1,13 @@
+//! Names and modes that staging and publishing agree upon.
+
+/// Name of a staging directory inside its destination; also the suffix of one beside it.
+pub(super) const STAGING_NAME: &str = ".unsnap-staging";
+
+/// Entry of a freshly made ext4 file system.
+pub(super) const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// Mode of staging directories, and so of destinations.
+pub(super) const DIRECTORY_MODE: u32 = 0o755;
+
+/// Step of emptying a staging directory, for messages.
+pub(super) const EMPTYING: &str = "remove an interrupted run's files of";

@@ -1,0 +1,354 @@
+//! Preflight of real archives on made-up file systems.
+
+use tempfile::TempDir;
+use unsnap_pass::{DirectMode, IndexUse};
+use unsnap_ring::Syscalls;
+use unsnap_source::ArchiveFile;
+use unsnap_testkit::{
+    compress::{skippable_frame, zstd_frames, zstd_frames_unsized, zstd_one_frame},
+    random::Random,
+    tar::{account_path, snapshot_head},
+};
+
+use super::*;
+
+/// Unlimited space.
+const PLENTY: Free = Free {
+    bytes: Some(1 << 50),
+    inodes: None,
+    unit_bytes: 4096,
+    total_bytes: 1 << 50,
+    total_inodes: 0,
+};
+
+/// An archive, and all that surrounds its preflight.
+struct Site {
+    _directory: TempDir,
+    file: ArchiveFile,
+    systems: Vec<FileSystem>,
+    options: Options,
+    handles: Handles,
+    mode: PreflightMode,
+    accounts: usize,
+    kept: Vec<Kept>,
+}
+
+impl Site {
+    /// Unpacks an archive to a single destination.
+    fn new(archive: &[u8]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("archive");
+        std::fs::write(&path, archive).unwrap();
+        let file = ArchiveFile::open(&Syscalls::default(), &path, DirectMode::Off).unwrap();
+        let mut options = Options::default();
+        options.io.index = IndexUse::Ignore;
+        // Larger ones count as large.
+        options.tuning.survey_whole_bytes = Some(1 << 20);
+        Self {
+            _directory: directory,
+            file,
+            systems: vec![FileSystem::made_up(0, &[0])],
+            options,
+            handles: Handles::default(),
+            mode: PreflightMode::default(),
+            accounts: 0,
+            kept: Vec::new(),
+        }
+    }
+
+    fn question(&self) -> Question<'_> {
+        Question {
+            archives: vec![(Some(&self.file), None)],
+            systems: &self.systems,
+            accounts: self.accounts,
+            by_space: false,
+            kept: &self.kept,
+            mode: self.mode,
+            options: &self.options,
+            handles: &self.handles,
+        }
+    }
+
+    fn answer(&self, free: &[Free]) -> Result<PreflightReport, FitError> {
+        self.question().answer(free).map(|answer| answer.report)
+    }
+
+    /// Returns the report with plenty of space.
+    fn report(&self) -> PreflightReport {
+        self.answer(&vec![PLENTY; self.systems.len()]).unwrap()
+    }
+
+    /// Returns whether headers were walked for any time at all.
+    fn has_walked(&self) -> bool {
+        self.handles.progress.snapshot().headers_percent.is_some()
+    }
+}
+
+fn with_bytes(bytes: u64) -> Free {
+    Free { bytes: Some(bytes), ..PLENTY }
+}
+
+fn with_inodes(inodes: u64) -> Free {
+    Free { inodes: Some(inodes), ..PLENTY }
+}
+
+/// Two storages of two pages, and three other files of four pages, in three directories.
+fn small() -> Vec<u8> {
+    snapshot_head(100, &[1; 900], &[2; 5000])
+        .account(&account_path(90, 1), &[3; 4097])
+        .account(&account_path(91, 2), &[4; 8192])
+        .finish()
+}
+
+/// Some 20 MB that do not compress.
+fn large() -> Vec<u8> {
+    let mut random = Random::new(3);
+    let mut content = vec![0; 400_000];
+    let mut tar = snapshot_head(100, &[1; 900], &[2; 5000]);
+    for slot in 0..50 {
+        random.fill(&mut content);
+        tar = tar.account(&account_path(slot, 1), &content);
+    }
+    tar.finish()
+}
+
+fn shortage(result: Result<PreflightReport, FitError>) -> Shortage {
+    match result {
+        Err(FitError::NoSpace(shortage)) => *shortage,
+        result => panic!("{result:?}"),
+    }
+}
+
+#[test]
+fn a_small_archive_is_known_exactly_and_refused_by_the_first_missing_byte() {
+    let site = Site::new(&zstd_frames_unsized(&small(), 4096, 1));
+    let pages = 2 + 2 + 4;
+    let report = site.answer(&[with_bytes(pages * 4096)]).unwrap();
+    assert_eq!((report.basis, report.sampled_since), ("walked", None));
+    assert_eq!((report.tar_bytes, report.tar_bytes_exact), (Some(small().len() as u64), true));
+    assert_eq!((report.bytes_needed, report.bytes_exact), (Some(pages * 4096), true));
+    assert_eq!((report.inodes_needed, report.inodes_exact), (Some(2 + 3 + 3), true));
+    assert_eq!(report.warnings.len(), 1, "nothing is left for the file system's overhead");
+    assert!(!site.has_walked());
+
+    let short = shortage(site.answer(&[with_bytes(pages * 4096 - 1)]));
+    assert_eq!((short.resource, short.needed), (Resource::Bytes, Some(pages * 4096)));
+    assert!(short.exact && !short.unpacking);
+    assert!(site.answer(&[with_inodes(8)]).is_ok());
+    let short = shortage(site.answer(&[with_inodes(7)]));
+    assert_eq!((short.resource, short.needed), (Resource::Inodes, Some(8)));
+    // A file system that does not report its space is taken for large enough.
+    assert!(site.answer(&[Free { bytes: None, ..PLENTY }]).is_ok());
+}
+
+#[test]
+fn every_file_system_that_is_too_small_is_reported() {
+    let mut site = Site::new(&zstd_frames(&small(), 4096, 1));
+    site.systems = vec![FileSystem::made_up(7, &[0]), FileSystem::made_up(8, &[1])];
+    site.accounts = 1;
+    let short = shortage(site.answer(&[with_bytes(0), with_bytes(4096)]));
+    assert_eq!((short.device, short.needed), (7, Some(4 * 4096)));
+    let [other] = &short.others[..] else { panic!("{short:?}") };
+    assert_eq!((other.device, other.needed, other.available), (8, Some(4 * 4096), 4096));
+    let short = shortage(site.answer(&[PLENTY, with_bytes(4096)]));
+    assert_eq!((short.device, short.others.len()), (8, 0));
+}
+
+#[test]
+fn files_that_exist_already_need_no_space() {
+    let mut site = Site::new(&zstd_frames(&small(), 4096, 1));
+    site.kept = vec![Kept { files: 1, bytes: 8192 }];
+    let report = site.report();
+    // Less half a page of rounding.
+    assert_eq!(report.bytes_needed, Some((8 - 2) * 4096 - 2048));
+    assert_eq!(report.inodes_needed, Some(7));
+}
+
+#[test]
+fn samples_suffice_where_there_is_ample_room() {
+    let tar = large();
+    for frames in [zstd_frames(&tar, 1 << 20, 1), zstd_frames(&tar, 300_000, 1)] {
+        let site = Site::new(&frames);
+        let report = site.report();
+        assert_eq!((report.basis, report.sampled_since), ("sampled", Some(AMPLE)));
+        assert!(!report.tar_bytes_exact && !site.has_walked());
+        let (found, made) = (report.tar_bytes.unwrap(), tar.len() as u64);
+        assert!(found.abs_diff(made) < made / 10, "{found} of {made}");
+        assert!(report.reads > 0 && report.read_bytes > 0);
+    }
+}
+
+#[test]
+fn headers_are_walked_where_samples_leave_a_doubt() {
+    let tar = large();
+    let mut site = Site::new(&zstd_frames(&tar, 1 << 20, 1));
+    let in_doubt = with_bytes(tar.len() as u64 * 5 / 4);
+    let sampled_reads = site.report().reads;
+    let report = site.answer(&[in_doubt]).unwrap();
+    assert_eq!((report.basis, report.sampled_since), ("declared", None));
+    assert_eq!((report.tar_bytes, report.tar_bytes_exact), (Some(tar.len() as u64), true));
+    assert!(site.has_walked());
+    assert!(report.reads > 2 * sampled_reads, "both surveys count");
+
+    // By a margin of 2 percent then, and not of 10.
+    let short = shortage(site.answer(&[with_bytes(tar.len() as u64 * 95 / 100)]));
+    assert_eq!(short.tar_bytes, Some(tar.len() as u64));
+    assert!(!short.exact);
+
+    site.mode = PreflightMode::Within(Some(Duration::ZERO));
+    let report = site.answer(&[in_doubt]).unwrap();
+    assert_eq!(report.basis, "sampled");
+    assert_eq!(report.sampled_since, Some("walking all headers would take too long"));
+    assert!(site.answer(&[with_bytes(tar.len() as u64 * 95 / 100)]).is_ok());
+    shortage(site.answer(&[with_bytes(tar.len() as u64 * 80 / 100)]));
+
+    // On request, also without a doubt.
+    site.mode = PreflightMode::Exact;
+    assert_eq!(site.report().basis, "declared");
+}
+
+#[test]
+fn headers_are_walked_where_samples_show_nothing() {
+    let tar = large();
+    let (head, rest) = tar.split_at(4096);
+    let mut archive = zstd_frames(head, 4096, 1);
+    // No window finds a block in this.
+    archive.extend(skippable_frame(&vec![0; 80 << 20]));
+    archive.extend(zstd_frames(rest, 1 << 20, 1));
+    let site = Site::new(&archive);
+    let report = site.report();
+    assert_eq!((report.basis, report.tar_bytes), ("declared", Some(tar.len() as u64)));
+    assert!(report.tar_bytes_exact && site.has_walked());
+}
+
+#[test]
+fn of_a_pair_the_storages_of_both_are_needed_and_the_other_files_once() {
+    let site = Site::new(&zstd_frames(&small(), 4096, 1));
+    let again = site.file.again().unwrap();
+    let archives = vec![(Some(&site.file), None), (Some(&again), None)];
+    let pair = Question { archives, ..site.question() };
+    let report = pair.answer(&[PLENTY]).unwrap().report;
+    assert_eq!(report.tar_bytes, Some(2 * small().len() as u64));
+    assert_eq!(report.bytes_needed, Some((2 * 4 + 4) * 4096));
+    assert_eq!(report.inodes_needed, Some(2 * 2 + 3 + 3));
+    assert_eq!(report.reads, 2 * site.report().reads);
+}
+
+#[test]
+fn frames_that_declare_nothing_are_sampled_and_not_walked() {
+    let tar = large();
+    let mut site = Site::new(&zstd_frames_unsized(&tar, 1 << 20, 1));
+    let undeclared = Some("not every frame declares its size");
+    for mode in [PreflightMode::default(), PreflightMode::Exact] {
+        site.mode = mode;
+        for free in [PLENTY, with_bytes(tar.len() as u64 * 5 / 4)] {
+            let report = site.answer(&[free]).unwrap();
+            assert_eq!((report.basis, report.sampled_since), ("sampled", undeclared));
+            assert!(!site.has_walked());
+        }
+    }
+}
+
+#[test]
+fn the_declared_size_of_a_single_frame_is_exact_once_a_walk_confirms_it() {
+    let tar = large();
+    let site = Site::new(&zstd_one_frame(&tar, 1, None, false, true));
+    let report = site.report();
+    assert_eq!((report.basis, report.tar_bytes), ("declared", Some(tar.len() as u64)));
+    assert!(!report.tar_bytes_exact && !site.has_walked());
+    let report = site.answer(&[with_bytes(tar.len() as u64 * 5 / 4)]).unwrap();
+    assert_eq!((report.basis, report.tar_bytes), ("declared", Some(tar.len() as u64)));
+    assert!(report.tar_bytes_exact && site.has_walked());
+
+    // A second frame that no window shows: the walk finds it.
+    let mut two = zstd_one_frame(&tar[..tar.len() / 10 * 9], 1, None, false, true);
+    two.extend(zstd_one_frame(&tar[tar.len() / 10 * 9..], 1, None, false, true));
+    let site = Site::new(&two);
+    let report = site.answer(&[with_bytes(tar.len() as u64 * 5 / 4)]).unwrap();
+    assert_eq!((report.tar_bytes, report.tar_bytes_exact), (Some(tar.len() as u64), true));
+}
+
+#[test]
+fn without_a_check_there_is_no_watch_and_of_a_stream_nothing_is_known() {
+    let mut site = Site::new(&small());
+    let watch = |answer: Preflight, site: &Site| {
+        let systems = vec![FileSystem::made_up(0, &[0])];
+        answer.watch(systems, 1 << 20, &site.options).is_some()
+    };
+    site.mode = PreflightMode::Off;
+    let answer = site.question().answer(&[with_bytes(0)]).unwrap();
+    assert_eq!(answer.report.skipped.as_deref(), Some("the check is switched off"));
+    assert!(!watch(answer, &site));
+
+    site.mode = PreflightMode::default();
+    let stream = Question { archives: vec![(None, None)], ..site.question() };
+    let answer = stream.answer(&[with_bytes(0)]).unwrap();
+    let reason = "the size of a stream is not known in advance";
+    assert_eq!((answer.report.basis, answer.report.skipped.as_deref()), ("unknown", Some(reason)));
+    assert_eq!(answer.report.file_systems[0].bytes_available, Some(0));
+    assert!(watch(answer, &site), "it keeps a reserve");
+}
+
+/// Makes room with a sequence of measurements of the free space, of which none may be left over.
+/// Returns the result, and the bytes missing at each call of `fits`.
+fn make_room(
+    site: &Site,
+    clears: bool,
+    measured: &[u64],
+    fits: Result<(), FitError>,
+) -> (Result<Preflight, FitError>, Vec<Option<u64>>) {
+    let (mut measured, mut calls) = (measured.iter(), Vec::new());
+    let free = || Ok(vec![with_bytes(*measured.next().expect("no further measurement"))]);
+    let result = Preflight::make_room_in(
+        &site.question(),
+        clears,
+        |room| {
+            calls.push(match room {
+                Room::Beside => None,
+                Room::WhenCleared(shortage) => Some(shortage.needed.unwrap() - shortage.available),
+            });
+            fits
+        },
+        free,
+    );
+    assert_eq!(measured.next(), None);
+    (result, calls)
+}
+
+#[test]
+fn old_files_are_cleared_only_where_they_are_in_the_way() {
+    let site = Site::new(&zstd_frames(&small(), 4096, 1));
+    let needed = 8 * 4096;
+    let (result, calls) = make_room(&site, true, &[needed], Ok(()));
+    assert!(result.is_ok());
+    assert_eq!(calls, [None]);
+
+    let (result, calls) = make_room(&site, true, &[needed - 1, needed], Ok(()));
+    assert_eq!(result.unwrap().report.file_systems[0].bytes_available, Some(needed));
+    assert_eq!(calls, [Some(1)]);
+
+    // Where nothing can be cleared, nobody is asked.
+    let (result, calls) = make_room(&site, false, &[needed - 1], Ok(()));
+    assert!(matches!(result, Err(FitError::NoSpace(_))));
+    assert_eq!(calls, []);
+
+    // An error of the caller ends the run.
+    let refusal = || {
+        let path = "/x".into();
+        Err(FitError::FileSystem { step: "clear", path, errno: rustix::io::Errno::BUSY })
+    };
+    for measured in [needed - 1, needed] {
+        let (result, calls) = make_room(&site, true, &[measured], refusal());
+        assert!(matches!(result, Err(FitError::FileSystem { .. })), "{result:?}");
+        assert_eq!(calls.len(), 1);
+    }
+}
+
+#[test]
+fn a_cancelled_run_does_not_wait_for_space() {
+    let site = Site::new(&zstd_frames(&small(), 4096, 1));
+    site.handles.cancel.cancel();
+    let (result, calls) = make_room(&site, true, &[0, 0], Ok(()));
+    assert!(matches!(result, Err(FitError::NoSpace(_))));
+    assert_eq!(calls.len(), 1);
+}
