@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_fastboot::{
-    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, Survey, Unlisted, prepare,
+    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, StrayFiles, Survey, prepare,
     prepare_beside, repair, withdraw, withdraw_beside,
 };
 use unsnap_pass::{CancelToken, Progress};
@@ -80,7 +80,7 @@ fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
         if let Some(state) = &survey.ready {
             let _ = write!(text, "ready beside: {}", condition(state));
         }
-        text.extend(survey.unlisted.as_ref().map(unlisted));
+        text.extend(survey.stray_files.as_ref().map(stray_files));
         text
     })?;
     match survey.newest().map(|state| &state.condition) {
@@ -91,7 +91,7 @@ fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
     }
 }
 
-fn unlisted(Unlisted { files, bytes, some }: &Unlisted) -> String {
+fn stray_files(StrayFiles { files, bytes, some }: &StrayFiles) -> String {
     let more = if some.len() as u64 == *files { "" } else { ", ..." };
     format!(
         "warning: {} files that no state lists are among the storages, {}: {}{more}\n  \
