@@ -156,20 +156,6 @@ const KNOWN_CYCLES: &[(&str, &[&str])] = &[
     ("crates/service", &["target", "target::fastboot", "target::tree"]),
     ("crates/testkit", &["lattice", "plan", "spec"]),
     ("bin/ledger-tool", &["cli", "cli::packing", "cli::parts", "cli::whole"]),
-    (
-        "bin/ledger-tool",
-        &["doctor::probe", "doctor::probe::disk", "doctor::probe::place", "doctor::probe::process"],
-    ),
-    (
-        "bin/ledger-tool",
-        &[
-            "doctor::verdicts",
-            "doctor::verdicts::limits",
-            "doctor::verdicts::machine",
-            "doctor::verdicts::place",
-        ],
-    ),
-    ("bin/ledger-tool", &["service", "service::watch"]),
 ];
 
 #[test]
