@@ -121,7 +121,8 @@ fn the_text_names_the_bottleneck_and_the_flags() {
     let outcome = run(tool.arg(&archive)).assert_code(0);
     assert_eq!(outcome.stderr, "");
     assert!(outcome.stdout.starts_with(archive.to_str().unwrap()), "{outcome:#?}");
-    let lines = ["stage alone ", "  reading ", "  decoding ", "  writing ", "variant ", "  default "];
+    let lines =
+        ["stage alone ", "  reading ", "  decoding ", "  writing ", "variant ", "  default "];
     for line in lines {
         assert!(
             outcome.stdout.lines().any(|found| found.starts_with(line)),
