@@ -50,6 +50,13 @@ fn bash_completes_what_help_tells() {
     assert_eq!(bash_offers(&["ledger-tool", "fastboot", "wi"]), "withdraw\n");
     assert_eq!(bash_offers(&["ledger-tool", "diff", "--format", "js"]), "json\njson-lines\n");
     assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--manifest", "READ"]), "README.md\n");
+    // What bash takes for three words.
+    let direct = ["ledger-tool", "unpack", "--use-direct-io", "="];
+    assert_eq!(bash_offers(&direct), "auto\non\noff\n");
+    assert_eq!(bash_offers(&[&direct[..], &["of"]].concat()), "off\n");
+    // Pages have the names of commands.
+    assert_eq!(bash_offers(&["ledger-tool", "man", "fast"]), "fastboot\n");
+    assert_eq!(bash_offers(&["ledger-tool", "man", "fastboot", "wi"]), "withdraw\n");
     // Directories bash adds by itself.
     assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--output", "READ"]), "\n");
 }

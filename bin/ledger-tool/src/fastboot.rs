@@ -26,30 +26,33 @@ pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
         FastbootAction::Prepare(args) => prepare_state(args, printer),
         FastbootAction::Status(args) => status(args, printer),
         FastbootAction::Repair(args) => {
-            let places = settings::places(&args.places);
+            let places = settings::places(&args.places)?;
             let progress = Progress::default();
             let display = Display::start(printer, progress.clone());
             let repaired = repair(&Syscalls::default(), &places, &progress);
             drop(display);
             let repaired = repaired?;
             let told = |repaired: &Repaired| format!("{}\n", what_was_done(repaired));
-            printer.report(args.format, &repaired, told)
+            let done = |_: &Repaired| what_was_done(&repaired);
+            printer.report_done(args.format, &repaired, told, done)
         }
         FastbootAction::Withdraw(args) => {
             let (calls, look_after) = (Syscalls::default(), &args.look_after);
-            let places = settings::places(&look_after.places);
+            let places = settings::places(&look_after.places)?;
             let take_back = if args.beside { withdraw_beside } else { withdraw };
             let progress = Progress::default();
             let display = Display::start(printer, progress.clone());
             let slots = take_back(&calls, &places, &progress);
             drop(display);
             let slots = slots?;
-            printer.report(look_after.format, &slots, |slots| match slots.as_slice() {
+            let text = |slots: &Vec<u64>| match slots.as_slice() {
                 [] => "there was no state\n".to_owned(),
                 slots => slots.iter().fold(String::new(), |text, slot| {
                     text + &format!("the state of slot {slot} is withdrawn\n")
                 }),
-            })
+            };
+            let done = |slots: &Vec<u64>| text(slots).trim_end().replace('\n', ", ");
+            printer.report_done(look_after.format, &slots, text, done)
         }
     }
 }
@@ -63,19 +66,35 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
     let prepared = how(&request, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let outcome = prepared?;
-    printer.report(args.format, &outcome, summary)
+    let done = |outcome: &Outcome| format!("the state of slot {} is ready", slot(outcome));
+    printer.report_done(args.format, &outcome, summary, done)
+}
+
+fn slot(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Prepared(prepared) => prepared.slot,
+        Outcome::Adopted { slot, .. } | Outcome::Ready { slot, .. } => *slot,
+    }
 }
 
 fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
+    let places = settings::places(&args.places)?;
     let progress = Progress::default();
     let display = Display::start(printer, progress.clone());
-    let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places), &progress);
+    let survey = Survey::of(&Syscalls::default(), &places, &progress);
     drop(display);
     let survey = survey?;
     printer.report(args.format, &survey, |survey| {
         let mut text: String = survey.states.iter().map(condition).collect();
-        if survey.states.is_empty() {
-            text.push_str("no state: a validator unpacks its archives\n");
+        match &survey.ready {
+            None if survey.states.is_empty() => {
+                text.push_str("no state: a validator unpacks its archives\n");
+            }
+            Some(_) if survey.states.is_empty() => text.push_str(
+                "no state in place: a validator unpacks its archives, unless the one ready beside is \
+                 adopted first (ledger-tool fastboot prepare)\n",
+            ),
+            _ => {}
         }
         if let Some(state) = &survey.ready {
             let _ = write!(text, "ready beside: {}", condition(state));

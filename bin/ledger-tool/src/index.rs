@@ -1,7 +1,7 @@
 //! `ledger-tool index`
 
 use anyhow::Context;
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use unsnap_index::Index;
 use unsnap_lookup::Reader;
@@ -15,9 +15,10 @@ use crate::{
     progress::Display,
     settings::{self, RequestError},
     signals::Signals,
+    summary::count,
 };
 
-/// What was made.
+/// The report.
 #[derive(Serialize)]
 struct Made {
     archive: String,
@@ -42,12 +43,13 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
     let display = Display::start_doing("indexing", printer, handles.progress.clone());
-    // By a confined thread: this one is to write beside the archive.
+    // By a confined thread: this one writes beside the archive.
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let made = on_a_thread_of_its_own(|| reader.index());
     drop(display);
     let made = write(&made?, archive, side_car)?;
-    printer.report(args.format, &made, summary)
+    let done = |made: &Made| format!("wrote {} and durable", made.index);
+    printer.report_done(args.format, &made, summary, done)
 }
 
 fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Result<Made> {
@@ -66,9 +68,9 @@ fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Resul
 
 fn summary(made: &Made) -> String {
     format!(
-        "indexed {} entries in {} frame(s), {} from {}\n  {}, {}\n  digest of the archive: {}\n",
-        HumanCount(made.entries),
-        HumanCount(made.frames),
+        "indexed {} in {}: {} decoded from {}\n  {}, {}\n  digest of the archive: {}\n",
+        count(made.entries, "entry"),
+        count(made.frames, "frame"),
         BinaryBytes(made.bytes_decoded),
         BinaryBytes(made.archive_bytes),
         made.index,

@@ -177,7 +177,6 @@ mod tests {
             ("126", "The validator cannot be executed."),
             ("127", "The validator was not found."),
             EXIT_STATUS[6],
-            EXIT_STATUS[6],
             EXIT_STATUS[7],
         ],
         see_also: &["ledger-tool(1)", "unpackd(8)"],
