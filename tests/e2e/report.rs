@@ -110,7 +110,8 @@ fn assert_preflight(report: &Value, file_bytes: u64, inodes: usize) {
     assert!(system["bytes_available"].as_u64().unwrap() > needed);
 }
 
-/// What a thread was busy and what it waited for is all of its time; the main thread's is the run's.
+/// What a thread was busy and what it waited for is all of its time; the main thread's is the
+/// run's.
 fn assert_threads_add_up(report: &Value) {
     let threads = report["threads"].as_array().unwrap();
     for thread in threads {
@@ -212,7 +213,7 @@ fn the_text_report_is_for_people() {
     let site = Site::new();
     let outcome = unpack(&genuine_full(), &site, &[]).assert_code(0);
     let first = outcome.stdout.lines().next().unwrap();
-    assert!(first.starts_with("unpacked full snapshot of slot 39: 43 files and "), "{first}");
+    assert!(first.starts_with("unpacked full snapshot of slot 39: 43 files, "), "{first}");
     assert!(outcome.stdout.contains("peak memory"), "{outcome:?}");
     assert_eq!(outcome.stderr, "", "a short run has no progress to log");
     let outcome = unpack(&genuine_full(), &site, &["--dry-run"]).assert_code(0);

@@ -14,7 +14,8 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> Outcome {
     run(ledger_tool().arg("diff").arg(before).arg(after).args(more))
 }
 
-/// What a plain scan finds to be different, in the form of the program's lines and without an order.
+/// What a plain scan finds to be different, in the form of the program's lines and without an
+/// order.
 fn differences(before: &[&Path], after: &[&Path]) -> Vec<String> {
     let storages = |archives: &[&Path]| -> BTreeMap<u64, (u32, Vec<u8>)> {
         let entries =

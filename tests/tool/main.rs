@@ -1,5 +1,5 @@
-//! What `ledger-tool` does beside unpacking, by the program itself, and held to independent code: the
-//! crates tar and zstd, plain scans, and the tools of the same names.
+//! What `ledger-tool` does beside unpacking, by the program itself, and held to independent code:
+//! the crates tar and zstd, plain scans, and the tools of the same names.
 //!
 //! | module | proves |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Standard output that takes no more: a reader that closed the pipe is a quiet success; a full device
-//! is an error that tells a lost report from a lost result.
+//! Standard output that takes no more: a reader that closed the pipe is a quiet success; a full
+//! device is an error that tells a lost report from a lost result.
 
 use std::{
     fs,
@@ -174,7 +174,8 @@ fn a_verdict_is_not_lost_with_the_reader() {
     }
 }
 
-/// The exit code is as if somebody had read the output, and standard error tells nothing but an error.
+/// The exit code is as if somebody had read the output, and standard error tells nothing but an
+/// error.
 #[track_caller]
 fn assert_verdict(mut command: Command, code: i32) {
     let child = command.stdout(broken_pipe()).stderr(Stdio::piped()).spawn().unwrap();

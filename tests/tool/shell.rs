@@ -23,8 +23,8 @@ fn all_commands() -> impl Iterator<Item = Vec<String>> {
     PROGRAMS.into_iter().flat_map(commands)
 }
 
-/// Completes the last of its arguments as bash does when somebody presses the key, and prints what would
-/// be offered, each on a line. The first argument is the script that the shell sources.
+/// Completes the last of its arguments as bash does when somebody presses the key, and prints what
+/// would be offered, each on a line. The first argument is the script that the shell sources.
 const BASH: &str = r#"
 source "$1"; shift
 function=$(complete -p "$1"); function=${function##*-F }
@@ -80,7 +80,8 @@ fn fish_completes_what_help_tells() {
 }
 
 /// What zsh does to complete the options of a command: it calls the script's function, which tells
-/// `_arguments` all there are, one level of commands after the other. Arguments: the script, and the words.
+/// `_arguments` all there are, one level of commands after the other. Arguments: the script, and
+/// the words.
 const ZSH: &str = r#"
 script=$1; shift; asked=("$@"); level=0
 compdef() { [[ $2 == $asked[1] ]] || print "completes $2"; }

@@ -45,111 +45,113 @@ pub struct Cli {
 pub enum Command {
     /// Unpack an archive into a durable directory
     ///
-    /// The files get their final names only when all of them are complete and on disk. After a failure
-    /// or an interruption the destination is as it was.
+    /// The files get their final names only when all of them are complete and on disk. After a
+    /// failure or an interruption the destination is as it was.
     #[command(after_long_help = UNPACK_EXAMPLES)]
     Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
-    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. With an index
-    /// (`ledger-tool index`), lists the index and does not read the archive.
+    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. With an
+    /// index (`ledger-tool index`), lists the index and does not read the archive.
     #[command(after_long_help = whole::LIST_EXAMPLES)]
     List(ListArgs),
     /// Show an archive's frames, producer and bank file
     ///
-    /// Reads the headers and the part that holds the bank file, which a validator writes first. Lists
-    /// what it has not examined. Exits with 1 if the archive is cut or damaged there, or if the bank
-    /// file does not match the archive's name; prints all that is known even then.
+    /// Reads the headers and the part that holds the bank file, which a validator writes first.
+    /// Lists what it has not examined. Exits with 1 if the archive is cut or damaged there, or if
+    /// the bank file does not match the archive's name; prints all that is known even then.
     #[command(after_long_help = parts::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
     /// Extract single entries or accounts from an archive
     ///
     /// Entries appear in the directory when all of them are complete and on disk. With an index
-    /// (`ledger-tool index`), reads and decodes only the frames that hold them; without one, reads the
-    /// archive from its beginning.
+    /// (`ledger-tool index`), reads and decodes only the frames that hold them; without one, reads
+    /// the archive from its beginning.
     #[command(after_long_help = parts::EXTRACT_EXAMPLES)]
     Extract(ExtractArgs),
     /// Write an index of an archive beside it
     ///
-    /// Reads the whole archive once, proves its end, and writes ARCHIVE.unsnap-index: the position of
-    /// every frame and entry, and the archive's digest. list, inspect and extract use the index to read
-    /// less; unpack uses it to know exactly how much it will write.
+    /// Reads the whole archive once, proves its end, and writes ARCHIVE.unsnap-index: the position
+    /// of every frame and entry, and the archive's digest. list, inspect and extract use the index
+    /// to read less; unpack uses it to know exactly how much it will write.
     #[command(after_long_help = parts::INDEX_EXAMPLES)]
     Index(IndexMakeArgs),
     /// Check that an archive holds what its name says
     ///
-    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts. The
-    /// sum must be the hash in the archive's name, and their lamports the capitalization in its bank
-    /// file. Writes nothing except a temporary file, if memory does not suffice.
+    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts.
+    /// The sum must be the hash in the archive's name, and their lamports the capitalization in its
+    /// bank file. Writes nothing except a temporary file, if memory does not suffice.
     #[command(after_long_help = whole::VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
     /// Rewrite an archive in frames that several threads can unpack
     ///
-    /// Only one thread can unpack lz4 and archives of one zstd frame (Agave up to 4.2). The new archive
-    /// has many zstd frames: each begins with an entry and declares its size. The tar stream inside is
-    /// the same, byte for byte: each frame is decoded again and compared before it is written.
-    /// Validators, `zstd -d` and Firedancer read the result. Refuses whatever `unpack --dry-run` refuses.
+    /// Only one thread can unpack lz4 and archives of one zstd frame (Agave up to 4.2). The new
+    /// archive has many zstd frames: an entry that does not fit into the current frame begins a new
+    /// one, and every frame declares its size. The tar stream inside is the same, byte for byte:
+    /// each frame is decoded again and compared before it is written. Validators, `zstd -d` and
+    /// Firedancer read the result. Refuses whatever `unpack --dry-run` refuses.
     #[command(after_long_help = packing::REPACK_EXAMPLES)]
     Repack(RepackArgs),
     /// Make an archive of a directory
     ///
-    /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it, whose
-    /// storages are in the accounts paths. The archive's name follows from the bank file. Entries and
-    /// headers are those of a validator; storages come in the order of their slots. A file that changes
-    /// meanwhile is an error, so nothing may be running on the directory. Run `ledger-tool verify` to
-    /// check that the accounts add up to the hash in the name.
+    /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it,
+    /// whose storages are in the accounts paths. The archive's name follows from the bank file.
+    /// Entries and headers are those of a validator; storages come in the order of their slots. A
+    /// file that changes meanwhile is an error, so nothing may be running on the directory. Run
+    /// `ledger-tool verify` to check that the accounts add up to the hash in the name.
     #[command(after_long_help = packing::CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// Compare the storages and accounts of two snapshots
     ///
-    /// Compares storages by slot, and accounts by their newest version. A snapshot is one archive, or a
-    /// full archive with its incremental one. Reads all archives completely, one after the other, and
-    /// prints nothing before all have proven to be whole. Exits with 0 whether or not the snapshots
-    /// differ, unless --exit-code is given.
+    /// Compares storages by slot, and accounts by their newest version. A snapshot is one archive,
+    /// or a full archive with its incremental one. Reads all archives completely, one after the
+    /// other, and prints nothing before all have proven to be whole. Exits with 0 whether or not
+    /// the snapshots differ, unless --exit-code is given.
     #[command(after_long_help = packing::DIFF_EXAMPLES)]
     Diff(DiffArgs),
     /// List the accounts of an archive
     ///
-    /// Lists every record of every storage in the order of the archive, or only selected ones. A record
-    /// is one stored version of an account. Rely on the output only if the exit code is 0.
+    /// Lists every record of every storage in the order of the archive, or only selected ones. A
+    /// record is one stored version of an account. Rely on the output only if the exit code is 0.
     #[command(after_long_help = packing::ACCOUNTS_EXAMPLES)]
     Accounts(AccountsArgs),
     /// Prepare and manage the state that a validator starts from without unpacking
     ///
-    /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or later
-    /// starts from it instead of the archives (--use-snapshot-archives-at-startup when-newest, the
-    /// default). Run these commands as the validator's user. Except for `status` and --beside, they
-    /// refuse to work while a validator is running on the ledger.
+    /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or
+    /// later starts from it instead of the archives (--use-snapshot-archives-at-startup
+    /// when-newest, the default). Run these commands as the validator's user. Except for `status`
+    /// and --beside, they refuse to work while a validator is running on the ledger.
     #[command(after_long_help = fastboot::FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
     /// Query and control the service unpackd
     ///
-    /// Exit codes: 1 the archive is bad; 2 there is no such job or target, or the new configuration is
-    /// invalid; 3 the service cannot be reached, or refuses; 4 it is busy.
+    /// Exit codes: 1 the archive is bad; 2 there is no such job or target, or the new configuration
+    /// is invalid; 3 the service cannot be reached, or refuses; 4 it is busy.
     #[command(after_long_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
     /// Check what makes unsnap slow or unsafe on this machine
     ///
-    /// Checks the kernel, io_uring, limits, control groups, processors and memory; and for each path the
-    /// file system, direct I/O, space and the disk's queue. Each check has a verdict: ok; note (worth
-    /// knowing; no effect on speed or safety); warning (unsnap is slower or less safe than it could be
-    /// on such a machine); problem (unsnap would fail, or what it reports as durable might not be).
-    /// Exits with 3 if there is a warning or a problem, otherwise with 0. Writes nothing but an unnamed
-    /// file of 4 KiB in each directory given.
+    /// Checks the kernel, io_uring, limits, control groups, processors and memory; and for each
+    /// path the file system, direct I/O, space and the disk's queue. Each check has a verdict: ok;
+    /// note (worth knowing; no effect on speed or safety); warning (unsnap is slower or less safe
+    /// than it could be on such a machine); problem (unsnap would fail, or what it reports as
+    /// durable might not be). Exits with 3 if there is a warning or a problem, otherwise with 0.
+    /// Writes nothing but an unnamed file of 4 KiB in each directory given.
     #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
     /// Measure what limits unpacking on this machine, and which flags make it faster
     ///
-    /// Unpacks an archive repeatedly, with a cold cache, in each way that a flag may select; also reads,
-    /// decodes and writes the same data alone. Reports the stage that limits a run, how far the run is
-    /// from that stage alone, and the flags to use. Removes all its files, also after an interruption.
-    /// Takes some minutes, which it announces first; meanwhile the disk and the processors are busy.
+    /// Unpacks an archive repeatedly, with a cold cache, in each way that a flag may select; also
+    /// reads, decodes and writes the same data alone. Reports the stage that limits a run, how far
+    /// the run is from that stage alone, and the flags to use. Removes all its files, also after an
+    /// interruption. Takes some minutes, which it announces first; meanwhile the disk and the
+    /// processors are busy.
     #[command(after_long_help = bench::EXAMPLES)]
     Bench(BenchArgs),
     /// Print the completion script for a shell
     ///
-    /// The Debian package installs the scripts of all programs. Use this command after building from
-    /// source.
+    /// The Debian package installs the scripts of all programs. Use this command after building
+    /// from source.
     #[command(after_long_help = shell::COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
     /// Print a manual page
@@ -205,7 +207,7 @@ pub struct UnpackArgs {
     /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// The archive of an incremental snapshot upon this one: with --dry-run, check both together
+    /// Incremental archive that builds on this one; with --dry-run, both are checked
     ///
     /// A full and an incremental archive together become a validator's state, not a tree: see
     /// `ledger-tool fastboot prepare`.
@@ -216,7 +218,8 @@ pub struct UnpackArgs {
     #[arg(long, short, value_name = "DIR", required_unless_present = "dry_run")]
     pub output: Option<PathBuf>,
 
-    /// Directories for the account files instead of accounts/ in the output; files are spread by size
+    /// Directories for the account files instead of accounts/ in the output; files are spread by
+    /// size
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub accounts: Vec<PathBuf>,
 
@@ -232,11 +235,11 @@ pub struct UnpackArgs {
 
     /// Continue an interrupted run, and stay resumable
     ///
-    /// Checks and keeps the files that the interrupted run made durable. If they are damaged, unpacking
-    /// starts over. If they belong to another archive or to other destinations, the run is refused. If
-    /// this run is interrupted as well, it leaves its files beside the destination for the next run
-    /// with --resume. A run that was killed, or whose machine went down, can be resumed whether or not
-    /// it had this flag.
+    /// Checks and keeps the files that the interrupted run made durable. If they are damaged,
+    /// unpacking starts over. If they belong to another archive or to other destinations, the run
+    /// is refused. If this run is interrupted as well, it leaves its files beside the destination
+    /// for the next run with --resume. A run that was killed, or whose machine went down, can be
+    /// resumed whether or not it had this flag.
     #[arg(long, conflicts_with = "dry_run")]
     pub resume: bool,
 
@@ -252,7 +255,8 @@ pub struct UnpackArgs {
     #[arg(long, value_name = "DIGEST")]
     pub expect_digest: Option<Digest>,
 
-    /// Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard output
+    /// Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard
+    /// output
     ///
     /// An existing file is refused without --force; one that is empty, or that a run to be resumed
     /// has left, is taken. With "-" the manifest is printed when everything is durable, and the
@@ -268,8 +272,8 @@ pub struct UnpackArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
 
-    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside the
-    /// output [default: 1GiB]
+    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside
+    /// the output [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub verify_memory: Option<u64>,
 

@@ -18,7 +18,7 @@ use crate::{
     progress::Display,
     settings,
     signals::Signals,
-    summary::{limits, seconds},
+    summary::{count, limits, seconds},
 };
 
 pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
@@ -113,9 +113,9 @@ fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
 fn stray_files(StrayFiles { files, bytes, some }: &StrayFiles) -> String {
     let more = if some.len() as u64 == *files { "" } else { ", ..." };
     format!(
-        "warning: {} files that no state lists are among the storages, {}: {}{more}\n  \
-         a validator at work writes such files; one that starts removes those with names of storages\n",
-        HumanCount(*files),
+        "warning: {} that no state lists among the storages, {}: {}{more}\n  \
+         a running validator writes such files; a starting one removes those named like storages\n",
+        count(*files, "file"),
         BinaryBytes(*bytes),
         some.join(", "),
     )
@@ -124,12 +124,12 @@ fn stray_files(StrayFiles { files, bytes, some }: &StrayFiles) -> String {
 fn condition(state: &StateSurvey) -> String {
     let how = match &state.condition {
         Condition::Whole { storages } => {
-            format!("whole, {} storages", HumanCount(*storages))
+            format!("whole, {}", count(*storages, "storage"))
         }
         Condition::Damaged { lost, storages, repairable } => format!(
-            "damaged: {} of {} storages lost{}",
+            "damaged: {} of {} lost{}",
             HumanCount(*lost),
-            HumanCount(*storages),
+            count(*storages, "storage"),
             if *repairable { ", can be repaired" } else { ", cannot be repaired" }
         ),
         Condition::NotLoadable { reason } => format!("not loadable: {reason}"),
@@ -144,7 +144,8 @@ fn what_was_done(repaired: &Repaired) -> String {
         Repaired::NoState => "there is no state that a validator would load".to_owned(),
         Repaired::WasWhole { slot } => format!("the state of slot {slot} is whole"),
         Repaired::Relinked { slot, storages } => {
-            format!("the state of slot {slot} is whole again: {storages} storages were linked")
+            let storages = count(*storages, "storage");
+            format!("the state of slot {slot} is whole again: {storages} linked back")
         }
         Repaired::Withdrawn { slot } => format!(
             "the state of slot {slot} cannot be made whole, and is withdrawn: a validator unpacks its archives"
@@ -162,8 +163,8 @@ fn summary(outcome: &Outcome) -> String {
         }
         Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside } => {
             let text = format!(
-                "adopted the state of slot {slot} that lay ready: {} storages, in {}\n  durable in {}\n",
-                HumanCount(*storages),
+                "adopted the state of slot {slot} that was ready beside: {}, in {}\n  durable in {}\n",
+                count(*storages, "storage"),
                 seconds(*elapsed_ms),
                 directory.display()
             );
@@ -180,8 +181,8 @@ fn summary(outcome: &Outcome) -> String {
 
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
     let mut text = format!(
-        "prepared the state of slot {slot}: {} files, {} from {}, in {}\n",
-        HumanCount(report.files),
+        "prepared the state of slot {slot}: {}, {} from {}, in {}\n",
+        count(report.files, "file"),
         BinaryBytes(report.bytes_written),
         BinaryBytes(report.bytes_read),
         seconds(report.elapsed_ms),
@@ -194,12 +195,12 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
         let _ = writeln!(text, "  bank: {}, epoch {}", bank.hash, bank.epoch);
     }
     for path in &report.accounts_paths {
-        let (files, bytes) = (HumanCount(path.files), BinaryBytes(path.bytes));
-        let _ = writeln!(text, "  {}: {files} storages, {bytes}", path.path);
+        let (files, bytes) = (count(path.files, "storage"), BinaryBytes(path.bytes));
+        let _ = writeln!(text, "  {}: {files}, {bytes}", path.path);
     }
     let _ = writeln!(
         text,
-        "  durable in {}: {} of that were spent syncing; limited by: {}",
+        "  durable in {}: {} of the time was spent syncing; limited by: {}",
         directory.display(),
         seconds(report.sync_ms),
         report.limited_by

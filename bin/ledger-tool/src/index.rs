@@ -8,6 +8,7 @@ use unsnap_lookup::Reader;
 use unsnap_pack::SideCarFile;
 use unsnap_pass::{Archive, Handles, on_a_thread_of_its_own};
 use unsnap_ring::Syscalls;
+use unsnap_tarstream::MemberKind;
 
 use crate::{
     cli::IndexMakeArgs,
@@ -28,6 +29,8 @@ struct Made {
     bytes_decoded: u64,
     frames: u64,
     entries: u64,
+    /// Entries that are regular files.
+    files: u64,
     digest: String,
 }
 
@@ -54,6 +57,7 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
 
 fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Result<Made> {
     let (path, index_bytes) = side_car.write(index)?;
+    let entries = index.entries.entries();
     Ok(Made {
         archive,
         index: path.display().to_string(),
@@ -61,15 +65,17 @@ fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Resul
         archive_bytes: index.identity.archive_bytes,
         bytes_decoded: index.frames.raw_bytes(),
         frames: index.frames.frames().len() as u64,
-        entries: index.entries.entries().len() as u64,
+        entries: entries.len() as u64,
+        files: entries.iter().filter(|entry| entry.kind == MemberKind::Regular).count() as u64,
         digest: index.digest().to_string(),
     })
 }
 
 fn summary(made: &Made) -> String {
     format!(
-        "indexed {} in {}: {} decoded from {}\n  {}, {}\n  digest of the archive: {}\n",
+        "indexed {} ({}) in {}: {} decoded from {}\n  {}, {}\n  digest of the archive: {}\n",
         count(made.entries, "entry"),
+        count(made.files, "file"),
         count(made.frames, "frame"),
         BinaryBytes(made.bytes_decoded),
         BinaryBytes(made.archive_bytes),

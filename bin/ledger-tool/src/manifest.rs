@@ -78,8 +78,8 @@ impl Manifest {
     }
 }
 
-/// Whether a file holds anything that a new manifest would overwrite. `resumes`: the manifest of the
-/// interrupted run is not counted.
+/// Whether a file holds anything that a new manifest would overwrite. `resumes`: the manifest of
+/// the interrupted run is not counted.
 fn would_be_lost(path: &Path, resumes: bool) -> bool {
     // Anything but a regular file is refused later, with the reason.
     let holds = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0);

@@ -8,8 +8,8 @@ use unsnap_pass::{Handles, OpenArchive, Opened, on_a_thread_of_its_own};
 use unsnap_unpack::{Options, UnpackError};
 
 /// Checks that the destinations (the output first) could take the archives: that they are absent or
-/// empty, can be written to, and have enough free space. Creates nothing. Refuses whatever a real run
-/// would refuse before its first write.
+/// empty, can be written to, and have enough free space. Creates nothing. Refuses whatever a real
+/// run would refuse before its first write.
 pub fn check(
     options: &Options,
     destinations: &[&Path],

@@ -117,8 +117,8 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
     }
 }
 
-/// Returns the snapshots that `diff` compares, and how. Each is one archive, or a full and an incremental
-/// one.
+/// Returns the snapshots that `diff` compares, and how. Each is one archive, or a full and an
+/// incremental one.
 pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Vec<Archive>; 2], DiffOptions)> {
     let archives = [archive(&args.before), archive(&args.after)];
     if archives == [Archive::Stdin, Archive::Stdin] {
@@ -170,8 +170,8 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Parses a range of sizes: `N`, `MIN..MAX`, `MIN..` or `..MAX`, with `-` in place of `..` if that is
-/// preferred. Both ends are included.
+/// Parses a range of sizes: `N`, `MIN..MAX`, `MIN..` or `..MAX`, with `-` in place of `..` if that
+/// is preferred. Both ends are included.
 pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
     range(text, parse_size)
 }

@@ -4,8 +4,8 @@ use indicatif::{BinaryBytes, HumanCount};
 use unsnap_pass::LimitsReport;
 use unsnap_unpack::Report;
 
-/// Returns the line about the limits that the run was given and how long they held it back; empty if
-/// there were none.
+/// Returns the line about the limits that the run was given and how long they held it back; empty
+/// if there were none.
 pub fn limits(report: &Report) -> String {
     let LimitsReport { rate_limit, io_priority, nice, cpus } = &report.limits;
     let words = [

@@ -75,10 +75,9 @@ fn run_options(doing: &'static str, options: Options, printer: &Printer) -> anyh
 fn summary(report: &Report) -> String {
     let verb = if report.dry_run { "checked" } else { "unpacked" };
     let mut text = format!(
-        "{verb} {}: {} and {}, {} decoded from {} of {}, in {}\n",
+        "{verb} {}: {}, {} decoded from {} of {}, in {}\n",
         snapshots(report),
         count(report.files, "file"),
-        count(report.directories, "directory"),
         BinaryBytes(report.bytes_decoded),
         BinaryBytes(report.bytes_read),
         compression(report),

@@ -74,17 +74,18 @@ pub struct FastbootArgs {
 pub enum FastbootAction {
     /// Make a state of the newest full archive and its newest incremental one
     ///
-    /// First checks that the archives' bank files match their names and that the state will fit. Then
-    /// removes older states and storages, as the validator would. Renames archives that prove bad, and
-    /// takes the next best ones.
+    /// First checks that the archives' bank files match their names and that the state will fit.
+    /// Then removes older states and storages, as the validator would. Renames archives that prove
+    /// bad, and takes the next best ones.
     ///
-    /// A state that was prepared with --beside is adopted if it is whole and as new as the archives,
-    /// which takes milliseconds.
+    /// A state that was prepared with --beside is adopted if it is whole and as new as the
+    /// archives, which takes milliseconds.
     #[command(after_long_help = PREPARE_EXAMPLES)]
     Prepare(Box<PrepareArgs>),
     /// Show the existing states, and whether they are whole
     ///
-    /// Also works while a validator is running. Exits with 1 if a validator would load a state and fail.
+    /// Also works while a validator is running. Exits with 1 if a validator would load a state and
+    /// fail.
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(LookAfterArgs),
     /// Restore the newest state from its shadow, or withdraw it
@@ -115,15 +116,15 @@ pub struct PrepareArgs {
     /// Prepare a state beside those of a validator, which may be running
     ///
     /// The state stays ready beside until `prepare` without --beside, or the program `validator`,
-    /// adopts it. It is made in directories .unsnap-ready of the accounts paths and of the snapshots
-    /// directory, and needs as much space as another state.
+    /// adopts it. It is made in directories .unsnap-ready of the accounts paths and of the
+    /// snapshots directory, and needs as much space as another state.
     #[arg(long)]
     pub beside: bool,
 
     /// Do not keep hard links to the storages for repairs
     ///
-    /// The links take no space until the validator removes storages of the state. Those storages then
-    /// stay on disk until the next state is prepared or this one is withdrawn.
+    /// The links take no space until the validator removes storages of the state. Those storages
+    /// then stay on disk until the next state is prepared or this one is withdrawn.
     #[arg(long)]
     pub no_shadow: bool,
 

@@ -75,7 +75,7 @@ pub struct RepackArgs {
     /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// Existing directory, or the new archive: the same name ending in .tar.zst, in an existing directory
+    /// Existing directory, or the new archive's name in one (the old name, ending in .tar.zst)
     #[arg(long, short, value_name = "ARCHIVE|DIR")]
     pub output: PathBuf,
 
@@ -102,7 +102,7 @@ pub struct CreateArgs {
     /// Tree as made by `unpack`, or state: a directory SNAPSHOTS/SLOT
     pub directory: PathBuf,
 
-    /// Existing directory, or the new archive: the name that its bank file gives, in an existing directory
+    /// Existing directory, or the new archive's name in one (the name that the bank file gives)
     #[arg(long, short, value_name = "ARCHIVE|DIR")]
     pub output: PathBuf,
 
@@ -149,8 +149,8 @@ pub struct DiffArgs {
     #[arg(long)]
     pub exit_code: bool,
 
-    /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the directory for
-    /// temporary files [default: 1GiB]
+    /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the
+    /// directory for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub memory: Option<u64>,
 
@@ -207,8 +207,8 @@ pub struct AccountsArgs {
     #[arg(long, value_enum, default_value = "json-lines")]
     pub format: AccountsFormat,
 
-    /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory for
-    /// temporary files [default: 1GiB]
+    /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory
+    /// for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub memory: Option<u64>,
 
@@ -233,7 +233,7 @@ pub enum AccountsFormat {
 
 /// Form of a new archive.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to write it")]
+#[command(next_help_heading = "Form of the new archive")]
 pub struct FrameArgs {
     /// Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]

@@ -60,8 +60,8 @@ pub struct IndexArgs {
 
     /// Fail unless the archive has the digest that its index records
     ///
-    /// Reads all bytes of the archive. Without this flag the archive's size and 64 of its blocks are
-    /// compared; an index that does not match is ignored with a warning.
+    /// Reads all bytes of the archive. Without this flag the archive's size and 64 of its blocks
+    /// are compared; an index that does not match is ignored with a warning.
     #[arg(long)]
     pub check_index: bool,
 }
@@ -118,8 +118,8 @@ pub struct ExtractArgs {
     #[arg(long, value_name = "GLOB", conflicts_with = "account")]
     pub entry: Vec<String>,
 
-    /// Slots whose storages to extract or, with --account, to search: N, MIN..MAX, MIN.. or ..MAX, ends
-    /// included
+    /// Slots whose storages to extract or, with --account, to search: N, MIN..MAX, MIN.. or ..MAX,
+    /// ends included
     ///
     /// A range may also be written MIN-MAX, MIN- or -MAX.
     #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_slots,
@@ -128,8 +128,8 @@ pub struct ExtractArgs {
 
     /// Account to print on standard output, in its newest version
     ///
-    /// Searches the whole archive with as many threads as decode, unless there is an index and --slot
-    /// limits the search.
+    /// Searches the whole archive with as many threads as decode, unless there is an index and
+    /// --slot limits the search.
     #[arg(long, value_name = "PUBKEY", value_parser = parse_pubkey)]
     pub account: Vec<Pubkey>,
 
@@ -137,8 +137,8 @@ pub struct ExtractArgs {
     #[arg(long, value_name = "ARCHIVE", requires = "account")]
     pub incremental: Option<PathBuf>,
 
-    /// Output directory: created if absent, otherwise empty; its parent must exist. "-" prints a single
-    /// entry on standard output
+    /// Output directory: created if absent, otherwise empty; its parent must exist. "-" prints a
+    /// single entry on standard output
     #[arg(
         long,
         short,

@@ -19,11 +19,11 @@ use crate::CommitError;
 
 impl Staging {
     /// Checks that files could be staged for these destinations and published there: each is absent
-    /// or empty, and something can be created in it or beside it. Creates nothing, and leaves files of
-    /// an interrupted run alone.
+    /// or empty, and something can be created in it or beside it. Creates nothing, and leaves files
+    /// of an interrupted run alone.
     ///
-    /// Returns an open directory on the file system of each destination, with the destination's path.
-    /// The errors are those of [`Staging::prepare`].
+    /// Returns an open directory on the file system of each destination, with the destination's
+    /// path. The errors are those of [`Staging::prepare`].
     pub fn check(
         calls: &Syscalls,
         destinations: &[&Path],
