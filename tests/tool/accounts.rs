@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json};
 use unsnap_test_support::{
-    Outcome, Site, genuine, genuine_full, ledger_tool, ledger_tool_path, run,
+    Outcome, Site, genuine, genuine_full, genuine_pairs, ledger_tool, ledger_tool_path, run,
 };
 use unsnap_testkit::{
     compress,
@@ -133,6 +133,77 @@ fn from_base64(text: &str) -> Vec<u8> {
         bytes.extend(&three[..digits.len() - 1]);
     }
     bytes
+}
+
+#[test]
+fn a_pair_is_listed_as_one() {
+    for (full, incremental) in genuine_pairs() {
+        let flags = ["--incremental", incremental.to_str().unwrap()];
+        let both: Vec<Scanned> = [scan(&full), scan(&incremental)].concat();
+        let all: Vec<_> = both.iter().map(expected).collect();
+        assert!(lines(&full, &flags) == all, "{}", full.display());
+        let kept = newest(&both);
+        let newest: Vec<_> = both
+            .iter()
+            .filter(|record| kept.get(&record.pubkey) == Some(record))
+            .map(expected)
+            .collect();
+        assert!(newest.len() < all.len() && newest.len() > kept.len() / 2);
+        let found = lines(&full, &[&flags[..], &["--newest"]].concat());
+        assert!(found == newest, "{}", full.display());
+    }
+    let [(full, _), (_, other)] = genuine_pairs();
+    let foreign = accounts(&full, &["--incremental", other.to_str().unwrap()]);
+    foreign.assert_code(2).assert_error(&["needs the full archive"]);
+}
+
+#[test]
+fn an_array_and_a_table_hold_the_same() {
+    let archive = genuine_full();
+    let all = lines(&archive, &["--with-data"]);
+    let array = accounts(&archive, &["--with-data", "--format", "json"]).assert_code(0).json();
+    assert!(array.as_array().unwrap() == &all);
+    let none = ["--format", "json", "--data-size", "10MiB.."];
+    assert_eq!(accounts(&archive, &none).assert_code(0).stdout, "[]\n");
+    let table = accounts(&archive, &["--with-data", "--format", "text"]).assert_code(0).stdout;
+    let mut rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let names = ["pubkey", "lamports", "data_bytes", "slot", "owner", "data"];
+    assert_eq!(rows.next().unwrap(), names);
+    assert_eq!(rows.clone().count(), all.len());
+    for (row, object) in rows.zip(&all) {
+        for (cell, name) in row.iter().zip(names) {
+            let value = &object[name];
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            assert_eq!(*cell, text, "{name}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_ends_the_listing() {
+    let site = Site::new();
+    let archive = genuine_full();
+    let all = lines(&archive, &[]);
+    for count in ["1", "7", "5000"] {
+        let number: usize = count.parse().unwrap();
+        assert!(lines(&archive, &["--limit", count]) == all[..number]);
+        let array = accounts(&archive, &["--limit", count, "--format", "json"]).assert_code(0);
+        assert!(array.json().as_array().unwrap() == &all[..number]);
+        let table = accounts(&archive, &["--limit", count, "--format", "csv"]).assert_code(0);
+        assert_eq!(table.stdout.lines().count(), number + 1);
+        assert!(table.stderr.contains("unread and unchecked"), "{table:?}");
+    }
+    let more = (all.len() + 1).to_string();
+    assert!(lines(&archive, &["--limit", &more]) == all);
+    // Over the end of the first archive, and no further.
+    let (full, incremental) = genuine_pairs().into_iter().find(|(it, _)| *it == archive).unwrap();
+    let flags = ["--incremental", incremental.to_str().unwrap(), "--limit", &more];
+    assert_eq!(lines(&full, &flags).len(), all.len() + 1);
+    // What follows is not read.
+    let bytes = fs::read(&archive).unwrap();
+    let cut = site.write("cut", &bytes[..bytes.len() / 2]);
+    assert!(lines(&cut, &["--limit", "3"]) == all[..3]);
+    accounts(&archive, &["--limit", "0"]).assert_code(2);
 }
 
 #[test]

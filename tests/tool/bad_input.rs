@@ -39,14 +39,56 @@ fn what_is_not_there_is_not_found() {
     for _ in 0..2 {
         let output = site.output();
         let words = ["extract", "--entry", "accounts/1.99", "--output", output.to_str().unwrap()];
-        tool(&words, &archive).assert_code(1).assert_error(&["no entry is what was asked for"]);
+        tool(&words, &archive).assert_code(1).assert_error(&["no entry matches"]);
         site.assert_untouched(&before, "nothing found");
         // The second time by the index.
         index(&archive);
     }
-    let missing = site.path("missing");
-    for words in [&["index"][..], &["inspect"], &["extract", "--entry", "a", "--output", "-"]] {
-        tool(words, &missing).assert_code(3).assert_error(&["missing"]);
+}
+
+#[test]
+fn an_absent_path_is_not_found_whatever_reads_it() {
+    let site = Site::new();
+    let before = site.state();
+    let full = genuine_full();
+    let full = full.to_str().unwrap();
+    let output = site.output();
+    let output = output.to_str().unwrap();
+    // One whose name promises nothing, and one whose name does.
+    for name in ["missing", "incremental-snapshot-39-47-11111111111111111111111111111111.tar.zst"] {
+        let missing = site.path(name);
+        let missing = missing.to_str().unwrap();
+        let cases: [&[&str]; 17] = [
+            &["unpack", missing, "--output", output],
+            &["unpack", missing, "--output", output, "--verify", "accounts"],
+            &["unpack", missing, "--dry-run"],
+            &["verify", missing],
+            &["verify", full, "--incremental", missing],
+            &["list", missing],
+            &["inspect", missing],
+            &["index", missing],
+            &["extract", missing, "--entry", "version", "--output", output],
+            &["extract", missing, "--account", "11111111111111111111111111111111"],
+            &["repack", missing, "--output", output],
+            &["create", missing, "--output", output],
+            &["accounts", missing],
+            &["accounts", missing, "--newest"],
+            &["diff", missing, full],
+            &["diff", full, missing],
+            &["diff", missing, missing],
+        ];
+        for words in cases {
+            let outcome = run(ledger_tool().args(words).arg("--no-progress")).assert_code(3);
+            let parts =
+                ["No such file", name, "[not-found]", "hint: check the spelling of the path"];
+            let outcome = outcome.assert_error(&parts);
+            assert_eq!(
+                (outcome.stdout.as_str(), outcome.stderr.lines().count()),
+                ("", 2),
+                "{words:?}"
+            );
+            site.assert_untouched(&before, words[0]);
+        }
     }
 }
 

@@ -169,7 +169,9 @@ fn what_makes_no_snapshot_becomes_nothing() {
     });
     broken("nothing to build on", 2, &["does not build"], &["--base-slot", "39"], &|_| {});
     broken("storages of the base", 1, &["accounts/"], &["--base-slot", "38"], &|_| {});
-    run(&mut create(&site.path("missing"), &site.place(), &[])).assert_code(1).assert_error(&[]);
+    run(&mut create(&site.path("missing"), &site.place(), &[]))
+        .assert_code(3)
+        .assert_error(&["[not-found]"]);
     let tree = site.path("tree");
     unpack(&genuine_full(), &tree, &[]);
     let other = site.place().join("snapshot-1.tar.zst");

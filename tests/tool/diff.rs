@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
-use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
+use unsnap_test_support::{
+    Outcome, Site, finish, genuine, genuine_full, genuine_pairs, ledger_tool, run,
+};
 use unsnap_testkit::{compress, tar::snapshot_tar, tree::reference_entries_of_file};
 
 use crate::scan::{Scanned, newest, scan, storage_of};
@@ -12,10 +14,12 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> Outcome {
     run(ledger_tool().arg("diff").arg(before).arg(after).args(more))
 }
 
-/// What a plain scan finds to be different, in the form of the program's lines and without an order.
-fn differences(before: &Path, after: &Path) -> Vec<String> {
-    let storages = |archive: &Path| -> BTreeMap<u64, (u32, Vec<u8>)> {
-        let entries = reference_entries_of_file(archive).unwrap().into_iter();
+/// What a plain scan finds to be different, in the form of the program's lines and without an
+/// order.
+fn differences(before: &[&Path], after: &[&Path]) -> Vec<String> {
+    let storages = |archives: &[&Path]| -> BTreeMap<u64, (u32, Vec<u8>)> {
+        let entries =
+            archives.iter().flat_map(|archive| reference_entries_of_file(archive).unwrap());
         let storages = entries.filter_map(|entry| {
             let (slot, id) = entry.path.strip_prefix("accounts/")?.split_once('.')?;
             Some((slot.parse().unwrap(), (id.parse().unwrap(), entry.bytes)))
@@ -40,14 +44,18 @@ fn differences(before: &Path, after: &Path) -> Vec<String> {
             == (other.lamports, &other.owner, other.executable, &other.data)
     };
     lines.extend(compared(
-        &newest(&scan(before)),
-        &newest(&scan(after)),
+        &newest(&scan_all(before)),
+        &newest(&scan_all(after)),
         same,
         account,
         |pubkey| ("account", "pubkey", json!(pubkey)),
     ));
     lines.sort();
     lines
+}
+
+fn scan_all(archives: &[&Path]) -> Vec<Scanned> {
+    archives.iter().flat_map(|archive| scan(archive)).collect()
 }
 
 fn compared<K: Ord, V>(
@@ -119,7 +127,7 @@ fn differences_are_those_of_a_plain_scan() {
         for memory in ["1GiB", "4MiB"] {
             let more = ["--format", "json-lines", "--memory", memory];
             let found = diff(before, after, &more).assert_code(0).stdout;
-            assert_eq!(sorted(&found), differences(before, after));
+            assert_eq!(sorted(&found), differences(&[before], &[after]));
         }
     }
     let counts = diff(&before, &after, &["--format", "json"]).assert_code(0).json();
@@ -142,8 +150,42 @@ fn genuine_archives_differ_as_a_plain_scan_says() {
     let archives = genuine();
     let (before, after) = (&archives[0], &archives[archives.len() - 1]);
     let found = diff(before, after, &["--format", "json-lines"]).assert_code(0).stdout;
-    assert!(sorted(&found) == differences(before, after));
+    assert!(sorted(&found) == differences(&[before], &[after]));
     diff(before, after, &["--exit-code", "--quiet"]).assert_code(1);
+}
+
+#[test]
+fn pairs_are_compared_as_one_snapshot() {
+    for (full, incremental) in genuine_pairs() {
+        let upon = incremental.to_str().unwrap();
+        let more = ["--format", "json-lines", "--after-incremental", upon];
+        let found = diff(&full, &full, &more).assert_code(0);
+        assert_eq!(found.stderr, "", "nothing to warn of");
+        assert!(sorted(&found.stdout) == differences(&[&full], &[&full, &incremental]));
+        let more = ["--format", "json", "--before-incremental", upon];
+        let back = diff(&full, &full, &more).assert_code(0).json();
+        assert_eq!(back["before_incremental"], upon);
+        assert_eq!(back["after_incremental"], Value::Null);
+        assert!(back["before_slot"].as_u64() > back["after_slot"].as_u64());
+        let more = ["--exit-code", "--before-incremental", upon, "--after-incremental", upon];
+        diff(&full, &full, &more).assert_code(0);
+    }
+    let [(full, _), (_, foreign)] = genuine_pairs();
+    diff(&full, &full, &["--after-incremental", foreign.to_str().unwrap()])
+        .assert_code(2)
+        .assert_error(&["needs the full archive"]);
+}
+
+#[test]
+fn an_incremental_archive_against_its_base_is_warned_of() {
+    let [(full, incremental), (other, _)] = genuine_pairs();
+    for (before, after) in [(&full, &incremental), (&incremental, &full)] {
+        let outcome = diff(before, after, &[]).assert_code(0);
+        let warned = outcome.stderr.contains("warning: ");
+        assert!(warned && outcome.stderr.contains("--after-incremental"), "{outcome:?}");
+        assert_eq!(diff(before, after, &["-qq"]).assert_code(0).stderr, "");
+    }
+    assert!(!diff(&full, &other, &["--no-progress"]).stderr.contains("warning"));
 }
 
 #[test]
@@ -171,4 +213,22 @@ fn bad_input_is_told() {
     assert_eq!(outcome.stdout, "", "nothing is told of archives that are not whole");
     diff(Path::new("-"), Path::new("-"), &[]).assert_code(2).assert_error(&["not both"]);
     diff(&site.path("missing"), &cut, &[]).assert_code(3).assert_error(&[]);
+}
+
+#[test]
+fn an_exit_code_tells_a_difference_from_trouble() {
+    let site = Site::new();
+    let (full, flag) = (genuine_full(), ["--exit-code"]);
+    let bytes = fs::read(&full).unwrap();
+    let cut = site.write("cut", &bytes[..bytes.len() / 2]);
+    diff(&full, &full, &flag).assert_code(0);
+    diff(&full, &genuine()[0], &["--exit-code", "--quiet"]).assert_code(1);
+    diff(&full, &cut, &flag).assert_code(2).assert_error(&["[archive-cut]"]);
+    diff(&full, &site.path("missing"), &flag).assert_code(2).assert_error(&["[not-found]"]);
+    diff(Path::new("-"), Path::new("-"), &flag).assert_code(2).assert_error(&["[request]"]);
+    let mut command = ledger_tool();
+    command.arg("diff").args([&full, &full]).args(flag);
+    let device = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let child = command.stdout(device).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    finish(child).assert_code(2).assert_error(&["[output-failed]"]);
 }

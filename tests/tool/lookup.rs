@@ -175,7 +175,7 @@ fn an_index_that_is_not_of_the_archive_is_passed_over_with_a_warning() {
         fs::write(&side_car, index_bytes).unwrap();
         let listed = tool(&["list"], &archive).assert_code(0);
         assert!(
-            listed.stderr.contains("passed over") && listed.stderr.contains(reason),
+            listed.stderr.contains("ignoring the index") && listed.stderr.contains(reason),
             "{listed:?}"
         );
         assert_eq!(listed.stdout, tool(&["list", "--no-index"], &archive).assert_code(0).stdout);

@@ -1,5 +1,5 @@
-//! What `ledger-tool` does beside unpacking, by the program itself, and held to independent code: the
-//! crates tar and zstd, plain scans, and the tools of the same names.
+//! What `ledger-tool` does beside unpacking, by the program itself, and held to independent code:
+//! the crates tar and zstd, plain scans, and the tools of the same names.
 //!
 //! | module | proves |
 //! |---|---|
@@ -18,6 +18,7 @@
 //! | [`shell`] | completions complete and manual pages show what `--help` tells, in real shells and by man |
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
+//! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
 //! | [`programs`] | (the programs, as their `--help` tells of them) |
 //! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
@@ -42,3 +43,4 @@ mod repack;
 mod scan;
 mod seek_table;
 mod shell;
+mod unpacking;

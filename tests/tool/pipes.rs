@@ -1,4 +1,5 @@
-//! Whoever reads the output may have had enough at any time: that is a quiet success.
+//! Standard output that takes no more: a reader that closed the pipe is a quiet success; a full
+//! device is an error that tells a lost report from a lost result.
 
 use std::{
     fs,
@@ -6,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use unsnap_test_support::{Site, daemon::Daemon, finish, genuine, genuine_full, run};
+use unsnap_test_support::{Outcome, Site, daemon::Daemon, finish, genuine, genuine_full, run};
 
 use crate::programs::{PROGRAMS, commands, program};
 
@@ -173,7 +174,8 @@ fn a_verdict_is_not_lost_with_the_reader() {
     }
 }
 
-/// The exit code is as if somebody had read the output, and standard error tells nothing but an error.
+/// The exit code is as if somebody had read the output, and standard error tells nothing but an
+/// error.
 #[track_caller]
 fn assert_verdict(mut command: Command, code: i32) {
     let child = command.stdout(broken_pipe()).stderr(Stdio::piped()).spawn().unwrap();
@@ -181,4 +183,66 @@ fn assert_verdict(mut command: Command, code: i32) {
     assert_eq!(outcome.status.code(), Some(code), "{command:?}: {outcome:?}");
     let is_told = |line: &str| line.starts_with("error: ") || line.starts_with("hint: ");
     assert!(outcome.stderr.lines().all(is_told), "{command:?}: {outcome:?}");
+}
+
+/// Runs it with a standard output that takes nothing.
+fn into_full_device(mut command: Command) -> Outcome {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    finish(command.stdout(full).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+#[test]
+fn a_lost_report_is_told_from_a_lost_result() {
+    let site = Site::new();
+    let full = site.path(genuine_full().file_name().unwrap().to_str().unwrap());
+    fs::copy(genuine_full(), &full).unwrap();
+    let archive = full.to_str().unwrap();
+    for format in ["text", "json"] {
+        let place = |name: &str| {
+            let path = site.place().join(format!("{format}-{name}"));
+            fs::create_dir(&path).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let [tree, one, ledger, accounts, repacked, created] =
+            ["tree", "one", "ledger", "accounts", "repacked", "created"].map(place);
+        fs::copy(&full, Path::new(&ledger).join(full.file_name().unwrap())).unwrap();
+        let states = ["--ledger", &ledger, "--accounts", &accounts];
+        let prepare = [&["fastboot", "prepare"], &states[..]].concat();
+        let withdraw = [&["fastboot", "withdraw"], &states[..]].concat();
+        let done: [(&[&str], &str); 9] = [
+            (&["unpack", archive, "--output", &tree], &format!("unpacked to {tree} and durable")),
+            (&["unpack", archive, "--dry-run"], "the archive is whole"),
+            (&["verify", archive], "the archive passed all checks"),
+            (&["index", archive], ".unsnap-index and durable"),
+            (&["extract", archive, "--entry", "version", "--output", &one], "extracted to "),
+            (&["repack", archive, "--output", &repacked], "repacked to "),
+            (&["create", &tree, "--output", &created], "made "),
+            (&prepare, "the state of slot 39 is ready"),
+            (&withdraw, "the state of slot 39 is withdrawn"),
+        ];
+        for (words, what) in done {
+            let outcome = into_full_device(tool(&[words, &["--format", format]].concat()));
+            let lost = "; only the report could not be printed: No space left";
+            let parts = [what, lost, "[output-failed]", "hint: standard output goes to"];
+            let outcome = outcome.assert_code(5).assert_error(&parts);
+            assert!(!outcome.stderr.contains("destination"), "{words:?}: {outcome:#?}");
+        }
+        assert!(Path::new(&tree).join("version").exists(), "what was asked for is there");
+    }
+    // Where the output is the result, it is lost.
+    for words in [
+        &["list", archive][..],
+        &["list", archive, "--format", "json"],
+        &["inspect", archive],
+        &["accounts", archive],
+        &["accounts", archive, "--format", "csv"],
+        &["diff", archive, archive],
+        &["extract", archive, "--entry", "version", "--output", "-"],
+        &["extract", archive, "--account", CLOCK],
+        &["extract", archive, "--account", CLOCK, "--format", "raw"],
+    ] {
+        let outcome = into_full_device(tool(words)).assert_code(3);
+        let outcome = outcome.assert_error(&["No space left", "[output-failed]", "hint: standard"]);
+        assert!(!outcome.stderr.contains("destination"), "{words:?}: {outcome:#?}");
+    }
 }

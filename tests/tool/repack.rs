@@ -274,7 +274,7 @@ fn a_file_that_cannot_be_written_leaves_nothing() {
     command.arg("repack").arg(genuine_full()).arg("--output").arg(site.place());
     run(&mut command)
         .assert_code(3)
-        .assert_error(&["cannot write", "hint: raise the limit of file sizes (ulimit -f)"]);
+        .assert_error(&["cannot write", "hint: raise the limit on file sizes (ulimit -f"]);
     site.assert_untouched(&before, "a limit of file sizes");
 }
 
@@ -314,13 +314,12 @@ impl Waiting {
 fn what_is_killed_leaves_no_archive_and_the_next_run_clears_up() {
     let site = Site::new();
     let mut waiting = Waiting::start(&site);
+    let archive = site.write("archive", &fs::read(genuine_full()).unwrap());
     // Nobody else works on the same archive meanwhile.
-    run(&mut repack(&genuine_full().with_file_name("missing"), &waiting.output, &[]))
-        .assert_code(4);
+    run(&mut repack(&archive, &waiting.output, &[])).assert_code(4);
     waiting.signal(Signal::KILL);
     waiting.tool.wait().unwrap();
     assert!(!waiting.output.exists() && waiting.partial.exists());
-    let archive = site.write("archive", &fs::read(genuine_full()).unwrap());
     run(&mut repack(&archive, &waiting.output, &[])).assert_code(0);
     assert_eq!(names(&site.place()), ["fed.tar.zst", "neighbour"]);
 }

@@ -23,8 +23,8 @@ fn all_commands() -> impl Iterator<Item = Vec<String>> {
     PROGRAMS.into_iter().flat_map(commands)
 }
 
-/// Completes the last of its arguments as bash does when somebody presses the key, and prints what would
-/// be offered, each on a line. The first argument is the script that the shell sources.
+/// Completes the last of its arguments as bash does when somebody presses the key, and prints what
+/// would be offered, each on a line. The first argument is the script that the shell sources.
 const BASH: &str = r#"
 source "$1"; shift
 function=$(complete -p "$1"); function=${function##*-F }
@@ -50,6 +50,13 @@ fn bash_completes_what_help_tells() {
     assert_eq!(bash_offers(&["ledger-tool", "fastboot", "wi"]), "withdraw\n");
     assert_eq!(bash_offers(&["ledger-tool", "diff", "--format", "js"]), "json\njson-lines\n");
     assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--manifest", "READ"]), "README.md\n");
+    // What bash takes for three words.
+    let direct = ["ledger-tool", "unpack", "--use-direct-io", "="];
+    assert_eq!(bash_offers(&direct), "auto\non\noff\n");
+    assert_eq!(bash_offers(&[&direct[..], &["of"]].concat()), "off\n");
+    // Pages have the names of commands.
+    assert_eq!(bash_offers(&["ledger-tool", "man", "fast"]), "fastboot\n");
+    assert_eq!(bash_offers(&["ledger-tool", "man", "fastboot", "wi"]), "withdraw\n");
     // Directories bash adds by itself.
     assert_eq!(bash_offers(&["ledger-tool", "unpack", "a", "--output", "READ"]), "\n");
 }
@@ -73,7 +80,8 @@ fn fish_completes_what_help_tells() {
 }
 
 /// What zsh does to complete the options of a command: it calls the script's function, which tells
-/// `_arguments` all there are, one level of commands after the other. Arguments: the script, and the words.
+/// `_arguments` all there are, one level of commands after the other. Arguments: the script, and
+/// the words.
 const ZSH: &str = r#"
 script=$1; shift; asked=("$@"); level=0
 compdef() { [[ $2 == $asked[1] ]] || print "completes $2"; }

@@ -14,6 +14,17 @@ pub enum Shell {
     Fish,
 }
 
+/// The line of a bash script that takes the word before the cursor's.
+const PREVIOUS_WORD: &str = "    prev=\"$3\"\n";
+
+/// Bash splits `--option=value` into three words.
+const JOIN_VALUES: &str = r#"    if [[ "${cur}" == "=" ]]; then
+        cur=""
+    elif [[ "${prev}" == "=" ]]; then
+        prev="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
+"#;
+
 impl Shell {
     /// All shells.
     pub const ALL: [Self; 3] = [Self::Bash, Self::Zsh, Self::Fish];
@@ -21,7 +32,7 @@ impl Shell {
     /// Returns the script that the shell sources to complete the arguments of `program`, whose
     /// command line is `command`.
     pub fn script(self, mut command: Command, program: &'static str) -> String {
-        command = with_hints(command);
+        command = with_pages(with_hints(command));
         // For bash, clap_complete 4.6.11 does not find the subcommands of a program with "-" in its
         // name, because two of its functions replace the "-" in different ways. The last line of
         // the script names the program that bash completes.
@@ -37,7 +48,12 @@ impl Shell {
             Self::Zsh => shells::Zsh.generate(&command, &mut script),
             Self::Fish => shells::Fish.generate(&command, &mut script),
         }
-        String::from_utf8_lossy(&script).replace(&format!(" {plain}\n"), &format!(" {program}\n"))
+        let script = String::from_utf8_lossy(&script);
+        let script = script.replace(&format!(" {plain}\n"), &format!(" {program}\n"));
+        match self {
+            Self::Bash => script.replace(PREVIOUS_WORD, &format!("{PREVIOUS_WORD}{JOIN_VALUES}")),
+            Self::Zsh | Self::Fish => script,
+        }
     }
 
     /// Returns the name of the file that the shell looks for to complete arguments of `program`.
@@ -50,6 +66,29 @@ impl Shell {
         // bash-completion 2 loads files by the program's name.
         .trim_end_matches(".bash")
         .to_owned()
+    }
+}
+
+/// Has `man` complete the names of all commands, like `help`: its arguments are such names.
+fn with_pages(command: Command) -> Command {
+    fn names(command: &Command) -> Vec<Command> {
+        let named = |inner: &Command| {
+            let about = inner.get_about().cloned().unwrap_or_default();
+            // Names are static text, once for each script.
+            let name: &'static str = inner.get_name().to_owned().leak();
+            let name = Command::new(name).about(about);
+            name.subcommands(names(inner)).disable_help_flag(true).disable_help_subcommand(true)
+        };
+        command.get_subcommands().map(named).collect()
+    }
+    let names = names(&command);
+    match command.find_subcommand("man") {
+        None => command,
+        Some(_) => command.mut_subcommand("man", |man| {
+            man.mut_args(|argument| argument.hide(true))
+                .subcommands(names)
+                .disable_help_subcommand(true)
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Exit codes, and the words in brackets at the end of error messages.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{error::Error, fmt, io, process::ExitCode};
 
 use unsnap_commit::CommitError;
 use unsnap_control::{ClientError, protocol::RefusalKind};
@@ -35,11 +35,78 @@ impl fmt::Display for StateDamaged {
 
 impl Error for StateDamaged {}
 
-/// Words for errors without a [`Code`] of the libraries: [`StateDamaged`] and three kinds of
-/// [`ClientError`].
-pub const CODES: [&str; 4] = [STATE_DAMAGED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
+/// Standard output does not take what is printed. Exit code 3; 5 if only the report of a finished
+/// operation was lost.
+#[derive(Debug)]
+pub struct OutputFailed {
+    /// The finished operation, such as "unpacked to /mnt/x and durable"; `None` if the output was
+    /// the result.
+    pub done: Option<String>,
+    /// The part of the output that is lost then.
+    pub lost: &'static str,
+    /// The reason.
+    pub error: io::Error,
+}
+
+impl fmt::Display for OutputFailed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { done, lost, error } = self;
+        match done {
+            Some(done) => {
+                write!(formatter, "{done}; only the {lost} could not be printed: {error}")
+            }
+            None => write!(formatter, "cannot write to standard output: {error}"),
+        }
+    }
+}
+
+impl Error for OutputFailed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl OutputFailed {
+    /// The output was the result.
+    pub fn new(error: io::Error) -> Self {
+        Self { done: None, lost: "report", error }
+    }
+
+    /// Only the report of a finished operation is lost.
+    #[must_use]
+    pub fn after(self, done: String) -> Self {
+        Self { done: Some(done), ..self }
+    }
+
+    /// Returns a remedy in words, if one is known. It never speaks of the operation's destination.
+    pub fn hint(error: &anyhow::Error) -> Option<String> {
+        let full = matches!(
+            output_error(error)?.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        full.then(|| {
+            "standard output goes to a file or device that is full: redirect it elsewhere"
+                .to_owned()
+        })
+    }
+}
+
+/// Returns why standard output does not take what is printed, if that is the error.
+pub fn output_error(error: &anyhow::Error) -> Option<&io::Error> {
+    let lookup = || match error.downcast_ref::<LookupError>() {
+        Some(LookupError::Output { error }) => Some(error),
+        _ => None,
+    };
+    error.downcast_ref::<OutputFailed>().map(|failed| &failed.error).or_else(lookup)
+}
+
+/// Words for errors without a [`Code`] of the libraries: [`StateDamaged`], [`OutputFailed`] and three
+/// kinds of [`ClientError`].
+pub const CODES: [&str; 5] =
+    [STATE_DAMAGED, OUTPUT_FAILED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
 
 const STATE_DAMAGED: &str = "state-damaged";
+const OUTPUT_FAILED: &str = "output-failed";
 const SERVICE_REFUSED: &str = "service-refused";
 const SERVICE_UNREACHABLE: &str = "service-unreachable";
 const SERVICE_GONE: &str = "service-gone";
@@ -110,7 +177,7 @@ impl Failure for ProgramFailure {
 }
 
 /// Exit codes that all commands share, and their meanings.
-pub const EXIT_STATUS: [(&str, &str); 7] = [
+pub const EXIT_STATUS: [(&str, &str); 8] = [
     ("0", "Success, or the reader of standard output closed it."),
     (
         "1",
@@ -124,6 +191,7 @@ pub const EXIT_STATUS: [(&str, &str); 7] = [
          too low.",
     ),
     ("4", "A destination is not clean, or another process is using it."),
+    ("5", "Done: the result is complete and durable, but its report could not be printed."),
     ("130", "Interrupted (SIGINT)."),
     ("143", "Terminated (SIGTERM)."),
 ];
@@ -160,15 +228,24 @@ pub enum Exit {
     BrokenPipe,
     /// Two archives differ, and the user asked for an exit code. 1.
     Differ,
+    /// The comparison failed, and the caller wants to tell that from a difference. 2.
+    Trouble,
+    /// Done, but the report could not be printed. 5.
+    Unreported,
 }
 
 impl Exit {
     /// Returns the exit that an error leads to.
     pub fn of(error: &anyhow::Error) -> Self {
-        // A reader that closes standard output is no failure, see below.
-        let is_output =
-            matches!(error.downcast_ref::<LookupError>(), Some(LookupError::Output { .. }));
-        if let Some(failure) = failure(error).filter(|_| !is_output) {
+        if let Some(output) = output_error(error) {
+            let done = error.downcast_ref::<OutputFailed>().is_some_and(|it| it.done.is_some());
+            return match output.kind() {
+                io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+                _ if done => Self::Unreported,
+                _ => Self::Environment,
+            };
+        }
+        if let Some(failure) = failure(error) {
             return match failure.family() {
                 Family::BadArchive => Self::BadArchive,
                 Family::Request => Self::Usage,
@@ -194,17 +271,16 @@ impl Exit {
         }
         let broken_pipe = error
             .chain()
-            .find_map(|cause| cause.downcast_ref::<std::io::Error>())
-            .or(match error.downcast_ref::<LookupError>() {
-                Some(LookupError::Output { error }) => Some(error),
-                _ => None,
-            })
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
+            .find_map(|cause| cause.downcast_ref::<io::Error>())
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         if broken_pipe { Self::BrokenPipe } else { Self::Environment }
     }
 
     /// Returns the stable word for an error; `None` if it has none.
     pub fn code(error: &anyhow::Error) -> Option<&'static str> {
+        if output_error(error).is_some() {
+            return Some(OUTPUT_FAILED);
+        }
         if let Some(failure) = failure(error) {
             return Some(failure.code().name());
         }
@@ -221,7 +297,7 @@ impl Exit {
             Some(ClientError::Gone(_) | ClientError::Nonsense(_)) => return Some(SERVICE_GONE),
             None => {}
         }
-        let system = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>())?;
+        let system = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>())?;
         Some(Code::of_io_error(system).name())
     }
 
@@ -244,6 +320,16 @@ impl Exit {
         }
     }
 
+    /// Returns the same for a comparison whose caller asked for 1 to mean a difference: every
+    /// failure is 2, as with diff and cmp.
+    #[must_use]
+    pub fn of_comparison(self) -> Self {
+        match self {
+            Self::BadArchive | Self::Usage | Self::Environment | Self::NotClean => Self::Trouble,
+            other => other,
+        }
+    }
+
     /// Returns whether no message is printed.
     pub fn is_quiet(self) -> bool {
         matches!(self, Self::BrokenPipe | Self::Differ)
@@ -253,9 +339,10 @@ impl Exit {
     pub fn leave(self) -> ExitCode {
         match self {
             Self::BadArchive | Self::Differ => ExitCode::from(1),
-            Self::Usage => ExitCode::from(2),
+            Self::Usage | Self::Trouble => ExitCode::from(2),
             Self::Environment => ExitCode::from(3),
             Self::NotClean => ExitCode::from(4),
+            Self::Unreported => ExitCode::from(5),
             Self::Signal => signals::die_of_received(),
             Self::BrokenPipe => ExitCode::SUCCESS,
         }

@@ -10,7 +10,7 @@ use unsnap_failure::Remedy;
 
 use crate::{
     args::{Color, OutputArgs, ReportFormat},
-    exit::{Exit, failure},
+    exit::{Exit, OutputFailed, failure, output_error},
     flags::Flags,
 };
 
@@ -90,11 +90,28 @@ impl Printer {
         Ok(())
     }
 
+    /// Prints the report of a finished operation like [`report`](Self::report). If standard output
+    /// does not take it, the error says that the operation was `done`, such as "unpacked to /mnt/x
+    /// and durable".
+    pub fn report_done<T: Serialize>(
+        &self,
+        format: ReportFormat,
+        report: &T,
+        text: impl FnOnce(&T) -> String,
+        done: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        self.report(format, report, text).map_err(|error| match error.downcast::<OutputFailed>() {
+            Ok(failed) => failed.after(done(report)).into(),
+            Err(error) => error,
+        })
+    }
+
     /// Prints an error with its causes and its code, and a hint if a remedy is known.
     pub fn error(&self, error: &anyhow::Error) {
         let code = Exit::code(error).map_or_else(String::new, |code| format!(" [{code}]"));
         log_line(&format!("{}: {}{code}", Label::Error.paint(self.color), message(error)));
         let remedy = match failure(error) {
+            _ if output_error(error).is_some() => None,
             Some(failure) => failure.remedy(),
             None => error
                 .chain()
@@ -102,8 +119,8 @@ impl Printer {
                 .and_then(Remedy::of_io_error),
         };
         let of_service = error.downcast_ref::<ClientError>().and_then(ClientError::hint);
-        let hint = match of_service {
-            Some(hint) => Some(hint.to_owned()),
+        let hint = match of_service.map(str::to_owned).or_else(|| OutputFailed::hint(error)) {
+            Some(hint) => Some(hint),
             None => remedy.and_then(|remedy| remedy.words(&self.names)),
         };
         if let Some(hint) = hint {
@@ -156,17 +173,17 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 /// Writes to standard output, and flushes it.
-pub fn data(text: &str) -> io::Result<()> {
+pub fn data(text: &str) -> Result<(), OutputFailed> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(OutputFailed::new)
 }
 
 /// Writes the last output of a command to standard output. A closed standard output is no error: the
 /// work is done, and the exit code says so.
-pub fn last(text: &str) -> io::Result<()> {
+pub fn last(text: &str) -> Result<(), OutputFailed> {
     match data(text) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(failed) if failed.error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
 }

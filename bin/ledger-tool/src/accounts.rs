@@ -13,25 +13,31 @@ use crate::{
     progress::Display,
     settings,
     signals::Signals,
+    summary::count,
 };
 
-/// Bytes that are written to standard output in one go. A guess.
+/// Bytes gathered before they are written to standard output. A guess.
 const OUT_BYTES: usize = 256 << 10;
 
 pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
-    let (archive, query) = (settings::archive(&args.archive), settings::listing(args));
+    let archives = settings::pair(settings::archive(&args.archive), args.incremental.as_ref())?;
+    let query = settings::listing(args);
     let options = settings::reading(&args.io)?;
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start_doing("listing", printer, handles.progress.clone());
     let mut out =
         BufWriter::with_capacity(OUT_BYTES, Display::beside(display.as_ref(), io::stdout()));
-    let listed = list_accounts(&archive, &query, &mut out, &options, &handles);
+    let listed = list_accounts(&archives, &query, &mut out, &options, &handles);
     drop(display);
     let listed = listed?;
     if printer.wants_summary() {
-        let (listed, records) = (HumanCount(listed.listed), HumanCount(listed.records));
-        log_line(&format!("{listed} of {records} records listed"));
+        let records = count(listed.listed, "record");
+        log_line(&if listed.limited {
+            format!("{records} listed, the limit; the rest of the archive is unread and unchecked")
+        } else {
+            format!("{records} of {} listed", HumanCount(listed.records))
+        });
     }
     Ok(())
 }

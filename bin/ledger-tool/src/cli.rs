@@ -1,4 +1,4 @@
-//! What can be typed.
+//! Command line of `ledger-tool`.
 
 mod fastboot;
 mod packing;
@@ -17,6 +17,7 @@ use unsnap_source::Digest;
 use crate::{
     bench::{self, BenchArgs},
     doctor::{self, DoctorArgs},
+    exit::Exit,
     service::args::{SERVICE_EXAMPLES, ServiceArgs},
 };
 pub use fastboot::{FastbootAction, FastbootArgs, LookAfterArgs, PlacesArgs, PrepareArgs};
@@ -27,11 +28,11 @@ pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArg
 pub use shell::{CompletionsArgs, ManArgs};
 pub use whole::{ListArgs, ListFormat, VerifyArgs};
 
-/// Unpacks and examines a validator's snapshot archives
+/// Unpack and examine a validator's snapshot archives
 ///
-/// Exit codes: 0 done; 1 bad archive; 2 usage; 3 environment (disk full, I/O error, a limit);
-/// 4 destination not clean or locked; 130 interrupted, 143 terminated. Unless the exit code is 0,
-/// the destination is as it was.
+/// Exit codes: 0 success; 1 bad archive; 2 invalid request; 3 environment (disk full, I/O error, a
+/// limit); 4 destination not empty, or in use; 5 done, but the report could not be printed; 130
+/// interrupted, 143 terminated. Unless the exit code is 0 or 5, the destination is as it was.
 #[derive(Debug, Parser)]
 #[command(name = "ledger-tool", version, propagate_version = true, max_term_width = 100,
     after_long_help = EXAMPLES)]
@@ -44,115 +45,118 @@ pub struct Cli {
 pub enum Command {
     /// Unpack an archive into a durable directory
     ///
-    /// The files appear under their final name only when every one of them is complete and on the
-    /// disk. After any failure or interruption the destination is as it was.
+    /// The files get their final names only when all of them are complete and on disk. After a
+    /// failure or an interruption the destination is as it was.
     #[command(after_long_help = UNPACK_EXAMPLES)]
     Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
-    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. If the archive
-    /// has an index (`ledger-tool index`), that is listed, and the archive is not read.
+    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. With an
+    /// index (`ledger-tool index`), lists the index and does not read the archive.
     #[command(after_long_help = whole::LIST_EXAMPLES)]
     List(ListArgs),
-    /// Say what an archive is: its frames, who has made it, what its bank file says
+    /// Show an archive's frames, producer and bank file
     ///
-    /// Reads the headers and what holds the bank file, which a validator puts first, and says what it
-    /// has not looked at. Exit code 1 if the bank file is not that of the archive's name.
+    /// Reads the headers and the part that holds the bank file, which a validator writes first.
+    /// Lists what it has not examined. Exits with 1 if the archive is cut or damaged there, or if
+    /// the bank file does not match the archive's name; prints all that is known even then.
     #[command(after_long_help = parts::INSPECT_EXAMPLES)]
     Inspect(InspectArgs),
-    /// Take single entries or accounts out of an archive
+    /// Extract single entries or accounts from an archive
     ///
-    /// Entries appear in the directory when all of them are complete and on the disk. With an index
-    /// (`ledger-tool index`) only the frames that hold them are read and decoded; without, the archive
-    /// is gone through.
+    /// Entries appear in the directory when all of them are complete and on disk. With an index
+    /// (`ledger-tool index`), reads and decodes only the frames that hold them; without one, reads
+    /// the archive from its beginning.
     #[command(after_long_help = parts::EXTRACT_EXAMPLES)]
     Extract(ExtractArgs),
-    /// Write down where everything is in an archive, beside it
+    /// Write an index of an archive beside it
     ///
-    /// Goes through all of the archive once, proves its end, and writes ARCHIVE.unsnap-index: its frames,
-    /// its entries, and its digest. unpack, list, inspect and extract use it when it is there: unpack to
-    /// know exactly what it will write.
+    /// Reads the whole archive once, proves its end, and writes ARCHIVE.unsnap-index: the position
+    /// of every frame and entry, and the archive's digest. list, inspect and extract use the index
+    /// to read less; unpack uses it to know exactly how much it will write.
     #[command(after_long_help = parts::INDEX_EXAMPLES)]
     Index(IndexMakeArgs),
     /// Check that an archive holds what its name says
     ///
-    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts:
-    /// they must give the hash in the archive's name, and their lamports the capitalization in its
-    /// bank file. Nothing is written, but what does not fit into memory.
+    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts.
+    /// The sum must be the hash in the archive's name, and their lamports the capitalization in its
+    /// bank file. Writes nothing except a temporary file, if memory does not suffice.
     #[command(after_long_help = whole::VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
-    /// Write an archive's content into frames that any number of threads can unpack
+    /// Rewrite an archive in frames that several threads can unpack
     ///
-    /// Archives of one zstd frame (Agave up to 4.2) and of lz4 are unpacked by one thread. Repacked,
-    /// they begin a frame with every entry that does not fit into the one before, and every frame says
-    /// how much it holds. The tar stream inside is the same, byte for byte: each frame is decoded again
-    /// and compared before it is written. Validators, `zstd -d` and Firedancer read the result. What
-    /// `unpack --dry-run` refuses is refused.
+    /// Only one thread can unpack lz4 and archives of one zstd frame (Agave up to 4.2). The new
+    /// archive has many zstd frames: an entry that does not fit into the current frame begins a new
+    /// one, and every frame declares its size. The tar stream inside is the same, byte for byte:
+    /// each frame is decoded again and compared before it is written. Validators, `zstd -d` and
+    /// Firedancer read the result. Refuses whatever `unpack --dry-run` refuses.
     #[command(after_long_help = packing::REPACK_EXAMPLES)]
     Repack(RepackArgs),
     /// Make an archive of a directory
     ///
-    /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it, whose
-    /// storages are in the accounts paths. The archive's name follows from the bank file. Entries and
-    /// headers are those of a validator; storages come in the order of their slots. A file that
-    /// changes meanwhile is an error: nothing may be running there. That the accounts add up to the
-    /// hash in the name, `verify` tells.
+    /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it,
+    /// whose storages are in the accounts paths. The archive's name follows from the bank file.
+    /// Entries and headers are those of a validator; storages come in the order of their slots. A
+    /// file that changes meanwhile is an error, so nothing may be running on the directory. Run
+    /// `ledger-tool verify` to check that the accounts add up to the hash in the name.
     #[command(after_long_help = packing::CREATE_EXAMPLES)]
     Create(CreateArgs),
-    /// Say which storages and accounts are different in two archives
+    /// Compare the storages and accounts of two snapshots
     ///
-    /// Storages are compared by slot, and accounts by the newest version that each archive has of
-    /// them. Reads both archives whole, one after the other; nothing is told before both have proven
-    /// to be whole. The exit code is 0 whether or not they differ, unless --exit-code is given.
+    /// Compares storages by slot, and accounts by their newest version. A snapshot is one archive,
+    /// or a full archive with its incremental one. Reads all archives completely, one after the
+    /// other, and prints nothing before all have proven to be whole. Exits with 0 whether or not
+    /// the snapshots differ, unless --exit-code is given.
     #[command(after_long_help = packing::DIFF_EXAMPLES)]
     Diff(DiffArgs),
     /// List the accounts of an archive
     ///
-    /// Every record of every storage, in the order of the archive, or only those that are wanted.
-    /// What is listed may be taken for good when the exit code is 0.
+    /// Lists every record of every storage in the order of the archive, or only selected ones. A
+    /// record is one stored version of an account. Rely on the output only if the exit code is 0.
     #[command(after_long_help = packing::ACCOUNTS_EXAMPLES)]
     Accounts(AccountsArgs),
-    /// Prepare what a validator starts from without unpacking, or look after it
+    /// Prepare and manage the state that a validator starts from without unpacking
     ///
-    /// A validator of Agave 4.2 or later that is told to (--use-snapshot-archives-at-startup
-    /// when-newest, its default) starts from a state instead of the archives: a directory
-    /// snapshots/SLOT with the storages in the accounts paths. All of this is refused while a
-    /// validator is running on the ledger; to be run as its user.
+    /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or
+    /// later starts from it instead of the archives (--use-snapshot-archives-at-startup
+    /// when-newest, the default). Run these commands as the validator's user. Except for `status`
+    /// and --beside, they refuse to work while a validator is running on the ledger.
     #[command(after_long_help = fastboot::FASTBOOT_EXAMPLES)]
     Fastboot(FastbootArgs),
-    /// Ask the service unpackd how it stands, or tell it what to do
+    /// Query and control the service unpackd
     ///
-    /// Exit codes: 1 the archive is bad; 2 there is no such job or target, or the new configuration is
-    /// bad; 3 the service cannot be reached, or refuses; 4 it is busy.
+    /// Exit codes: 1 the archive is bad; 2 there is no such job or target, or the new configuration
+    /// is invalid; 3 the service cannot be reached, or refuses; 4 it is busy.
     #[command(after_long_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
-    /// Say what makes unsnap slow or unsafe on this machine, and what to do about it
+    /// Check what makes unsnap slow or unsafe on this machine
     ///
-    /// Looks at the kernel, io_uring, limits, control groups, processors and memory, and for each path
-    /// at the file system, direct I/O, space and the disk's queue. Each check has a verdict: ok; note
-    /// (worth knowing, unsnap is neither slower nor less safe for it); warning (unsnap is slower or
-    /// less safe than it could be on such a machine); problem (unsnap would fail, or what it reports as
-    /// durable might not be). Exit code 3 if there is a warning or a problem, 0 otherwise. Nothing is
-    /// written but, in the directories given, a file of 4 KiB without a name.
+    /// Checks the kernel, io_uring, limits, control groups, processors and memory; and for each
+    /// path the file system, direct I/O, space and the disk's queue. Each check has a verdict: ok;
+    /// note (worth knowing; no effect on speed or safety); warning (unsnap is slower or less safe
+    /// than it could be on such a machine); problem (unsnap would fail, or what it reports as
+    /// durable might not be). Exits with 3 if there is a warning or a problem, otherwise with 0.
+    /// Writes nothing but an unnamed file of 4 KiB in each directory given.
     #[command(after_long_help = doctor::EXAMPLES)]
     Doctor(DoctorArgs),
     /// Measure what limits unpacking on this machine, and which flags make it faster
     ///
-    /// Unpacks an archive again and again, cold, in each way that may be worth a flag, and reads,
-    /// decodes and writes the same alone, in rounds of all of them. Says what limits a run, how far it
-    /// is from that stage alone, and which flags to use. Everything that is made is removed, also
-    /// after an interruption. It takes a minute or a few, which is told before; meanwhile the disk
-    /// and the processors are busy.
+    /// Unpacks an archive repeatedly, with a cold cache, in each way that a flag may select; also
+    /// reads, decodes and writes the same data alone. Reports the stage that limits a run, how far
+    /// the run is from that stage alone, and the flags to use. Removes all its files, also after an
+    /// interruption. Takes some minutes, which it announces first; meanwhile the disk and the
+    /// processors are busy.
     #[command(after_long_help = bench::EXAMPLES)]
     Bench(BenchArgs),
-    /// Print what a shell needs to complete command lines of ledger-tool
+    /// Print the completion script for a shell
     ///
-    /// The Debian package installs it for all programs; this is for whoever has built from source.
+    /// The Debian package installs the scripts of all programs. Use this command after building
+    /// from source.
     #[command(after_long_help = shell::COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
     /// Print a manual page
     ///
-    /// In the form that man(1) reads. The Debian package installs the pages of all programs.
+    /// Prints the format that man(1) reads. The Debian package installs the pages of all programs.
     #[command(after_long_help = shell::MAN_EXAMPLES)]
     Man(ManArgs),
 }
@@ -165,7 +169,7 @@ Examples:
   What is this archive?
     ledger-tool inspect snapshot-39-<HASH>.tar.zst
 
-  Prepare what a validator starts from, without its unpacking anything:
+  Prepare the state that a validator starts from without unpacking:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const UNPACK_EXAMPLES: &str = "\
@@ -184,79 +188,99 @@ Examples:
   Only check that an archive is whole:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
 
-  Beside a validator, leaving the disk and the processors to it:
+  Beside a validator, which keeps priority on the disk and the processors:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
       --output /mnt/ledger/unpacked \\
       --rate-limit 200MB --io-class idle --nice 10 --cpus 0-3
 
-  Go on after an interruption:
+  Continue after an interruption:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
       --output /mnt/ledger/unpacked --resume
 
-  Only take exactly this archive, and list what was in it:
+  Accept only exactly this archive, and list its files:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
       --output /mnt/ledger/unpacked --digest blake3 \\
       --expect-digest blake3:<HEX> --manifest files.jsonl";
 
 #[derive(Debug, Args)]
 pub struct UnpackArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// Directory that will hold the archive's tree; absent or empty, its parent must exist
+    /// Incremental archive that builds on this one; with --dry-run, both are checked
+    ///
+    /// A full and an incremental archive together become a validator's state, not a tree: see
+    /// `ledger-tool fastboot prepare`.
+    #[arg(long, value_name = "ARCHIVE")]
+    pub incremental: Option<PathBuf>,
+
+    /// Output directory: created if absent, otherwise empty; its parent must exist
     #[arg(long, short, value_name = "DIR", required_unless_present = "dry_run")]
     pub output: Option<PathBuf>,
 
-    /// Directories that take the account files instead of accounts/ in the output, spread by size
+    /// Directories for the account files instead of accounts/ in the output; files are spread by
+    /// size
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub accounts: Vec<PathBuf>,
 
-    /// What the archive may contain
+    /// Entries that the archive may contain
     #[arg(long, value_enum, default_value = "snapshot")]
     pub layout: Layout,
 
-    /// Do everything but create files: a full structural check
+    /// Check the archive completely, and create nothing
+    ///
+    /// With --output also check that the directory could be used and that the files would fit.
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Go on where an interrupted run stood, and stay resumable
+    /// Continue an interrupted run, and stay resumable
     ///
-    /// What an interrupted run has made durable is checked and used. If it is damaged, unpacking
-    /// begins anew; if it is of another archive or for other destinations, the run is refused. If this run is interrupted as well, it leaves what it
-    /// has done beside the destination, for the next one with --resume. A run that was killed, or
-    /// whose machine went down, can be resumed whether or not it had this flag.
+    /// Checks and keeps the files that the interrupted run made durable. If they are damaged,
+    /// unpacking starts over. If they belong to another archive or to other destinations, the run
+    /// is refused. If this run is interrupted as well, it leaves its files beside the destination
+    /// for the next run with --resume. A run that was killed, or whose machine went down, can be
+    /// resumed whether or not it had this flag.
     #[arg(long, conflicts_with = "dry_run")]
     pub resume: bool,
 
-    /// Bytes of files after which progress is made durable, for --resume [default: 16GiB]
+    /// Bytes of files between two checkpoints for --resume [default: 16GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub checkpoint_every: Option<u64>,
 
-    /// Digest of the whole archive for the report, computed while it is read
+    /// Digest of the whole archive in the report
     #[arg(long, value_enum, value_name = "KIND", default_value = "xxh3")]
     pub digest: DigestArg,
 
-    /// What the digest of the archive must be, "blake3:" and hexadecimal digits, say; otherwise nothing is published
+    /// Expected digest of the archive, such as blake3:<HEX>; any other archive is refused
     #[arg(long, value_name = "DIGEST")]
     pub expect_digest: Option<Digest>,
 
-    /// File that takes name, size and digest of every file, as lines of JSON
+    /// Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard
+    /// output
+    ///
+    /// An existing file is refused without --force; one that is empty, or that a run to be resumed
+    /// has left, is taken. With "-" the manifest is printed when everything is durable, and the
+    /// report goes to standard error.
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
 
-    /// What is checked of a snapshot's content while it passes by
+    /// Replace an existing manifest
+    #[arg(long, requires = "manifest")]
+    pub force: bool,
+
+    /// Checks of the snapshot's content
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
 
-    /// With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record;
-    /// what is more goes to a file without a name beside the files [default: 1GiB]
+    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside
+    /// the output [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub verify_memory: Option<u64>,
 
     #[command(flatten)]
     pub preflight: PreflightArgs,
 
-    /// How to print the report on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 
@@ -275,7 +299,7 @@ pub struct UnpackArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
-    /// Exactly what a validator's snapshot contains
+    /// Only the entries of a validator's snapshot
     Snapshot,
     /// Files and directories under any safe relative path
     Any,
@@ -283,15 +307,23 @@ pub enum Layout {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DigestArg {
-    /// 128 bits, finds damage; as xxhsum -H2 prints it
+    /// 128 bits; detects damage; as xxhsum -H2 prints it
     Xxh3,
-    /// 256 bits, cannot be forged; as b3sum prints it
+    /// 256 bits; cannot be forged; as b3sum prints it
     Blake3,
-    /// None
+    /// No digest
     None,
 }
 
 impl Command {
+    /// Returns how the process ends on this error: `diff --exit-code` has codes of its own.
+    pub fn exit(&self, exit: Exit) -> Exit {
+        match self {
+            Self::Diff(args) if args.exit_code => exit.of_comparison(),
+            _ => exit,
+        }
+    }
+
     pub fn output_control(&self) -> OutputArgs {
         match self {
             Self::Verify(args) => args.output_control,
@@ -308,7 +340,7 @@ impl Command {
             Self::List(args) => args.output_control,
             Self::Doctor(args) => args.output_control,
             Self::Bench(args) => args.output_control,
-            // Nothing but what is asked for is told.
+            // They print nothing but the requested text.
             Self::Completions(_) | Self::Man(_) => OutputArgs::default(),
         }
     }

@@ -1,17 +1,18 @@
 //! `ledger-tool create`
 
 use anyhow::Context;
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::BinaryBytes;
 use unsnap_pack::{CreateReport, CreateRequest, create};
 use unsnap_pass::Handles;
 use unsnap_ring::Syscalls;
 
 use crate::{
     cli::CreateArgs, printer::Printer, progress::Display, repack::written, settings,
-    signals::Signals,
+    signals::Signals, summary::count,
 };
 
 pub fn run(args: &CreateArgs, printer: &Printer) -> anyhow::Result<()> {
+    settings::present(&args.directory)?;
     let request = CreateRequest {
         directory: args.directory.clone(),
         accounts: args.accounts.clone(),
@@ -25,14 +26,15 @@ pub fn run(args: &CreateArgs, printer: &Printer) -> anyhow::Result<()> {
     let created = create(&request, &options, &Syscalls::default(), &handles);
     drop(display);
     let report = created?;
-    printer.report(args.format, &report, summary)
+    let done = |report: &CreateReport| format!("made {} and durable", report.pack.output);
+    printer.report_done(args.format, &report, summary, done)
 }
 
 fn summary(report: &CreateReport) -> String {
     format!(
-        "made an archive of slot {}: {} storages, {}, in {}\n",
+        "made an archive of slot {}: {}, {}, in {}\n",
         report.slot,
-        HumanCount(report.storages),
+        count(report.storages, "storage"),
         BinaryBytes(report.storage_bytes),
         written(&report.pack),
     )

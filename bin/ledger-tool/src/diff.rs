@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Context;
 use indicatif::HumanCount;
 use unsnap_lookup::{Counts, DiffReport, Difference, diff};
-use unsnap_pass::Handles;
+use unsnap_pass::{Archive, Handles};
 
 use crate::{
     cli::{DiffArgs, DiffFormat, ReportFormat},
-    exit::Differ,
+    exit::{Differ, OutputFailed},
     printer::Printer,
     progress::Display,
     settings,
@@ -18,6 +18,16 @@ use crate::{
 
 pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     let ([before, after], how) = settings::comparing(args)?;
+    if let [one] = &*before
+        && let [other] = &*after
+        && let Some(base) = incremental_and_base(one, other)
+    {
+        printer.warning(&format!(
+            "one archive is incremental, and the other is its full one: accounts that have not \
+             changed since slot {base} appear as added or removed; to see the changes, give the full \
+             archive twice and --after-incremental"
+        ));
+    }
     let options = settings::reading(&args.io)?;
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
@@ -33,20 +43,31 @@ pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     let compared = diff(&before, &after, how, &options, &handles, see);
     drop(display);
     let report = compared?;
-    out.flush()?;
+    out.flush().map_err(OutputFailed::new)?;
     drop(out);
     match args.format {
         DiffFormat::Text => printer.report(ReportFormat::Text, &report, summary)?,
         DiffFormat::Json => printer.report(ReportFormat::Json, &report, summary)?,
-        // Everything has been told.
+        // Every difference has been printed.
         DiffFormat::JsonLines => {}
     }
     let is_same = report.storages.is_same() && report.accounts.is_same();
     if args.exit_code && !is_same { Err(Differ.into()) } else { Ok(()) }
 }
 
+/// Returns the slot of the full snapshot, if one archive is incremental and builds on the other.
+fn incremental_and_base(one: &Archive, other: &Archive) -> Option<u64> {
+    let (one, other) = (one.snapshot_name()?, other.snapshot_name()?);
+    let base = one.base_slot().xor(other.base_slot())?;
+    (one.slot() == base || other.slot() == base).then_some(base)
+}
+
 fn summary(report: &DiffReport) -> String {
-    let slot = |slot: Option<u64>| slot.map_or_else(String::new, |slot| format!(" (slot {slot})"));
+    let side = |archive: &str, incremental: &Option<String>, slot: Option<u64>| {
+        let upon = incremental.as_ref().map(|name| format!(" with {name}")).unwrap_or_default();
+        let slot = slot.map_or_else(String::new, |slot| format!(" (slot {slot})"));
+        format!("{archive}{upon}{slot}")
+    };
     let counts = |what, counts: &Counts| {
         format!(
             "  {what}: {} added, {} removed, {} changed, {} the same\n",
@@ -57,11 +78,9 @@ fn summary(report: &DiffReport) -> String {
         )
     };
     format!(
-        "{}{} compared with {}{}\n{}{}",
-        report.after,
-        slot(report.after_slot),
-        report.before,
-        slot(report.before_slot),
+        "{} compared with {}\n{}{}",
+        side(&report.after, &report.after_incremental, report.after_slot),
+        side(&report.before, &report.before_incremental, report.before_slot),
         counts("storages", &report.storages),
         counts("accounts", &report.accounts),
     )

@@ -15,13 +15,15 @@ use unsnap_pass::{Archive, Handles, LayoutKind, Resources};
 
 use crate::{
     cli::{ExtractArgs, ExtractFormat, Layout, Pubkey, ReportFormat},
+    exit::OutputFailed,
     printer::{Printer, last},
     progress::Display,
     settings::{self, RequestError},
     signals::Signals,
+    summary::{count, seconds},
 };
 
-/// Bytes gathered before they are written to standard output.
+/// Bytes gathered before they are written to standard output. A guess.
 const OUTPUT_BYTES: usize = 1 << 20;
 
 pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
@@ -35,11 +37,14 @@ pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
     let what = Selection::new(&args.entry, args.slot.clone())?;
     let to_output = args.output.as_deref().is_some_and(|output| output.as_os_str() == "-");
     if args.account.is_empty() && args.entry.is_empty() && args.slot.is_empty() {
-        let reason = "nothing is asked for: give --entry, --slot or --account";
+        let reason = "nothing to extract: give --entry, --slot or --account";
         return Err(RequestError(reason.to_owned()).into());
     }
     if args.format == ExtractFormat::Raw && args.account.len() != 1 {
-        return Err(RequestError("--format raw is for a single account".to_owned()).into());
+        return Err(RequestError(
+            "--format raw prints a single account: give one --account".to_owned(),
+        )
+        .into());
     }
     if args.account.is_empty() {
         entries(args, reader, &what, to_output, printer)
@@ -79,9 +84,8 @@ fn entries(
         let to = ExtractTo::Stream(&mut output);
         let extracted = reader.extract(what, layout, to, how, confined);
         drop(display);
-        extracted.map_err(writing)?;
-        output.flush()?;
-        return Ok(());
+        extracted?;
+        return output.flush().map_err(|error| OutputFailed::new(error).into());
     }
     let to = ExtractTo::Directory(args.output.clone().unwrap_or_default());
     let extracted = reader.extract(what, layout, to, how, confined);
@@ -91,45 +95,38 @@ fn entries(
         ExtractFormat::Json => ReportFormat::Json,
         ExtractFormat::Text | ExtractFormat::Raw => ReportFormat::Text,
     };
-    printer.report(format, &extracted, summary)
-}
-
-/// An error of standard output is one by itself: whoever reads it may have had enough.
-fn writing(error: LookupError) -> anyhow::Error {
-    match error {
-        LookupError::Output { error } => error.into(),
-        error => error.into(),
-    }
+    let output = args.output.clone().unwrap_or_default();
+    let done = |_: &Extracted| format!("extracted to {} and durable", output.display());
+    printer.report_done(format, &extracted, summary, done)
 }
 
 fn summary(extracted: &Extracted) -> String {
     let mut text = format!(
-        "extracted {} entries, {}, in {}.{:02} s\n",
-        HumanCount(extracted.entries),
+        "extracted {}, {}, in {}\n",
+        count(extracted.entries, "entry"),
         BinaryBytes(extracted.bytes),
-        extracted.elapsed_ms / 1000,
-        extracted.elapsed_ms % 1000 / 10,
+        seconds(extracted.elapsed_ms),
     );
     match extracted.reads {
         Some(reads) => {
             let _ = writeln!(
                 text,
-                "  looked up in the index: {} frame(s) decoded, {} read in {} read(s)",
-                HumanCount(reads.frames),
+                "  by the index: {} decoded, {} read in {}",
+                count(reads.frames, "frame"),
                 BinaryBytes(reads.bytes_read),
-                HumanCount(reads.reads),
+                count(reads.reads, "read"),
             );
             if reads.reads_saved > 0 {
                 let _ = writeln!(
                     text,
-                    "  {} read(s) saved by reading {} of gaps",
-                    HumanCount(reads.reads_saved),
+                    "  {} saved by reading over {} of gaps",
+                    count(reads.reads_saved, "read"),
                     BinaryBytes(reads.extra_bytes),
                 );
             }
         }
         None => text.push_str(
-            "  the archive was gone through; with an index (ledger-tool index) it need not\n",
+            "  the archive was read from its beginning; an index avoids that (ledger-tool index)\n",
         ),
     }
     text
@@ -166,9 +163,9 @@ fn accounts(
         ExtractFormat::Raw => {
             let mut output = io::stdout().lock();
             for account in found {
-                output.write_all(&account.data)?;
+                output.write_all(&account.data).map_err(OutputFailed::new)?;
             }
-            output.flush()?;
+            output.flush().map_err(OutputFailed::new)?;
         }
     }
     let missing = keys.iter().zip(&accounts).filter(|(_, account)| account.is_none());
@@ -176,7 +173,7 @@ fn accounts(
     if missing.is_empty() {
         return Ok(());
     }
-    // What was found has been shown.
+    // The accounts found have been printed.
     let what = format!("there is no account {}", missing.join(", "));
     Err(LookupError::NotFound { archive, what }.into())
 }
@@ -214,12 +211,12 @@ impl Shown {
     }
 }
 
-/// Bytes of data that are shown to people.
+/// Bytes of an account's data in text output.
 const TEXT_DATA_BYTES: usize = 64;
 
 fn text(account: &Account) -> String {
     let shown = &account.data[..account.data.len().min(TEXT_DATA_BYTES)];
-    let closed = if account.lamports == 0 { " (the account has ceased to be)" } else { "" };
+    let closed = if account.lamports == 0 { " (closed account)" } else { "" };
     let more = if shown.len() < account.data.len() { "…" } else { "" };
     format!(
         "account {}\n  lamports: {}{closed}\n  owner: {}\n  executable: {}\n  data: {} bytes {}{more}\n  \
@@ -248,7 +245,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 impl ExtractArgs {
-    /// Whether any tar is taken, and not only a snapshot.
+    /// Whether any tar is accepted, and not only a snapshot.
     pub fn any_layout(&self) -> bool {
         self.layout == Layout::Any
     }

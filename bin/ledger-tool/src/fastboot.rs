@@ -18,7 +18,7 @@ use crate::{
     progress::Display,
     settings,
     signals::Signals,
-    summary::{limits, seconds},
+    summary::{count, limits, seconds},
 };
 
 pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
@@ -26,30 +26,33 @@ pub fn run(action: &FastbootAction, printer: &Printer) -> anyhow::Result<()> {
         FastbootAction::Prepare(args) => prepare_state(args, printer),
         FastbootAction::Status(args) => status(args, printer),
         FastbootAction::Repair(args) => {
-            let places = settings::places(&args.places);
+            let places = settings::places(&args.places)?;
             let progress = Progress::default();
             let display = Display::start(printer, progress.clone());
             let repaired = repair(&Syscalls::default(), &places, &progress);
             drop(display);
             let repaired = repaired?;
             let told = |repaired: &Repaired| format!("{}\n", what_was_done(repaired));
-            printer.report(args.format, &repaired, told)
+            let done = |_: &Repaired| what_was_done(&repaired);
+            printer.report_done(args.format, &repaired, told, done)
         }
         FastbootAction::Withdraw(args) => {
             let (calls, look_after) = (Syscalls::default(), &args.look_after);
-            let places = settings::places(&look_after.places);
+            let places = settings::places(&look_after.places)?;
             let take_back = if args.beside { withdraw_beside } else { withdraw };
             let progress = Progress::default();
             let display = Display::start(printer, progress.clone());
             let slots = take_back(&calls, &places, &progress);
             drop(display);
             let slots = slots?;
-            printer.report(look_after.format, &slots, |slots| match slots.as_slice() {
+            let text = |slots: &Vec<u64>| match slots.as_slice() {
                 [] => "there was no state\n".to_owned(),
                 slots => slots.iter().fold(String::new(), |text, slot| {
                     text + &format!("the state of slot {slot} is withdrawn\n")
                 }),
-            })
+            };
+            let done = |slots: &Vec<u64>| text(slots).trim_end().replace('\n', ", ");
+            printer.report_done(look_after.format, &slots, text, done)
         }
     }
 }
@@ -63,19 +66,35 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
     let prepared = how(&request, &Syscalls::default(), &progress, &cancel);
     drop(display);
     let outcome = prepared?;
-    printer.report(args.format, &outcome, summary)
+    let done = |outcome: &Outcome| format!("the state of slot {} is ready", slot(outcome));
+    printer.report_done(args.format, &outcome, summary, done)
+}
+
+fn slot(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Prepared(prepared) => prepared.slot,
+        Outcome::Adopted { slot, .. } | Outcome::Ready { slot, .. } => *slot,
+    }
 }
 
 fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
+    let places = settings::places(&args.places)?;
     let progress = Progress::default();
     let display = Display::start(printer, progress.clone());
-    let survey = Survey::of(&Syscalls::default(), &settings::places(&args.places), &progress);
+    let survey = Survey::of(&Syscalls::default(), &places, &progress);
     drop(display);
     let survey = survey?;
     printer.report(args.format, &survey, |survey| {
         let mut text: String = survey.states.iter().map(condition).collect();
-        if survey.states.is_empty() {
-            text.push_str("no state: a validator unpacks its archives\n");
+        match &survey.ready {
+            None if survey.states.is_empty() => {
+                text.push_str("no state: a validator unpacks its archives\n");
+            }
+            Some(_) if survey.states.is_empty() => text.push_str(
+                "no state in place: a validator unpacks its archives, unless the one ready beside is \
+                 adopted first (ledger-tool fastboot prepare)\n",
+            ),
+            _ => {}
         }
         if let Some(state) = &survey.ready {
             let _ = write!(text, "ready beside: {}", condition(state));
@@ -94,9 +113,9 @@ fn status(args: &LookAfterArgs, printer: &Printer) -> anyhow::Result<()> {
 fn stray_files(StrayFiles { files, bytes, some }: &StrayFiles) -> String {
     let more = if some.len() as u64 == *files { "" } else { ", ..." };
     format!(
-        "warning: {} files that no state lists are among the storages, {}: {}{more}\n  \
-         a validator at work writes such files; one that starts removes those with names of storages\n",
-        HumanCount(*files),
+        "warning: {} that no state lists among the storages, {}: {}{more}\n  \
+         a running validator writes such files; a starting one removes those named like storages\n",
+        count(*files, "file"),
         BinaryBytes(*bytes),
         some.join(", "),
     )
@@ -105,12 +124,12 @@ fn stray_files(StrayFiles { files, bytes, some }: &StrayFiles) -> String {
 fn condition(state: &StateSurvey) -> String {
     let how = match &state.condition {
         Condition::Whole { storages } => {
-            format!("whole, {} storages", HumanCount(*storages))
+            format!("whole, {}", count(*storages, "storage"))
         }
         Condition::Damaged { lost, storages, repairable } => format!(
-            "damaged: {} of {} storages lost{}",
+            "damaged: {} of {} lost{}",
             HumanCount(*lost),
-            HumanCount(*storages),
+            count(*storages, "storage"),
             if *repairable { ", can be repaired" } else { ", cannot be repaired" }
         ),
         Condition::NotLoadable { reason } => format!("not loadable: {reason}"),
@@ -125,7 +144,8 @@ fn what_was_done(repaired: &Repaired) -> String {
         Repaired::NoState => "there is no state that a validator would load".to_owned(),
         Repaired::WasWhole { slot } => format!("the state of slot {slot} is whole"),
         Repaired::Relinked { slot, storages } => {
-            format!("the state of slot {slot} is whole again: {storages} storages were linked")
+            let storages = count(*storages, "storage");
+            format!("the state of slot {slot} is whole again: {storages} linked back")
         }
         Repaired::Withdrawn { slot } => format!(
             "the state of slot {slot} cannot be made whole, and is withdrawn: a validator unpacks its archives"
@@ -143,8 +163,8 @@ fn summary(outcome: &Outcome) -> String {
         }
         Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside } => {
             let text = format!(
-                "adopted the state of slot {slot} that lay ready: {} storages, in {}\n  durable in {}\n",
-                HumanCount(*storages),
+                "adopted the state of slot {slot} that was ready beside: {}, in {}\n  durable in {}\n",
+                count(*storages, "storage"),
                 seconds(*elapsed_ms),
                 directory.display()
             );
@@ -161,8 +181,8 @@ fn summary(outcome: &Outcome) -> String {
 
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
     let mut text = format!(
-        "prepared the state of slot {slot}: {} files, {} from {}, in {}\n",
-        HumanCount(report.files),
+        "prepared the state of slot {slot}: {}, {} from {}, in {}\n",
+        count(report.files, "file"),
         BinaryBytes(report.bytes_written),
         BinaryBytes(report.bytes_read),
         seconds(report.elapsed_ms),
@@ -175,12 +195,12 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
         let _ = writeln!(text, "  bank: {}, epoch {}", bank.hash, bank.epoch);
     }
     for path in &report.accounts_paths {
-        let (files, bytes) = (HumanCount(path.files), BinaryBytes(path.bytes));
-        let _ = writeln!(text, "  {}: {files} storages, {bytes}", path.path);
+        let (files, bytes) = (count(path.files, "storage"), BinaryBytes(path.bytes));
+        let _ = writeln!(text, "  {}: {files}, {bytes}", path.path);
     }
     let _ = writeln!(
         text,
-        "  durable in {}: {} of that were spent syncing; limited by: {}",
+        "  durable in {}: {} of the time was spent syncing; limited by: {}",
         directory.display(),
         seconds(report.sync_ms),
         report.limited_by

@@ -1,13 +1,14 @@
 //! `ledger-tool index`
 
 use anyhow::Context;
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::BinaryBytes;
 use serde::Serialize;
 use unsnap_index::Index;
 use unsnap_lookup::Reader;
 use unsnap_pack::SideCarFile;
 use unsnap_pass::{Archive, Handles, on_a_thread_of_its_own};
 use unsnap_ring::Syscalls;
+use unsnap_tarstream::MemberKind;
 
 use crate::{
     cli::IndexMakeArgs,
@@ -15,9 +16,10 @@ use crate::{
     progress::Display,
     settings::{self, RequestError},
     signals::Signals,
+    summary::count,
 };
 
-/// What was made.
+/// The report.
 #[derive(Serialize)]
 struct Made {
     archive: String,
@@ -27,6 +29,8 @@ struct Made {
     bytes_decoded: u64,
     frames: u64,
     entries: u64,
+    /// Entries that are regular files.
+    files: u64,
     digest: String,
 }
 
@@ -42,16 +46,18 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
     let display = Display::start_doing("indexing", printer, handles.progress.clone());
-    // By a confined thread: this one is to write beside the archive.
+    // By a confined thread: this one writes beside the archive.
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let made = on_a_thread_of_its_own(|| reader.index());
     drop(display);
     let made = write(&made?, archive, side_car)?;
-    printer.report(args.format, &made, summary)
+    let done = |made: &Made| format!("wrote {} and durable", made.index);
+    printer.report_done(args.format, &made, summary, done)
 }
 
 fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Result<Made> {
     let (path, index_bytes) = side_car.write(index)?;
+    let entries = index.entries.entries();
     Ok(Made {
         archive,
         index: path.display().to_string(),
@@ -59,16 +65,18 @@ fn write(index: &Index, archive: String, side_car: SideCarFile) -> anyhow::Resul
         archive_bytes: index.identity.archive_bytes,
         bytes_decoded: index.frames.raw_bytes(),
         frames: index.frames.frames().len() as u64,
-        entries: index.entries.entries().len() as u64,
+        entries: entries.len() as u64,
+        files: entries.iter().filter(|entry| entry.kind == MemberKind::Regular).count() as u64,
         digest: index.digest().to_string(),
     })
 }
 
 fn summary(made: &Made) -> String {
     format!(
-        "indexed {} entries in {} frame(s), {} from {}\n  {}, {}\n  digest of the archive: {}\n",
-        HumanCount(made.entries),
-        HumanCount(made.frames),
+        "indexed {} ({}) in {}: {} decoded from {}\n  {}, {}\n  digest of the archive: {}\n",
+        count(made.entries, "entry"),
+        count(made.files, "file"),
+        count(made.frames, "frame"),
         BinaryBytes(made.bytes_decoded),
         BinaryBytes(made.archive_bytes),
         made.index,

@@ -8,7 +8,14 @@ use unsnap_lookup::{
 };
 use unsnap_pass::Handles;
 
-use crate::{cli::InspectArgs, printer::Printer, progress::Display, settings, signals::Signals};
+use crate::{
+    cli::InspectArgs,
+    printer::Printer,
+    progress::Display,
+    settings,
+    signals::Signals,
+    summary::{count, seconds},
+};
 
 /// Columns of the longest bar of a histogram.
 const BAR_COLUMNS: u64 = 40;
@@ -30,7 +37,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
     drop(display);
     let mut inspected = inspected?;
     printer.report(args.format, &inspected, text)?;
-    // What was found has been shown; that it is not what the name says is an error.
+    // Everything that is known has been printed; the exit code says that something is wrong.
     inspected.mismatch.take().map_or(Ok(()), |error| Err(error.into()))
 }
 
@@ -41,10 +48,10 @@ fn text(found: &Inspection) -> String {
     };
     let name = match (found.kind, found.slot, found.base_slot) {
         (Some(kind), Some(slot), Some(base)) => {
-            format!("{kind} snapshot of slot {slot}, upon slot {base}")
+            format!("{kind} snapshot of slot {slot}, building on slot {base}")
         }
         (Some(kind), Some(slot), None) => format!("{kind} snapshot of slot {slot}"),
-        _ => "not that of a snapshot".to_owned(),
+        _ => "not a snapshot's".to_owned(),
     };
     line("name", name);
     line("size", format!("{} ({} bytes)", BinaryBytes(found.archive_bytes), found.archive_bytes));
@@ -72,16 +79,15 @@ fn text(found: &Inspection) -> String {
     }
     let index = if found.index { ", with its index" } else { "" };
     line(
-        "looked at",
+        "examined",
         format!(
-            "{} decoded, in {}.{:03} s{index}",
+            "{} decoded, in {}{index}",
             BinaryBytes(found.bytes_decoded),
-            found.elapsed_ms / 1000,
-            found.elapsed_ms % 1000
+            seconds(found.elapsed_ms),
         ),
     );
     for missing in &found.not_looked_at {
-        line("not looked at", missing.clone());
+        line("not examined", missing.clone());
     }
     text
 }
@@ -89,15 +95,15 @@ fn text(found: &Inspection) -> String {
 fn frames(frames: &FrameFacts) -> String {
     let skippable = match frames.skippable_frames {
         0 => String::new(),
-        count => format!(", and {} that are passed over", HumanCount(count)),
+        number => format!(", and {}", count(number, "skippable frame")),
     };
     let seen = HumanCount(frames.frames);
     match (frames.complete, frames.estimated_frames) {
         (true, _) => format!("{seen}{skippable} (by {})", frames.source),
         (false, Some(all)) => {
-            format!("about {} (the first {seen} were looked at{skippable})", HumanCount(all))
+            format!("about {} (estimated from the first {seen}{skippable})", HumanCount(all))
         }
-        (false, None) => "none ends in what was looked at".to_owned(),
+        (false, None) => "none ends in the part that was examined".to_owned(),
     }
 }
 
@@ -108,7 +114,7 @@ fn frame_sizes(frames: &FrameFacts) -> Option<String> {
     let bytes = frames.bytes;
     let declared = frames.frames - frames.undeclared;
     let raw = match declared {
-        0 => "they do not say what they decode to".to_owned(),
+        0 => "they do not declare their decoded sizes".to_owned(),
         _ => format!(
             "decoded {} to {}, on average {}",
             BinaryBytes(frames.raw_bytes.smallest),
@@ -141,8 +147,8 @@ fn bank_lines(bank: &BankInspection, line: &mut impl FnMut(&str, String)) {
     line(
         "hash check",
         match bank.hash_check.as_str() {
-            "matches" => "the bank file is that of the archive's name".to_owned(),
-            "no name" => "nothing to hold the bank file to: the name is no snapshot's".to_owned(),
+            "matches" => "the bank file matches the archive's name".to_owned(),
+            "no name" => "none: the name is not a snapshot's".to_owned(),
             problem => format!("FAILED: {problem}"),
         },
     );
@@ -170,11 +176,11 @@ fn storage_lines(storages: &StorageFacts, line: &mut impl FnMut(&str, String)) {
 }
 
 fn owner_lines(owners: &[OwnerTotals], line: &mut impl FnMut(&str, String)) {
-    line("owners", "by bytes of data; older versions of accounts count too".to_owned());
+    line("owners", "by bytes of data, over all records (older versions included)".to_owned());
     for totals in owners {
-        let owner = totals.owner.as_deref().unwrap_or("all that were not told apart");
+        let owner = totals.owner.as_deref().unwrap_or("all others");
         let data = BinaryBytes(totals.data_bytes).to_string();
         let records = HumanCount(totals.records).to_string();
-        line("", format!("{owner:<44} {records:>13} accounts {data:>12}"));
+        line("", format!("{owner:<44} {records:>13} records {data:>12}"));
     }
 }

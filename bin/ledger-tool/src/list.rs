@@ -12,25 +12,26 @@ use unsnap_tarstream::{Member, MemberKind, printable};
 
 use crate::{
     cli::{ListArgs, ListFormat},
+    exit::OutputFailed,
     printer::Printer,
     progress::Display,
     settings,
     signals::Signals,
 };
 
-/// Bytes that are written to standard output in one go. A guess.
+/// Bytes gathered before they are written to standard output. A guess.
 const OUT_BYTES: usize = 64 << 10;
 
-/// An entry, as JSON shows it.
+/// An entry in JSON.
 #[derive(Serialize)]
 struct Entry<'a> {
     path: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
     bytes: u64,
-    /// Where its header begins in the decoded stream.
+    /// Offset of its header in the decoded stream.
     header_offset: u64,
-    /// Where its content begins in the decoded stream.
+    /// Offset of its content in the decoded stream.
     payload_offset: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     link: Option<&'a str>,
@@ -55,12 +56,12 @@ pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
     };
     let listed = reader.list(|| signals.cancel(cancel).map(drop), visit);
     drop(display);
-    written?;
+    written.map_err(OutputFailed::new)?;
     if format == ListFormat::Json && listed.is_ok() {
-        out.write_all(if first { b"[]\n" } else { b"\n]\n" })?;
+        out.write_all(if first { b"[]\n" } else { b"\n]\n" }).map_err(OutputFailed::new)?;
     }
-    // What was found before an error is shown before the error.
-    out.flush()?;
+    // Entries found before an error are printed before the error.
+    out.flush().map_err(OutputFailed::new)?;
     listed?;
     Ok(())
 }
@@ -70,7 +71,7 @@ fn write_member(
     format: ListFormat,
     member: &Member<'_>,
     first: bool,
-) -> anyhow::Result<()> {
+) -> io::Result<()> {
     let (path, link) = (printable(member.path), printable(member.link));
     let link = (!link.is_empty()).then_some(link.as_str());
     let entry = Entry {
@@ -113,7 +114,7 @@ fn kind(kind: MemberKind) -> &'static str {
     }
 }
 
-/// As `ls -l` shows it.
+/// Returns the letter that `ls -l` shows.
 fn letter(kind: MemberKind) -> char {
     match kind {
         MemberKind::Regular => '-',

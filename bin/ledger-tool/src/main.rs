@@ -19,7 +19,9 @@ mod fastboot;
 mod index;
 mod inspect;
 mod list;
+mod manifest;
 mod repack;
+mod room;
 mod service;
 mod settings;
 mod shell;
@@ -70,7 +72,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let exit = Exit::of(&error);
+            let exit = cli.command.exit(Exit::of(&error));
             if !exit.is_quiet() && !error.is::<exit::Interrupted>() {
                 printer.error(&error);
             }

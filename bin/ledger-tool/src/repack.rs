@@ -3,12 +3,19 @@
 use std::fmt::Write;
 
 use anyhow::Context;
-use indicatif::{BinaryBytes, HumanCount};
+use indicatif::BinaryBytes;
 use unsnap_pack::{PackOptions, PackReport, RepackReport, repack};
 use unsnap_pass::Handles;
 use unsnap_ring::Syscalls;
 
-use crate::{cli::RepackArgs, printer::Printer, progress::Display, settings, signals::Signals};
+use crate::{
+    cli::RepackArgs,
+    printer::Printer,
+    progress::Display,
+    settings,
+    signals::Signals,
+    summary::{count, seconds},
+};
 
 pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
     let read = settings::repacking(args)?;
@@ -20,14 +27,15 @@ pub fn run(args: &RepackArgs, printer: &Printer) -> anyhow::Result<()> {
     let repacked = repack(&read, &args.output, &options, &Syscalls::default(), &handles);
     drop(display);
     let report = repacked?;
-    printer.report(args.format, &report, summary)
+    let done = |report: &RepackReport| format!("repacked to {} and durable", report.pack.output);
+    printer.report_done(args.format, &report, summary, done)
 }
 
 /// The report for people.
 fn summary(RepackReport { pack, raw_digest, archive }: &RepackReport) -> String {
     let mut text = format!(
-        "repacked {} frame(s) of {}, {}, into {}\n",
-        HumanCount(archive.frames),
+        "repacked {} of {}, {}, into {}\n",
+        count(archive.frames, "frame"),
         archive.compression,
         BinaryBytes(archive.bytes_read),
         written(pack),
@@ -37,7 +45,7 @@ fn summary(RepackReport { pack, raw_digest, archive }: &RepackReport) -> String 
     }
     let _ = writeln!(text, "  digest of the tar stream, in both: {raw_digest}");
     if let Some(digest) = &archive.digest {
-        let _ = writeln!(text, "  digest of the archive that was read: {digest}");
+        let _ = writeln!(text, "  digest of the old archive: {digest}");
     }
     for fallback in &archive.fallbacks {
         let _ = writeln!(text, "  fallback: {fallback}");
@@ -45,21 +53,20 @@ fn summary(RepackReport { pack, raw_digest, archive }: &RepackReport) -> String 
     text
 }
 
-/// What was written, over several lines.
+/// Describes a new archive in several lines.
 pub fn written(pack: &PackReport) -> String {
-    let seconds = |ms: u64| format!("{}.{:02} s", ms / 1000, ms % 1000 / 10);
     let mut text = format!(
-        "{} frames, {}, in {}\n  {}\n",
-        HumanCount(pack.frames),
+        "{}, {}, in {}\n  {}\n",
+        count(pack.frames, "frame"),
         BinaryBytes(pack.bytes_written),
         seconds(pack.elapsed_ms),
         pack.output,
     );
     let _ = writeln!(
         text,
-        "  {}/s of the tar stream, by {} thread(s) at level {}; limited by: {}",
+        "  {}/s of the tar stream, by {} at level {}; limited by: {}",
         BinaryBytes(pack.raw_bytes_per_second),
-        pack.threads,
+        count(pack.threads as u64, "thread"),
         pack.level,
         pack.limited_by,
     );
@@ -70,7 +77,7 @@ pub fn written(pack: &PackReport) -> String {
         seconds(pack.compressing_ms),
         seconds(pack.proving_ms),
         seconds(pack.sync_ms),
-        if pack.direct_write { ", written past the page cache" } else { "" },
+        if pack.direct_write { ", written by direct I/O" } else { "" },
     );
     text
 }

@@ -1,13 +1,20 @@
 //! From the command line to options of the libraries: defaults < file < flags.
 
-use std::{num::NonZeroUsize, ops::RangeInclusive, thread};
+use std::{
+    num::NonZeroUsize,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    thread,
+};
 
+use rustix::io::Errno;
 pub use unsnap_cli::settings::{RequestError, archive, parse_size, reading};
+use unsnap_failure::Remedy;
 use unsnap_fastboot::{Places, Request};
 use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
-use unsnap_pass::{Archive, LayoutKind};
-use unsnap_source::DigestKind;
+use unsnap_pass::{Archive, LayoutKind, PassError};
+use unsnap_source::{DigestKind, SourceError};
 use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree};
 
 use crate::cli::{
@@ -15,20 +22,37 @@ use crate::cli::{
     RepackArgs, UnpackArgs, VerifyArgs,
 };
 
-/// The options of `verify`.
+/// Checks that a file or directory exists, before anything else about it is judged.
+pub fn present(path: &Path) -> Result<(), PassError> {
+    std::fs::metadata(path).map(drop).map_err(|error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        PassError::Source(SourceError::Open { path: path.to_owned(), errno })
+    })
+}
+
+/// Checks that archives exist, before their names are judged.
+pub fn all_present<'a>(archives: impl IntoIterator<Item = &'a Archive>) -> Result<(), PassError> {
+    archives.into_iter().try_for_each(|archive| match archive {
+        Archive::File(path) => present(path),
+        Archive::Stdin => Ok(()),
+    })
+}
+
+/// Returns the options of `verify`.
 pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Options> {
     let incremental = args.incremental.clone().map(Archive::File);
+    all_present(std::iter::once(&archive(&args.archive)).chain(&incremental))?;
     let verify = args.verify.verify(args.verify_memory);
     let source = Source::new(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
     Ok(Options::check(source).with_pass(reading(&args.io)?))
 }
 
-/// What `fastboot prepare` is to do.
+/// Returns the request of `fastboot prepare`.
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     let mut pass = reading(&args.io)?;
     pass.neighbour = args.neighbour.limits();
     Ok(Request {
-        places: places(&args.places),
+        places: places(&args.places)?,
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
         pass,
@@ -42,8 +66,15 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     })
 }
 
-/// Where the validator keeps what.
-pub fn places(args: &PlacesArgs) -> Places {
+/// Returns the validator's directories. Those that were named must exist, except accounts paths.
+pub fn places(args: &PlacesArgs) -> Result<Places, PassError> {
+    let named = [
+        Some(&args.ledger),
+        args.snapshots.as_ref(),
+        args.full_snapshot_archive_path.as_ref(),
+        args.incremental_snapshot_archive_path.as_ref(),
+    ];
+    named.into_iter().flatten().try_for_each(|path| present(path))?;
     let mut places = Places::new(&args.ledger);
     if let Some(snapshots) = &args.snapshots {
         places.snapshots.clone_from(snapshots);
@@ -59,17 +90,18 @@ pub fn places(args: &PlacesArgs) -> Places {
     if !args.accounts.is_empty() {
         places.accounts.clone_from(&args.accounts);
     }
-    places
+    Ok(places)
 }
 
-/// What `repack` reads, and how.
+/// Returns the options of `repack` for reading.
 pub fn repacking(args: &RepackArgs) -> anyhow::Result<Options> {
+    all_present([&archive(&args.archive)])?;
     let verify = unsnap_unpack::Verify::default();
     let source = Source::new(archive(&args.archive), None, layout(args.layout), verify)?;
     Ok(Options::check(source).with_pass(reading(&args.io)?))
 }
 
-/// How an archive is written.
+/// Returns the options for writing an archive.
 pub fn packing(args: &FrameArgs) -> PackOptions {
     let default = PackOptions::default();
     let frame_bytes = args.frame_size.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -85,28 +117,46 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
     }
 }
 
-/// How `diff` compares, and what.
-pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Archive; 2], DiffOptions)> {
+/// Returns the snapshots that `diff` compares, and how. Each is one archive, or a full and an
+/// incremental one.
+pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Vec<Archive>; 2], DiffOptions)> {
     let archives = [archive(&args.before), archive(&args.after)];
     if archives == [Archive::Stdin, Archive::Stdin] {
         let reason = "standard input can be one of the archives, not both".to_owned();
         return Err(RequestError(reason).into());
     }
+    let [before, after] = archives;
+    let pairs = [
+        pair(before, args.before_incremental.as_ref())?,
+        pair(after, args.after_incremental.as_ref())?,
+    ];
     let options = DiffOptions { memory_bytes_max: memory(args.memory), threads: cores() };
-    Ok((archives, options))
+    Ok((pairs, options))
 }
 
-/// What `accounts` lists.
+/// Returns an archive and, behind it, the incremental one that builds on it.
+pub fn pair(archive: Archive, incremental: Option<&PathBuf>) -> Result<Vec<Archive>, PassError> {
+    let incremental = incremental.cloned().map(Archive::File);
+    all_present(std::iter::once(&archive).chain(&incremental))?;
+    let verify = unsnap_unpack::Verify::default();
+    let source = Source::new(archive, incremental, LayoutKind::Snapshot, verify)?;
+    Ok(source.archives().to_vec())
+}
+
+/// Returns the query of `accounts`.
 pub fn listing(args: &AccountsArgs) -> AccountsQuery {
     AccountsQuery {
         owners: args.owner.iter().map(|owner| owner.0).collect(),
         data_len: args.data_size.clone().unwrap_or(0..=u64::MAX),
         newest: args.newest,
         format: match args.format {
+            AccountsFormat::Text => unsnap_lookup::AccountsFormat::Text,
             AccountsFormat::Csv => unsnap_lookup::AccountsFormat::Csv,
+            AccountsFormat::Json => unsnap_lookup::AccountsFormat::Json,
             AccountsFormat::JsonLines => unsnap_lookup::AccountsFormat::JsonLines,
         },
         with_data: args.with_data,
+        limit: args.limit,
         memory_bytes_max: memory(args.memory),
         threads: cores(),
     }
@@ -120,15 +170,29 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Reads `N`, `MIN..MAX`, `MIN..` or `..MAX`, where numbers are sizes. Both ends are in the range.
+/// Parses a range of sizes: `N`, `MIN..MAX`, `MIN..` or `..MAX`, with `-` in place of `..` if that
+/// is preferred. Both ends are included.
 pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let (min, max) = text.split_once("..").unwrap_or((text, text));
-    let end = |end: &str, default| if end.is_empty() { Ok(default) } else { parse_size(end) };
-    let range = end(min, 0)?..=end(max, u64::MAX)?;
-    if range.is_empty() || text.is_empty() || text == ".." {
-        return Err("no number is in this range".to_owned());
+    range(text, parse_size)
+}
+
+/// Parses a range of slots: like [`parse_range`], but of plain numbers.
+pub fn parse_slots(text: &str) -> Result<RangeInclusive<u64>, String> {
+    range(text, |number| number.parse().map_err(|_| format!("\"{number}\" is not a slot")))
+}
+
+fn range(
+    text: &str,
+    number: impl Fn(&str) -> Result<u64, String>,
+) -> Result<RangeInclusive<u64>, String> {
+    let ends = text.split_once("..").or_else(|| text.split_once('-'));
+    let (min, max) = ends.unwrap_or((text, text));
+    if min.is_empty() && max.is_empty() {
+        return Err("expected N, MIN..MAX, MIN.. or ..MAX".to_owned());
     }
-    Ok(range)
+    let end = |end: &str, default| if end.is_empty() { Ok(default) } else { number(end) };
+    let range = end(min, 0)?..=end(max, u64::MAX)?;
+    if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
 }
 
 fn layout(layout: Layout) -> LayoutKind {
@@ -138,25 +202,33 @@ fn layout(layout: Layout) -> LayoutKind {
     }
 }
 
-/// The options of `unpack`.
-pub fn unpacking(args: &UnpackArgs) -> anyhow::Result<Options> {
+/// Returns the options of `unpack`.
+pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result<Options> {
     let layout = layout(args.layout);
     if layout == LayoutKind::Any && !args.accounts.is_empty() {
         let reason =
             "--accounts has no meaning with --layout any: only a snapshot has account files";
         return Err(RequestError(reason.to_owned()).into());
     }
+    let incremental = args.incremental.clone().map(Archive::File);
     let verify = args.verify.verify(args.verify_memory);
-    let source = Source::new(archive(&args.archive), None, layout, verify)?;
+    let is_pair = incremental.is_some();
+    let source = Source::new(archive(&args.archive), incremental, layout, verify)?;
+    if is_pair && !args.dry_run {
+        let reason = "a full and an incremental archive are unpacked together into a validator's \
+                      state only, not into a tree";
+        let hint = "use `ledger-tool fastboot prepare`, or check the pair with --dry-run";
+        return Err(PassError::request_with(reason, Remedy::advice(hint)).into());
+    }
     let destination = match &args.output {
         Some(output) if !args.dry_run => Destination::Tree(Tree {
             output: output.clone(),
             accounts: args.accounts.clone(),
             resume: args.resume,
             checkpoint_bytes: args.checkpoint_every,
-            manifest: args.manifest.clone(),
+            manifest,
         }),
-        _ => Destination::Nowhere { manifest: args.manifest.clone() },
+        _ => Destination::Nowhere { manifest },
     };
     let digest = match (args.expect_digest, args.digest) {
         (Some(expected), _) => DigestUse::Expect(expected),
@@ -178,12 +250,21 @@ mod tests {
 
     #[test]
     fn ranges_include_their_ends() {
-        assert_eq!(parse_range("165"), Ok(165..=165));
-        assert_eq!(parse_range("1KiB..2KiB"), Ok(1024..=2048));
-        assert_eq!(parse_range("10.."), Ok(10..=u64::MAX));
-        assert_eq!(parse_range("..10"), Ok(0..=10));
-        for bad in ["", "..", "5..4", "x", "1..x", "1...2"] {
-            assert!(parse_range(bad).is_err(), "{bad}");
+        for (two_dots, hyphen, range) in [
+            ("165", "165", 165..=165),
+            ("1KiB..2KiB", "1KiB-2KiB", 1024..=2048),
+            ("10..", "10-", 10..=u64::MAX),
+            ("..10", "-10", 0..=10),
+        ] {
+            assert_eq!(parse_range(two_dots), Ok(range.clone()));
+            assert_eq!(parse_range(hyphen), Ok(range));
         }
+        assert_eq!(parse_slots("17..20"), Ok(17..=20));
+        assert_eq!(parse_slots("17-20"), Ok(17..=20));
+        assert_eq!(parse_slots("-20"), Ok(0..=20));
+        for bad in ["", "..", "-", "5..4", "5-4", "x", "1..x", "1...2", "1-2-3"] {
+            assert!(parse_range(bad).is_err() && parse_slots(bad).is_err(), "{bad}");
+        }
+        assert!(parse_slots("1.5").is_err() && parse_slots("1KiB").is_err());
     }
 }

@@ -1,36 +1,63 @@
 //! `ledger-tool unpack`
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_fit::PreflightReport;
-use unsnap_pass::Handles;
-use unsnap_unpack::{Options, Report, Resumed, Unpacker};
+use unsnap_pass::{Archive, Handles};
+use unsnap_unpack::{AccountsReport, Options, Report, Resumed, Unpacker};
 
 use crate::{
-    cli::{ReportFormat, UnpackArgs, VerifyArgs},
-    printer::Printer,
+    cli::{UnpackArgs, VerifyArgs},
+    exit::OutputFailed,
+    manifest::Manifest,
+    printer::{Printer, log_line},
     progress::Display,
-    settings,
+    room, settings,
     signals::Signals,
-    summary::{limits, seconds},
+    summary::{count, limits, seconds},
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_options("unpacking", settings::unpacking(args)?, args.format, printer)
+    let incremental = args.incremental.clone().map(Archive::File);
+    settings::all_present(std::iter::once(&settings::archive(&args.archive)).chain(&incremental))?;
+    let manifest = Manifest::of(args)?;
+    let options = settings::unpacking(args, manifest.path())?;
+    let room = match &args.output {
+        Some(output) if args.dry_run => {
+            let paths = std::iter::once(output).chain(&args.accounts);
+            let paths: Vec<&Path> = paths.map(AsRef::as_ref).collect();
+            Some(room::check(&options, &paths, &Handles::default())?)
+        }
+        _ => None,
+    };
+    let mut report = run_options("unpacking", options, printer)?;
+    report.preflight = report.preflight.or(room);
+    let done = || match &args.output {
+        Some(output) if !args.dry_run => format!("unpacked to {} and durable", output.display()),
+        _ => "the archive is whole".to_owned(),
+    };
+    if !manifest.takes_output() {
+        return printer.report_done(args.format, &report, summary, |_| done());
+    }
+    if printer.wants_summary() {
+        log_line(summary(&report).trim_end());
+    }
+    let lost = |failed: OutputFailed| OutputFailed { lost: "manifest", ..failed.after(done()) };
+    Ok(manifest.print().map_err(lost)?)
 }
 
 /// `ledger-tool verify`: the same without writing anything.
 pub fn run_verify(args: &VerifyArgs, printer: &Printer) -> anyhow::Result<()> {
-    run_options("verifying", settings::verifying(args)?, args.format, printer)
+    let report = run_options("verifying", settings::verifying(args)?, printer)?;
+    let done = |report: &Report| match report.incremental {
+        Some(_) => "the archives passed all checks".to_owned(),
+        None => "the archive passed all checks".to_owned(),
+    };
+    printer.report_done(args.format, &report, summary, done)
 }
 
-fn run_options(
-    doing: &'static str,
-    options: Options,
-    format: ReportFormat,
-    printer: &Printer,
-) -> anyhow::Result<()> {
+fn run_options(doing: &'static str, options: Options, printer: &Printer) -> anyhow::Result<Report> {
     let unpacker = Unpacker::new(options);
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = unpacker.handles();
@@ -41,28 +68,28 @@ fn run_options(
         signals.cancel(cancel).map(drop)
     });
     drop(display);
-    let report = result?;
-    printer.report(format, &report, summary)
+    Ok(result?)
 }
 
 /// The report for people.
 fn summary(report: &Report) -> String {
-    let what = match (report.kind, report.slot) {
-        ("unknown", Some(slot)) => format!("snapshot of slot {slot}"),
-        (_, None) => "archive".to_owned(),
-        (kind, Some(slot)) => format!("{kind} snapshot of slot {slot}"),
-    };
     let verb = if report.dry_run { "checked" } else { "unpacked" };
     let mut text = format!(
-        "{verb} {what}: {} files, {} from {} of {}, in {}\n",
-        HumanCount(report.files),
-        BinaryBytes(if report.dry_run { report.bytes_decoded } else { report.bytes_written }),
+        "{verb} {}: {}, {} decoded from {} of {}, in {}\n",
+        snapshots(report),
+        count(report.files, "file"),
+        BinaryBytes(report.bytes_decoded),
         BinaryBytes(report.bytes_read),
-        report.compression,
+        compression(report),
         seconds(report.elapsed_ms),
     );
     if !report.dry_run {
-        let _ = writeln!(text, "  durable: {} of that were spent syncing", seconds(report.sync_ms));
+        let _ = writeln!(
+            text,
+            "  durable: {} written; {} of the time was spent syncing",
+            BinaryBytes(report.bytes_written),
+            seconds(report.sync_ms)
+        );
     }
     let worked_ms = report.elapsed_ms.saturating_sub(report.paused_ms);
     let rate = report.bytes_decoded.saturating_mul(1000) / worked_ms.max(1);
@@ -77,10 +104,10 @@ fn summary(report: &Report) -> String {
     let yes = |yes| if yes { "yes" } else { "no" };
     let _ = writeln!(
         text,
-        "  decoding: {}, {} thread(s), {} frame(s); I/O: {}; direct: read {}, write {}; huge pages: {}; registered buffers: {}",
+        "  decoding: {}, {}, {}; I/O: {}; direct: read {}, write {}; huge pages: {}; registered buffers: {}",
         report.decode_engine,
-        report.decode_threads,
-        HumanCount(report.frames),
+        count(report.decode_threads as u64, "thread"),
+        count(report.frames, "frame"),
         report.io_engine,
         yes(report.direct_read),
         yes(report.direct_write),
@@ -90,8 +117,8 @@ fn summary(report: &Report) -> String {
     if let Some(Resumed { files, bytes, from_byte }) = report.resumed {
         let _ = writeln!(
             text,
-            "  resumed: {} files, {} were there; reading began at byte {from_byte}",
-            HumanCount(files),
+            "  resumed: kept {}, {}; reading began at byte {from_byte}",
+            count(files, "file"),
             BinaryBytes(bytes)
         );
     }
@@ -99,18 +126,9 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "  bank: {}, slot {}, epoch {}", bank.hash, bank.slot, bank.epoch);
     }
     if let Some(accounts) = &report.accounts {
-        let _ = writeln!(
-            text,
-            "  verified: {} accounts with {} lamports add up to the hash in the name; {} of {} records are older versions",
-            HumanCount(accounts.accounts),
-            HumanCount(accounts.capitalization),
-            HumanCount(accounts.older_versions),
-            HumanCount(accounts.records),
-        );
+        text.push_str(&verified(accounts));
     }
-    if let Some(digest) = &report.digest {
-        let _ = writeln!(text, "  digest of the archive: {digest}");
-    }
+    digests(report, &mut text);
     if let Some(preflight) = &report.preflight {
         text.push_str(&space(preflight));
     }
@@ -123,7 +141,61 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// What was needed, and what there was.
+/// Names the snapshot, or the two of a pair.
+fn snapshots(report: &Report) -> String {
+    let first = match (report.kind, report.slot) {
+        ("unknown", Some(slot)) => format!("snapshot of slot {slot}"),
+        (_, None) => "archive".to_owned(),
+        (kind, Some(slot)) => format!("{kind} snapshot of slot {slot}"),
+    };
+    match report.incremental.as_ref().and_then(|incremental| incremental.slot) {
+        Some(slot) => format!("{first} with incremental snapshot of slot {slot}"),
+        None => first,
+    }
+}
+
+fn compression(report: &Report) -> String {
+    match &report.incremental {
+        Some(other) if other.compression != report.compression => {
+            format!("{} and {}", report.compression, other.compression)
+        }
+        _ => report.compression.to_owned(),
+    }
+}
+
+fn digests(report: &Report, text: &mut String) {
+    let mut line = |which: &str, digest: &Option<String>| {
+        if let Some(digest) = digest {
+            let _ = writeln!(text, "  digest of the {which}: {digest}");
+        }
+    };
+    match &report.incremental {
+        None => line("archive", &report.digest),
+        Some(incremental) => {
+            line("full archive", &report.digest);
+            line("incremental archive", &incremental.digest);
+        }
+    }
+}
+
+/// Says what adds up, with every term of the sum.
+fn verified(report: &AccountsReport) -> String {
+    let AccountsReport { accounts, capitalization, records, older_versions, .. } = *report;
+    // The newest version of a closed account has no lamports.
+    let closed = records.saturating_sub(older_versions).saturating_sub(accounts);
+    format!(
+        "  verified: {} with {} add up to the hash in the name and to the bank's capitalization\n  \
+         records: {} = {} + {} (no lamports) + {}\n",
+        count(accounts, "account"),
+        count(capitalization, "lamport"),
+        HumanCount(records),
+        count(accounts, "account"),
+        count(closed, "closed account"),
+        count(older_versions, "older version"),
+    )
+}
+
+/// Compares the space that is needed with what was free.
 fn space(preflight: &PreflightReport) -> String {
     let mut text = String::new();
     if let Some(reason) = &preflight.skipped {

@@ -176,8 +176,8 @@ mod tests {
             ("4", "A validator or another unsnap is using the ledger."),
             ("126", "The validator cannot be executed."),
             ("127", "The validator was not found."),
-            EXIT_STATUS[5],
             EXIT_STATUS[6],
+            EXIT_STATUS[7],
         ],
         see_also: &["ledger-tool(1)", "unpackd(8)"],
     };

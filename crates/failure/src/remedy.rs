@@ -150,6 +150,9 @@ impl Remedy {
             Errno::ACCESS | Errno::PERM => Self::Permissions,
             Errno::ROFS => Self::ReadOnlyMount,
             Errno::IO => Self::KernelLog,
+            Errno::NOENT | Errno::NOTDIR => Self::advice(
+                "check the spelling of the path, and whether its file system is mounted",
+            ),
             _ => return None,
         })
     }

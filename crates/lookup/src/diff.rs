@@ -116,9 +116,15 @@ pub struct DiffReport {
     pub before: String,
     /// The second archive, as the caller named it.
     pub after: String,
-    /// Slot of the first archive.
+    /// The incremental archive of the first, as the caller named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_incremental: Option<String>,
+    /// The incremental archive of the second, as the caller named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_incremental: Option<String>,
+    /// Slot of the first archive, or of its incremental one.
     pub before_slot: Option<u64>,
-    /// Slot of the second archive.
+    /// Slot of the second archive, or of its incremental one.
     pub after_slot: Option<u64>,
     /// Storages, by slot.
     pub storages: Counts,
@@ -151,12 +157,13 @@ impl Counts {
     }
 }
 
-/// Compares two archives, one after the other, and shows each difference to `see`: storages in the
-/// order of their slots, then accounts in the order of their addresses. Nothing is shown before
-/// both archives have proven to be whole.
+/// Compares two snapshots and shows each difference to `see`: storages in the order of their slots,
+/// then accounts in the order of their addresses. A snapshot is one archive, or a full archive and
+/// the incremental one that builds on it. The archives are read one after the other; nothing is
+/// shown before all of them have proven to be whole.
 pub fn diff(
-    before: &Archive,
-    after: &Archive,
+    before: &[Archive],
+    after: &[Archive],
     how: DiffOptions,
     options: &Options,
     handles: &Handles,
@@ -165,23 +172,32 @@ pub fn diff(
     // A new key in each run, so that no archives can be made whose differences are overlooked.
     let seed = RandomState::new().hash_one(0);
     let mut versions = Versions::new(how.memory_bytes_max);
-    let mut read = |side, archive: &Archive| -> Result<(Report, Storages), LookupError> {
+    let mut read = |side, archives: &[Archive]| -> Result<(Vec<Report>, Storages), LookupError> {
         let mut storages = Storages::new(seed);
         let (seed, threads) = (Some(seed), how.threads);
-        let remember = Remember { archive, options, side, seed, threads, handles };
-        let report = remember.all(&mut versions, &mut storages)?;
-        Ok((report, storages))
+        let mut reports = Vec::new();
+        for archive in archives {
+            let remember = Remember { archive, options, side, seed, threads, handles };
+            reports.push(remember.all(&mut versions, &mut storages)?);
+        }
+        Ok((reports, storages))
     };
-    let (before_report, before_storages) = read(0, before)?;
-    let (after_report, after_storages) = read(1, after)?;
+    let (before_reports, before_storages) = read(0, before)?;
+    let (after_reports, after_storages) = read(1, after)?;
+    let name = |reports: &[Report], at: usize| reports.get(at).map(|one| one.archive.clone());
+    let slot = |reports: &[Report]| reports.last().and_then(|one| one.slot);
     let mut report = DiffReport {
-        before: before_report.archive,
-        after: after_report.archive,
-        before_slot: before_report.slot,
-        after_slot: after_report.slot,
+        before: name(&before_reports, 0).unwrap_or_default(),
+        after: name(&after_reports, 0).unwrap_or_default(),
+        before_incremental: name(&before_reports, 1),
+        after_incremental: name(&after_reports, 1),
+        before_slot: slot(&before_reports),
+        after_slot: slot(&after_reports),
         storages: Counts::default(),
         accounts: Counts::default(),
     };
+    let last_name = |archives: &[Archive]| archives.last().map(Archive::display_name);
+    let [before, after] = [before, after].map(|side| last_name(side).unwrap_or_default());
     let mut pairs: BTreeMap<u64, [Option<StorageSide>; 2]> = BTreeMap::new();
     for (side, storages) in [before_storages, after_storages].into_iter().enumerate() {
         for (slot, storage) in storages.by_slot {
@@ -200,11 +216,11 @@ pub fn diff(
             see(&difference).map_err(|error| LookupError::Output { error })?;
         }
     }
-    versions.each(&after.display_name(), |account| -> Result<(), LookupError> {
+    versions.each(&after, |account| -> Result<(), LookupError> {
         let (old, new) = account.split_at(account.partition_point(|version| version.side == 0));
         let exists = |version: &&Version| version.lamports > 0;
-        let old = newest(&before.display_name(), old)?.filter(exists);
-        let new = newest(&after.display_name(), new)?.filter(exists);
+        let old = newest(&before, old)?.filter(exists);
+        let new = newest(&after, new)?.filter(exists);
         let same = |one: &Version, other: &Version| one.digest == other.digest;
         if let Some(change) = report.accounts.count(old, new, same) {
             let side = |version: &Version| AccountSide {

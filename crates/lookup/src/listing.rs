@@ -1,7 +1,9 @@
 //! Listing of an archive's accounts.
 
 use std::{
-    io::Write as IoWrite, num::NonZeroUsize, ops::ControlFlow, ops::RangeInclusive, sync::Arc,
+    io::Write as IoWrite,
+    num::NonZeroUsize,
+    ops::{ControlFlow, RangeInclusive},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -36,6 +38,9 @@ pub struct AccountsQuery {
     pub format: AccountsFormat,
     /// Write the data as well, in base64.
     pub with_data: bool,
+    /// Most records to list; `None` for all. The pass ends with the last of them, and the rest of
+    /// the archives is neither read nor checked.
+    pub limit: Option<u64>,
     /// Memory for finding the newest versions in bytes; the rest goes to an unnamed temporary file.
     pub memory_bytes_max: usize,
     /// Number of threads that format records.
@@ -45,64 +50,88 @@ pub struct AccountsQuery {
 /// Format of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountsFormat {
+    /// Columns with a line of names, for people.
+    Text,
     /// Comma-separated values with a line of names. No value contains commas or quotes.
     Csv,
+    /// One array of JSON objects.
+    Json,
     /// One JSON object per line.
     JsonLines,
 }
 
 /// Counts of a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AccountsListed {
-    /// Records in the archive.
+    /// Records read: all of the archives, unless a limit ended the pass.
     pub records: u64,
     /// Records listed.
     pub listed: u64,
+    /// Whether the limit ended the pass, so that there may be more.
+    pub limited: bool,
 }
 
 /// Line of names.
 const CSV_NAMES: &str =
     "pubkey,lamports,owner,executable,rent_epoch,data_bytes,slot,storage_id,offset";
 
-/// Lists accounts on `out` in the order of the archive. The list is valid only if this succeeds:
-/// until then, the archive may prove bad.
+/// Lists the accounts of an archive, or of a full archive and the incremental one that builds on
+/// it, on `out` in the order of the archives. The list is valid only if this succeeds without
+/// reaching a limit: until then, an archive may prove bad.
 pub fn list_accounts(
-    archive: &Archive,
+    archives: &[Archive],
     query: &AccountsQuery,
     out: &mut (dyn IoWrite + Send),
     options: &Options,
     handles: &Handles,
 ) -> Result<AccountsListed, LookupError> {
     let hidden = if query.newest {
-        if *archive == Archive::Stdin {
+        if archives.contains(&Archive::Stdin) {
             let reason = "finding the newest versions takes two passes, and a stream allows one";
             let remedy = Remedy::Set(Knob::Newest, "give a file, or go without {}");
             return Err(PassError::request_with(reason, remedy).into());
         }
-        Some(hidden(archive, query, options, handles)?)
+        Some(hidden(archives, query, options, handles)?)
     } else {
         None
     };
-    let (hidden, first_digest) = hidden.unzip();
-    let hidden = hidden.map(Arc::new);
-    if query.format == AccountsFormat::Csv {
-        let data = if query.with_data { ",data" } else { "" };
-        writeln!(out, "{CSV_NAMES}{data}").map_err(|error| LookupError::Output { error })?;
+    let mut hidden = hidden.into_iter().flatten();
+    let mut lines = Lines { out, query, listed: AccountsListed::default() };
+    lines.begin()?;
+    for archive in archives {
+        list(archive, query, hidden.next(), &mut lines, options, handles)?;
+        if lines.listed.limited {
+            break;
+        }
     }
-    let mut listed = AccountsListed { records: 0, listed: 0 };
-    let consume = |text: Text| {
-        listed.records += text.records;
-        listed.listed += text.listed;
-        out.write_all(&text.bytes).map_err(|error| LookupError::Output { error })
-    };
+    lines.end()
+}
+
+/// The records of an archive that are not to be listed, and what it was when they were found.
+struct Hidden {
+    /// In order.
+    places: Vec<Place>,
+    digest: Option<String>,
+}
+
+/// Lists the accounts of one archive.
+fn list(
+    archive: &Archive,
+    query: &AccountsQuery,
+    hidden: Option<Hidden>,
+    lines: &mut Lines<'_>,
+    options: &Options,
+    handles: &Handles,
+) -> Result<(), LookupError> {
+    let (hidden, first_digest) = hidden.map(|Hidden { places, digest }| (places, digest)).unzip();
     let times = Times::default();
     let (walked, written) = ordered::run(
         "list",
         query.threads,
         &times,
-        || Writer::new(query, hidden.as_deref().map(Vec::as_slice)),
+        || Writer::new(query, hidden.as_deref()),
         |writer: &mut Writer<'_>, batch: Batch| writer.batch(&batch),
-        consume,
+        |text| lines.add(&text),
         |to: Submit<'_, Batch, Text>| {
             let mut records = Records::new(|batch| match to.submit(batch) {
                 Ok(()) => ControlFlow::Continue(()),
@@ -116,51 +145,133 @@ pub fn list_accounts(
         },
     )
     .map_err(PassError::thread)?;
-    written?;
-    out.flush().map_err(|error| LookupError::Output { error })?;
+    match written {
+        Ok(()) => {}
+        // The walk has ended early, as it should.
+        Err(Ended::Enough) => return Ok(()),
+        Err(Ended::Output(error)) => return Err(LookupError::Output { error }),
+    }
     let report = walked?;
     if let (Archive::File(path), Some(first)) = (archive, first_digest)
         && first != report.digest
     {
         return Err(LookupError::Changed { path: path.clone() });
     }
-    Ok(listed)
+    Ok(())
 }
 
-/// Returns the places of all records that are not the newest version of an existing account, in
-/// order, and the archive's digest.
+/// Returns for each archive the records that are not the newest version, over all archives, of an
+/// existing account.
 fn hidden(
-    archive: &Archive,
+    archives: &[Archive],
     query: &AccountsQuery,
     options: &Options,
     handles: &Handles,
-) -> Result<(Vec<Place>, Option<String>), LookupError> {
-    let name = archive.display_name();
+) -> Result<Vec<Hidden>, LookupError> {
     let mut versions = Versions::new(query.memory_bytes_max);
-    let remember =
-        Remember { archive, options, side: 0, seed: None, threads: query.threads, handles };
-    let report = remember.all(&mut versions, &mut ())?;
+    let mut found = Vec::new();
+    for (side, archive) in (0..).zip(archives) {
+        let remember =
+            Remember { archive, options, side, seed: None, threads: query.threads, handles };
+        let digest = remember.all(&mut versions, &mut ())?.digest;
+        found.push(Hidden { places: Vec::new(), digest });
+    }
+    let name = archives.last().map(Archive::display_name).unwrap_or_default();
     let limit = query.memory_bytes_max / size_of::<Place>();
-    let mut hidden = Vec::new();
+    let mut count = 0;
     versions.each(&name, |account| -> Result<(), LookupError> {
-        let exists = newest(&name, account)?.is_some_and(|newest| newest.lamports > 0);
+        let mut account = account.to_vec();
+        account.sort_unstable_by_key(|version| version.slot);
+        let exists = newest(&name, &account)?.is_some_and(|newest| newest.lamports > 0);
         let older = account.len() - usize::from(exists);
-        hidden.extend(account[..older].iter().map(|version| version.place));
-        if hidden.len() > limit {
-            let error = AccountsError::PartitionTooLarge { entries: hidden.len(), limit };
+        for version in &account[..older] {
+            found[usize::from(version.side)].places.push(version.place);
+        }
+        count += older;
+        if count > limit {
+            let error = AccountsError::PartitionTooLarge { entries: count, limit };
             return Err(LookupError::accounts(&name, error));
         }
         Ok(())
     })?;
-    hidden.sort_unstable();
-    Ok((hidden, report.digest))
+    for hidden in &mut found {
+        hidden.places.sort_unstable();
+    }
+    Ok(found)
 }
 
 /// Formatted records.
 struct Text {
     bytes: Vec<u8>,
+    /// End of each record in the bytes.
+    ends: Vec<usize>,
     records: u64,
-    listed: u64,
+}
+
+/// Why a listing ends before the archive.
+enum Ended {
+    /// Enough records are listed.
+    Enough,
+    /// The output takes no more.
+    Output(std::io::Error),
+}
+
+/// Writes the listing of all archives, in its format and up to its limit.
+struct Lines<'a> {
+    out: &'a mut (dyn IoWrite + Send),
+    query: &'a AccountsQuery,
+    listed: AccountsListed,
+}
+
+impl Lines<'_> {
+    fn begin(&mut self) -> Result<(), LookupError> {
+        let data = |name| if self.query.with_data { name } else { "" };
+        let written = match self.query.format {
+            AccountsFormat::Csv => writeln!(self.out, "{CSV_NAMES}{}", data(",data")),
+            AccountsFormat::Text => {
+                let [lamports, bytes, slot] = ["lamports", "data_bytes", "slot"];
+                let data = data("                                         data");
+                writeln!(
+                    self.out,
+                    "{:<44} {lamports:>20} {bytes:>10} {slot:>10}  owner{data}",
+                    "pubkey"
+                )
+            }
+            AccountsFormat::Json | AccountsFormat::JsonLines => Ok(()),
+        };
+        written.map_err(|error| LookupError::Output { error })
+    }
+
+    fn add(&mut self, text: &Text) -> Result<(), Ended> {
+        let left = self.query.limit.map_or(u64::MAX, |limit| limit - self.listed.listed);
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(text.ends.len());
+        let end = count.checked_sub(1).map_or(0, |last| text.ends[last]);
+        let mut bytes = &text.bytes[..end];
+        if self.query.format == AccountsFormat::Json && self.listed.listed == 0 && end > 0 {
+            // In place of the comma.
+            self.out.write_all(b"[").map_err(Ended::Output)?;
+            bytes = &bytes[1..];
+        }
+        self.out.write_all(bytes).map_err(Ended::Output)?;
+        self.listed.records += text.records;
+        self.listed.listed += count as u64;
+        if self.query.limit == Some(self.listed.listed) {
+            self.listed.limited = true;
+            return Err(Ended::Enough);
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<AccountsListed, LookupError> {
+        let end = match (self.query.format, self.listed.listed) {
+            (AccountsFormat::Json, 0) => "[]\n",
+            (AccountsFormat::Json, _) => "\n]\n",
+            _ => "",
+        };
+        let written = self.out.write_all(end.as_bytes()).and_then(|()| self.out.flush());
+        written.map_err(|error| LookupError::Output { error })?;
+        Ok(self.listed)
+    }
 }
 
 /// Formatter of records.
@@ -179,7 +290,7 @@ impl<'a> Writer<'a> {
     }
 
     fn batch(&mut self, batch: &Batch) -> Text {
-        let mut text = Text { bytes: Vec::new(), records: 0, listed: 0 };
+        let mut text = Text { bytes: Vec::new(), ends: Vec::new(), records: 0 };
         batch.each(|position, header, data| {
             text.records += 1;
             let place = Place::new(batch.storage.number, position);
@@ -187,8 +298,8 @@ impl<'a> Writer<'a> {
             let query = self.query;
             let owned = query.owners.is_empty() || query.owners.contains(&header.owner);
             if !is_hidden && owned && query.data_len.contains(&header.data_len) {
-                text.listed += 1;
                 self.record(&mut text.bytes, batch.storage, position, header, data);
+                text.ends.push(text.bytes.len());
             }
         });
         text
@@ -219,7 +330,19 @@ impl<'a> Writer<'a> {
                     text.base64(data);
                 }
             }
-            AccountsFormat::JsonLines => {
+            AccountsFormat::Text => {
+                text.write(format_args!(
+                    "{pubkey:<44} {lamports:>20} {data_len:>10} {slot:>10}  {owner}"
+                ));
+                if self.query.with_data {
+                    text.write(format_args!("{:1$}  ", "", 44 - owner.len()));
+                    text.base64(data);
+                }
+            }
+            AccountsFormat::Json | AccountsFormat::JsonLines => {
+                if self.query.format == AccountsFormat::Json {
+                    text.write(format_args!(",\n  "));
+                }
                 text.write(format_args!(
                     "{{\"pubkey\":\"{pubkey}\",\"lamports\":{lamports},\"owner\":\"{owner}\",\
                      \"executable\":{executable},\"rent_epoch\":{rent_epoch},\"data_bytes\":{data_len},\
@@ -233,7 +356,9 @@ impl<'a> Writer<'a> {
                 text.write(format_args!("}}"));
             }
         }
-        text.write(format_args!("\n"));
+        if self.query.format != AccountsFormat::Json {
+            text.write(format_args!("\n"));
+        }
     }
 }
 

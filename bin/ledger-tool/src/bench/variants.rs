@@ -85,7 +85,7 @@ mod tests {
             else {
                 unreachable!()
             };
-            let typed = settings::unpacking(&args).unwrap();
+            let typed = settings::unpacking(&args, None).unwrap();
             let mut tried = typed.clone();
             variant.apply(&mut tried.pass);
             assert_eq!(format!("{typed:?}"), format!("{tried:?}"), "{}", variant.name);

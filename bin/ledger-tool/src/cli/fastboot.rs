@@ -1,4 +1,4 @@
-//! States that validators start from: what can be typed.
+//! Command line of `fastboot`.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ Examples:
   Prepare the newest full and incremental archive of a ledger:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
-  The same while the validator is running, to be used when it starts again:
+  The same while the validator is running, for its next start:
     ledger-tool fastboot prepare --beside \\
       --ledger /mnt/ledger --accounts /mnt/accounts
 
   See what a validator would find:
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
 
-  Put back what a validator that crashed has removed:
+  Restore storages that a crashed validator has removed:
     ledger-tool fastboot repair --ledger /mnt/ledger --accounts /mnt/accounts
 
-  Have the validator unpack its archives itself, after all:
+  Let the validator unpack its archives itself:
     ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const PREPARE_EXAMPLES: &str = "\
@@ -32,12 +32,12 @@ Examples:
     ledger-tool fastboot prepare --ledger /mnt/ledger \\
       --snapshots /mnt/snapshots --accounts /mnt/accounts,/mnt/accounts2
 
-  The same while the validator is running, to be used when it starts again:
+  The same while the validator is running, for its next start:
     ledger-tool fastboot prepare --beside \\
       --ledger /mnt/ledger --accounts /mnt/accounts \\
       --rate-limit 200MB --io-class idle
 
-  Prove that the accounts are those of the archives' names, too:
+  Also verify that the accounts add up to the hash in the archives' names:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts \\
       --verify accounts";
 
@@ -52,15 +52,15 @@ Examples:
 
 const REPAIR_EXAMPLES: &str = "\
 Examples:
-  Put back what a validator that crashed has removed:
+  Restore storages that a crashed validator has removed:
     ledger-tool fastboot repair --ledger /mnt/ledger --accounts /mnt/accounts";
 
 const WITHDRAW_EXAMPLES: &str = "\
 Examples:
-  Have the validator unpack its archives itself, after all:
+  Let the validator unpack its archives itself:
     ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts
 
-  Take back only what lies ready, while the validator is running:
+  Withdraw only the state ready beside, while the validator is running:
     ledger-tool fastboot withdraw --beside \\
       --ledger /mnt/ledger --accounts /mnt/accounts";
 
@@ -72,36 +72,36 @@ pub struct FastbootArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum FastbootAction {
-    /// Make a state of the newest full archive and the newest incremental one upon it
+    /// Make a state of the newest full archive and its newest incremental one
     ///
-    /// Nothing is touched before the archives' bank files have proven to be those of their names,
-    /// and it is known that there is room. Older states and storages are cleared away then, as the
-    /// validator would do. Archives that prove bad are set aside (renamed), and the next best are
-    /// taken.
+    /// First checks that the archives' bank files match their names and that the state will fit.
+    /// Then removes older states and storages, as the validator would. Renames archives that prove
+    /// bad, and takes the next best ones.
     ///
-    /// A state that was prepared with --beside is adopted if it is whole and as new as the archives:
-    /// that takes milliseconds.
+    /// A state that was prepared with --beside is adopted if it is whole and as new as the
+    /// archives, which takes milliseconds.
     #[command(after_long_help = PREPARE_EXAMPLES)]
     Prepare(Box<PrepareArgs>),
-    /// Say what states there are, and whether they are whole; also while a validator is running
+    /// Show the existing states, and whether they are whole
     ///
-    /// Exit code 1 if a validator would load a state and fail.
+    /// Also works while a validator is running. Exits with 1 if a validator would load a state and
+    /// fail.
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(LookAfterArgs),
-    /// Make the newest state whole again from its shadow, or withdraw it
+    /// Restore the newest state from its shadow, or withdraw it
     ///
-    /// What lies ready beside it is left alone.
+    /// A state ready beside is left alone.
     #[command(after_long_help = REPAIR_EXAMPLES)]
     Repair(LookAfterArgs),
-    /// Take all states and their shadows back; storages are left to the validator
+    /// Remove all states and their shadows; leave storages to the validator
     ///
-    /// What lies ready beside them goes, too: it would be adopted otherwise.
+    /// Also removes a state ready beside, which would otherwise be adopted.
     #[command(after_long_help = WITHDRAW_EXAMPLES)]
     Withdraw(WithdrawArgs),
 }
 
 #[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
+#[allow(clippy::struct_excessive_bools)] // each is a flag on the command line
 pub struct PrepareArgs {
     #[command(flatten)]
     pub places: PlacesArgs,
@@ -109,26 +109,26 @@ pub struct PrepareArgs {
     #[command(flatten)]
     pub state: StateArgs,
 
-    /// Prepare the archives even if there is a state as new as they are, be it one that lies ready
+    /// Prepare the archives even if an existing state, in place or ready beside, is as new
     #[arg(long)]
     pub replace: bool,
 
-    /// Prepare a state beside those of a validator, which may be running: it lies ready until
-    /// `prepare` without --beside, or the program `validator`, puts it in their place
+    /// Prepare a state beside those of a validator, which may be running
     ///
-    /// It is made in directories .unsnap-ready of the accounts paths and of the snapshots'
-    /// directory. As much space is needed as for another state.
+    /// The state stays ready beside until `prepare` without --beside, or the program `validator`,
+    /// adopts it. It is made in directories .unsnap-ready of the accounts paths and of the
+    /// snapshots directory, and needs as much space as another state.
     #[arg(long)]
     pub beside: bool,
 
-    /// Do not keep second names of the storages, for repairs
+    /// Do not keep hard links to the storages for repairs
     ///
-    /// They take no space until the validator removes storages of the state: then those stay on
-    /// the disk until the next state is prepared, or this one is withdrawn.
+    /// The links take no space until the validator removes storages of the state. Those storages
+    /// then stay on disk until the next state is prepared or this one is withdrawn.
     #[arg(long)]
     pub no_shadow: bool,
 
-    /// How to print the report on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 
@@ -150,7 +150,7 @@ pub struct LookAfterArgs {
     #[command(flatten)]
     pub places: PlacesArgs,
 
-    /// How to print the result on standard output
+    /// Format of the result on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 
@@ -163,32 +163,32 @@ pub struct WithdrawArgs {
     #[command(flatten)]
     pub look_after: LookAfterArgs,
 
-    /// Take back only what lies ready beside; also while a validator is running
+    /// Withdraw only the state ready beside; also works while a validator is running
     #[arg(long)]
     pub beside: bool,
 }
 
-/// Where a validator keeps what: its own flags.
+/// The validator's directories, by its own flags.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Where the validator keeps what (its own flags)")]
+#[command(next_help_heading = "The validator's directories (its own flags)")]
 pub struct PlacesArgs {
-    /// The validator's ledger
+    /// Ledger directory
     #[arg(long, short, value_name = "DIR")]
     pub ledger: PathBuf,
 
-    /// Archives and states [default: the ledger]
+    /// Directory of archives and states [default: the ledger]
     #[arg(long, value_name = "DIR")]
     pub snapshots: Option<PathBuf>,
 
-    /// Full archives [default: that of the snapshots]
+    /// Directory of full archives [default: the snapshots directory]
     #[arg(long, value_name = "DIR")]
     pub full_snapshot_archive_path: Option<PathBuf>,
 
-    /// Incremental archives [default: that of the snapshots]
+    /// Directory of incremental archives [default: the snapshots directory]
     #[arg(long, value_name = "DIR")]
     pub incremental_snapshot_archive_path: Option<PathBuf>,
 
-    /// Accounts paths, over which storages are spread [default: accounts in the ledger]
+    /// Accounts paths, which share the storages [default: accounts in the ledger]
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub accounts: Vec<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Archives that are written, listed or compared as a whole: what can be typed.
+//! Command line of `repack`, `create`, `diff` and `accounts`.
 
 use std::path::PathBuf;
 
@@ -12,70 +12,81 @@ Examples:
   Repack a snapshot, under its own name in another directory:
     ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked
 
-  Where it lies, with a checksum in every frame and a table of the frames:
+  In place, with a checksum in every frame and a table of the frames:
     ledger-tool repack snapshot-39-<HASH>.tar.zst --output . --force \\
       --checksums --seek-table
 
-  As small as is reasonable, for an archive that is fetched often:
+  Smaller, for an archive that is downloaded often:
     ledger-tool repack snapshot-39-<HASH>.tar.zst --output /mnt/repacked \\
       --level 9 --frame-size 32MiB";
 
 pub const CREATE_EXAMPLES: &str = "\
 Examples:
-  Make an archive of what was unpacked:
+  Make an archive of an unpacked tree:
     ledger-tool create /mnt/ledger/unpacked --output /mnt/archives
 
-  Make one of the state that a validator would start from:
+  Make one of a state that a validator would start from:
     ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts \\
       --output /mnt/archives
 
-  Of what was unpacked of an incremental archive:
+  Make an incremental archive of its unpacked tree:
     ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 \\
       --output /mnt/archives";
 
 pub const DIFF_EXAMPLES: &str = "\
 Examples:
-  What has changed between two snapshots, in numbers:
+  The number of changes between two snapshots:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst
+
+  What an incremental archive changes in its full one:
+    ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-39-<HASH>.tar.zst \\
+      --after-incremental incremental-snapshot-39-47-<HASH>.tar.zst
 
   The accounts that are new in the second:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst \\
       --format json-lines \\
       | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
 
-  In a script: do two archives hold the same? (exit code 1 if not)
+  In a script: are two archives the same? (exit code 1 if not, 2 for trouble)
     ledger-tool diff --exit-code --quiet \\
       snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
 
 pub const ACCOUNTS_EXAMPLES: &str = "\
 Examples:
-  All accounts that exist, as a table:
+  All existing accounts, as a table:
     ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --format csv
 
-  What the stake program owns, with its data:
+  The accounts of the stake program, with their data:
     ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --with-data \\
       --owner Stake11111111111111111111111111111111111111
+
+  The accounts of a full archive and its incremental one together:
+    ledger-tool accounts snapshot-39-<HASH>.tar.zst --newest --format json \\
+      --incremental incremental-snapshot-39-47-<HASH>.tar.zst
+
+  A look at the first records:
+    ledger-tool accounts snapshot-39-<HASH>.tar.zst --format text --limit 10
 
   Records with more than a megabyte of data, older versions too:
     ledger-tool accounts snapshot-39-<HASH>.tar.zst --data-size 1000001..";
 
 #[derive(Debug, Args)]
 pub struct RepackArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// The new archive, which has the same name but ends in .tar.zst, or the directory it goes to
+    /// Existing directory, or the new archive's name in one (the old name, ending in .tar.zst)
     #[arg(long, short, value_name = "ARCHIVE|DIR")]
     pub output: PathBuf,
 
     #[command(flatten)]
     pub frames: FrameArgs,
 
-    /// What the archive may contain
+    /// Entries that the archive may contain
     #[arg(long, value_enum, default_value = "snapshot")]
     pub layout: Layout,
 
-    /// How to print the report on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 
@@ -88,25 +99,25 @@ pub struct RepackArgs {
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// The tree, or the state: a directory SNAPSHOTS/SLOT
+    /// Tree as made by `unpack`, or state: a directory SNAPSHOTS/SLOT
     pub directory: PathBuf,
 
-    /// The archive, or the directory it goes to
+    /// Existing directory, or the new archive's name in one (the name that the bank file gives)
     #[arg(long, short, value_name = "ARCHIVE|DIR")]
     pub output: PathBuf,
 
-    /// Where the storages are, if they are not in accounts/ of the tree; of a state, the accounts paths
+    /// Directories with the storages, if not accounts/ of the tree; for a state, its accounts paths
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub accounts: Vec<PathBuf>,
 
-    /// Make an incremental archive upon the full one of this slot
+    /// Make an incremental archive that builds on the full snapshot of this slot
     #[arg(long, value_name = "SLOT")]
     pub base_slot: Option<u64>,
 
     #[command(flatten)]
     pub frames: FrameArgs,
 
-    /// How to print the report on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 
@@ -116,22 +127,30 @@ pub struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The archive that counts as the earlier one
+    /// Archive that counts as the earlier one
     pub before: PathBuf,
 
-    /// The archive that is compared with it
+    /// Archive that is compared with it
     pub after: PathBuf,
 
-    /// How to print what is different on standard output
+    /// Incremental archive that builds on BEFORE; both together count as the earlier snapshot
+    #[arg(long, value_name = "ARCHIVE")]
+    pub before_incremental: Option<PathBuf>,
+
+    /// Incremental archive that builds on AFTER; both together count as the later snapshot
+    #[arg(long, value_name = "ARCHIVE")]
+    pub after_incremental: Option<PathBuf>,
+
+    /// Format of the differences on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: DiffFormat,
 
-    /// Exit with 1 if they differ, and with 0 if they do not
+    /// Exit with 0 if the snapshots are the same, 1 if they differ, 2 if the comparison failed
     #[arg(long)]
     pub exit_code: bool,
 
-    /// Memory for what is remembered of accounts, 80 bytes for each record of both; what is more goes
-    /// to a file without a name in the directory for temporary files [default: 1GiB]
+    /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the
+    /// directory for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub memory: Option<u64>,
 
@@ -144,41 +163,52 @@ pub struct DiffArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
-    /// How many of each
+    /// Numbers, for people
     Text,
-    /// How many of each, as one object
+    /// Numbers, as one object
     Json,
-    /// Everything that is different, one object a line
+    /// Every difference, one object a line
     JsonLines,
 }
 
 #[derive(Debug, Args)]
 pub struct AccountsArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// Only accounts of this owner; may be given several times
+    /// Only records of this owner; may be repeated
     #[arg(long, value_name = "PUBKEY", value_parser = parse_pubkey)]
     pub owner: Vec<Pubkey>,
 
-    /// Only accounts with so many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
-    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range)]
+    /// Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
+    ///
+    /// A range may also be written MIN-MAX, MIN- or -MAX.
+    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range,
+        allow_hyphen_values = true)]
     pub data_size: Option<std::ops::RangeInclusive<u64>>,
 
-    /// Only the newest version of each account, if it has lamports; reads the archive twice
+    /// Only the newest record of each account, if it has lamports; reads the archive twice
     #[arg(long)]
     pub newest: bool,
 
-    /// Data too, in base64
+    /// Include the data, in base64
     #[arg(long)]
     pub with_data: bool,
 
-    /// How to print accounts on standard output
+    /// Incremental archive that builds on this one; list the records of both
+    #[arg(long, value_name = "ARCHIVE")]
+    pub incremental: Option<PathBuf>,
+
+    /// List at most N records, and leave the rest of the archive unread and unchecked
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+
+    /// Format of the records on standard output
     #[arg(long, value_enum, default_value = "json-lines")]
     pub format: AccountsFormat,
 
-    /// With --newest: memory for what is remembered, 80 bytes for each record; what is more goes to a
-    /// file without a name in the directory for temporary files [default: 1GiB]
+    /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory
+    /// for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub memory: Option<u64>,
 
@@ -191,37 +221,41 @@ pub struct AccountsArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AccountsFormat {
+    /// A table for people
+    Text,
     /// Comma-separated values, with a line of names
     Csv,
+    /// One array
+    Json,
     /// One object a line
     JsonLines,
 }
 
-/// How an archive is written.
+/// Form of a new archive.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How to write it")]
+#[command(next_help_heading = "Form of the new archive")]
 pub struct FrameArgs {
-    /// The most a frame holds, 4MiB to 32MiB [default: 16MiB]
+    /// Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub frame_size: Option<u64>,
 
-    /// Level of zstd
+    /// zstd level
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
     pub level: i32,
 
-    /// End every frame in a checksum of its content
+    /// End every frame with a checksum of its content
     #[arg(long)]
     pub checksums: bool,
 
-    /// Add a table of all frames at the end (the zstd project's seekable format)
+    /// Append a table of all frames (the zstd project's seekable format)
     #[arg(long)]
     pub seek_table: bool,
 
-    /// Threads that compress [default: as many as there are cores, at most 64]
+    /// Compressing threads [default: number of cores, at most 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
 
-    /// Replace what is there
+    /// Replace an existing archive
     #[arg(long)]
     pub force: bool,
 }

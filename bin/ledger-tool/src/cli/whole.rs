@@ -1,4 +1,4 @@
-//! Archives that are only read, from end to end: what can be typed after `list` and `verify`.
+//! Command line of `list` and `verify`.
 
 use std::path::PathBuf;
 
@@ -21,16 +21,16 @@ Examples:
   Is this the snapshot that its name says? (exit code 1 if not)
     ledger-tool verify snapshot-39-<HASH>.tar.zst
 
-  An incremental archive together with the full one that it stands upon:
+  An incremental archive together with its full one:
     ledger-tool verify snapshot-39-<HASH>.tar.zst \\
       --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// The archive (.tar.zst, .tar.lz4 or .tar, told by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
     pub archive: PathBuf,
 
-    /// How to print the entries on standard output
+    /// Format of the list on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ListFormat,
 
@@ -46,6 +46,7 @@ pub struct ListArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListFormat {
+    /// For people
     Text,
     /// One array
     Json,
@@ -55,23 +56,23 @@ pub enum ListFormat {
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The archive of a full snapshot, under its own name
+    /// Archive of a full snapshot, under its own name
     pub archive: PathBuf,
 
-    /// The archive of an incremental snapshot upon it
+    /// Archive of an incremental snapshot that builds on it
     #[arg(long, value_name = "ARCHIVE")]
     pub incremental: Option<PathBuf>,
 
-    /// What is checked beyond the archive itself
+    /// Checks of the snapshot's content
     #[arg(long, value_enum, value_name = "WHAT", default_value = "accounts")]
     pub verify: VerifyArg,
 
-    /// Memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a
-    /// file without a name in the directory for temporary files [default: 1GiB]
+    /// Memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary
+    /// files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
     pub verify_memory: Option<u64>,
 
-    /// How to print the report on standard output
+    /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
 

@@ -16,6 +16,7 @@
 //! the new name. Every shorter variant loses the rename on ext4 and XFS. With several destinations
 //! the output directory is published last: its presence shows that all of them are complete.
 
+mod check;
 mod files;
 mod names;
 mod place;
@@ -72,19 +73,8 @@ impl Staging {
     /// empty, [`CommitError::Locked`] if another process uses one. Staging directories that were
     /// made before the error are removed again.
     pub fn prepare(calls: &Syscalls, spots: &[Spot], resume: bool) -> Result<Self, CommitError> {
-        let mut resolved: Vec<PathBuf> = Vec::with_capacity(spots.len());
-        for spot in spots {
-            let path = resolve(calls, &spot.path)?;
-            if let Some(other) =
-                resolved.iter().find(|other| path.starts_with(other) || other.starts_with(&path))
-            {
-                let reason =
-                    format!("destinations {} and {} overlap", other.display(), path.display());
-                let remedy = Remedy::advice("give directories that do not contain one another");
-                return Err(CommitError::Request { reason, remedy });
-            }
-            resolved.push(path);
-        }
+        let paths: Vec<&Path> = spots.iter().map(|spot| &*spot.path).collect();
+        let resolved = resolve_all(calls, &paths)?;
         // Filled one by one, so that dropping it after an error removes the earlier ones.
         let spare = keep_descriptors(calls, &resolved)?;
         let mut staging =
@@ -245,6 +235,23 @@ fn keep_descriptors(calls: &Syscalls, paths: &[PathBuf]) -> Result<Vec<OwnedFd>,
     let one = |_| calls.open(Path::new("/"), OFlags::PATH | OFlags::CLOEXEC);
     let kept: Result<Vec<OwnedFd>, Errno> = (0..REMOVAL_DESCRIPTORS).map(one).collect();
     kept.map_err(|errno| CommitError::Staging { step: "keep a descriptor for", path, errno })
+}
+
+/// Resolves destinations, none of which may contain another.
+fn resolve_all(calls: &Syscalls, paths: &[&Path]) -> Result<Vec<PathBuf>, CommitError> {
+    let mut resolved: Vec<PathBuf> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let path = resolve(calls, path)?;
+        if let Some(other) =
+            resolved.iter().find(|other| path.starts_with(other) || other.starts_with(&path))
+        {
+            let reason = format!("destinations {} and {} overlap", other.display(), path.display());
+            let remedy = Remedy::advice("give directories that do not contain one another");
+            return Err(CommitError::Request { reason, remedy });
+        }
+        resolved.push(path);
+    }
+    Ok(resolved)
 }
 
 /// Resolves links in a path, so that staging happens on the destination's own file system.

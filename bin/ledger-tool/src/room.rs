@@ -1,0 +1,38 @@
+//! `unpack --dry-run --output DIR`: could the archive be unpacked there?
+
+use std::path::Path;
+
+use unsnap_commit::Staging;
+use unsnap_fit::{FileSystem, Preflight, PreflightReport, Question};
+use unsnap_pass::{Handles, OpenArchive, Opened, on_a_thread_of_its_own};
+use unsnap_unpack::{Options, UnpackError};
+
+/// Checks that the destinations (the output first) could take the archives: that they are absent or
+/// empty, can be written to, and have enough free space. Creates nothing. Refuses whatever a real
+/// run would refuse before its first write.
+pub fn check(
+    options: &Options,
+    destinations: &[&Path],
+    handles: &Handles,
+) -> Result<PreflightReport, UnpackError> {
+    let calls = options.pass.io.engine.syscalls();
+    let systems = FileSystem::of(&calls, Staging::check(&calls, destinations)?)?;
+    // By a confined thread: this one will open the archives again.
+    on_a_thread_of_its_own(|| {
+        let mut opened = Opened::to_read(options.archives(), &options.pass, handles, || Ok(()))?;
+        let indexes = opened.load_indexes(&options.pass, handles)?;
+        let files = opened.archives.iter().map(OpenArchive::file);
+        let question = Question {
+            archives: files.zip(indexes.iter().map(Option::as_ref)).collect(),
+            systems: &systems,
+            accounts: destinations.len() - 1,
+            by_space: false,
+            kept: &[],
+            mode: options.preflight,
+            options: &options.pass,
+            handles,
+        };
+        let fits = |_| Ok::<_, UnpackError>(());
+        Ok(Preflight::make_room(&question, false, fits)?.report)
+    })
+}
