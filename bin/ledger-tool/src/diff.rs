@@ -24,8 +24,8 @@ pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     {
         printer.warning(&format!(
             "one archive is incremental, and the other is its full one: accounts that have not \
-             changed since slot {base} appear as added or removed; to see the changes, give the full \
-             archive twice and --after-incremental"
+             changed since slot {base} appear as added or removed; to see the changes, give the \
+             full archive twice and --after-incremental"
         ));
     }
     let options = settings::reading(&args.io)?;

@@ -64,12 +64,19 @@ fn text(found: &Inspection) -> String {
     if let Some(sizes) = frame_sizes(&found.frames) {
         line("", sizes);
     }
+    if let Some(damage) = &found.frames.damage {
+        let what = if damage.is_cut { "CUT" } else { "DAMAGED" };
+        line("", format!("{what} at byte {}", damage.offset));
+    }
     line("producer", format!("probably {}", found.producer.guess));
     for evidence in &found.producer.evidence {
         line("", evidence.clone());
     }
     if let Some(bank) = &found.bank {
         bank_lines(bank, &mut line);
+    }
+    if found.bank_is_bad {
+        line("bank file", "BAD: see the error".to_owned());
     }
     if let Some(storages) = &found.storages {
         storage_lines(storages, &mut line);

@@ -180,9 +180,7 @@ fn digests(report: &Report, text: &mut String) {
 
 /// Says what adds up, with every term of the sum.
 fn verified(report: &AccountsReport) -> String {
-    let AccountsReport { accounts, capitalization, records, older_versions, .. } = *report;
-    // The newest version of a closed account has no lamports.
-    let closed = records.saturating_sub(older_versions).saturating_sub(accounts);
+    let AccountsReport { accounts, capitalization, records, .. } = *report;
     format!(
         "  verified: {} with {} add up to the hash in the name and to the bank's capitalization\n  \
          records: {} = {} + {} (no lamports) + {}\n",
@@ -190,8 +188,8 @@ fn verified(report: &AccountsReport) -> String {
         count(capitalization, "lamport"),
         HumanCount(records),
         count(accounts, "account"),
-        count(closed, "closed account"),
-        count(older_versions, "older version"),
+        count(report.closed_accounts, "closed account"),
+        count(report.older_versions, "older version"),
     )
 }
 
