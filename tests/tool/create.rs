@@ -134,7 +134,7 @@ fn what_makes_no_snapshot_becomes_nothing() {
         let mut storages = fs::read_dir(tree.join("accounts")).unwrap();
         storages.next().unwrap().unwrap().path()
     };
-    broken("no bank file", 1, &["39/39", "missing"], &[], &|tree| {
+    broken("no bank file", 1, &["39/39", "no such file"], &[], &|tree| {
         fs::remove_file(tree.join("snapshots/39/39")).unwrap();
     });
     broken("no status cache", 1, &["status_cache"], &[], &|tree| {

@@ -248,7 +248,7 @@ fn what_makes_no_sense_is_refused() {
         run(&mut repack(&full, output, more)).assert_code(code).assert_error(parts);
         site.assert_untouched(&before, format_args!("{output:?} {more:?}"));
     };
-    refused(&place.join("other.tar.zst"), &[], 2, &["says something else", "hint: "]);
+    refused(&place.join("other.tar.zst"), &[], 2, &["does not match that of", "hint: "]);
     refused(&place, &["--frame-size", "1MiB"], 2, &["4 to 32 MiB"]);
     refused(&place, &["--frame-size", "33MiB"], 2, &["4 to 32 MiB"]);
     refused(&place.join("missing").join(full.file_name().unwrap()), &[], 3, &["No such file"]);
