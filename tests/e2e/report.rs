@@ -351,7 +351,7 @@ fn help_and_version_are_given() {
         assert!(outcome.stdout.contains("Usage: ledger-tool"), "{outcome:?}");
     }
     let help = run(ledger_tool().arg("--help")).stdout;
-    assert!(help.contains("Exit codes: 0 done; 1 bad archive; 2 usage; 3 environment"), "{help}");
+    assert!(help.contains("Exit codes: 0 success; 1 bad archive; 2 invalid request; 3"), "{help}");
     let version = run(ledger_tool().arg("--version")).assert_code(0).stdout;
     assert!(version.starts_with("ledger-tool "), "{version}");
 }
