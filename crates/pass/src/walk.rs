@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use unsnap_arena::{Segment, SegmentView};
 use unsnap_decode::{Decoded, DecodedSegment, Position};
-use unsnap_tarstream::{Event, TarError, Walker};
+use unsnap_tarstream::{Event, Walker};
 
 use crate::{CancelToken, PassError, Progress};
 
@@ -97,14 +97,8 @@ impl Walk<'_> {
             let step = step.map_err(|source| PassError::tar(self.archive, source, at))?;
             let range = position..position + step.consumed;
             position = range.end;
-            let is_end = matches!(step.event, Event::End);
             if listener.event(step.event, view, range, at)?.is_break() {
                 return Ok(ControlFlow::Break(()));
-            }
-            // Nothing that follows could make it an archive.
-            if is_end && self.walker.entries() == 0 {
-                let offset = self.walker.raw_offset();
-                return Err(PassError::tar(self.archive, TarError::NoEntries { offset }, at).into());
             }
         }
         Ok(ControlFlow::Continue(()))

@@ -199,8 +199,8 @@ pub enum TarError {
         /// The number of zero bytes that are accepted.
         limit: u64,
     },
-    /// An end marker without an entry before it. Callers that require entries return it; to the
-    /// [`Walker`](crate::Walker), such an archive is valid.
+    /// An end marker without an entry before it, and more zeros after it than a writer pads with.
+    /// An archive without entries and with the usual padding is valid.
     #[error("the archive has no entries, it begins with zeros: is it a preallocated download?")]
     NoEntries {
         /// Offset of the end of the archive.

@@ -42,6 +42,10 @@ pub struct Walker {
 /// more than any padding, and read within a second.
 const PADDING_BYTES_MAX: u64 = 1 << 30;
 
+/// The same for an archive without entries. An empty archive is valid, and `tar` writes 10 KiB; a
+/// file that goes on with zeros is a download whose space was reserved. A guess: 100 empty archives.
+const PADDING_BYTES_MAX_WITHOUT_ENTRIES: u64 = 1 << 20;
+
 /// Position of the walker within the archive's structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -284,7 +288,11 @@ impl Walker {
             return Err(TarError::TrailingData { offset, found });
         }
         self.offset += rest.len() as u64;
-        if self.offset - self.end > PADDING_BYTES_MAX {
+        let padding_bytes = self.offset - self.end;
+        if self.entries == 0 && padding_bytes > PADDING_BYTES_MAX_WITHOUT_ENTRIES {
+            return Err(TarError::NoEntries { offset: self.end });
+        }
+        if padding_bytes > PADDING_BYTES_MAX {
             return Err(TarError::PaddingTooLong { offset: self.end, limit: PADDING_BYTES_MAX });
         }
         Ok(rest.len())
