@@ -254,7 +254,7 @@ fn what_is_not_of_this_user_is_left_alone() {
 fn a_deadline_that_is_over_starts_the_validator() {
     let ledger = Ledger::with(&[FULL, INCREMENTAL]);
     let outcome = ledger.start(&["--deadline", "0s"], &[]);
-    ledger.assert_as_it_is(&outcome, &[], "which is the deadline");
+    ledger.assert_as_it_is(&outcome, &[], "within the deadline");
     let outcome = ledger.start(&["--deadline", "0s", "--prepare-only"], &[]);
     assert_eq!((outcome.status.code(), ledger.was_started()), (Some(3), false), "{outcome:#?}");
     let outcome = ledger.start(&["--deadline", "1h"], &[]);

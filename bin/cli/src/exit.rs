@@ -1,4 +1,4 @@
-//! Exit codes, and the words in brackets behind error messages.
+//! Exit codes, and the words in brackets at the end of error messages.
 
 use std::{error::Error, fmt, process::ExitCode};
 

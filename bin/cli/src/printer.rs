@@ -54,7 +54,7 @@ impl Printer {
     }
 
     /// Prints a line about the current step, unless progress is hidden.
-    pub fn tell(&self, text: &str) {
+    pub fn step(&self, text: &str) {
         if self.progress {
             log_line(text);
         }

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests examine files by themselves"))]
 //! `validator`: prepares a state that a validator starts from, then becomes the validator.
 //!
 //! The command line ([`cli`]) and the validator's own arguments ([`mod@args`]) become a request to the

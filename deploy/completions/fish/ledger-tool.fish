@@ -53,92 +53,92 @@ blake3\t'256 bits, cannot be forged; as b3sum prints it'
 none\t'None'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-digest -d 'What the digest of the archive must be, "blake3:" and hexadecimal digits, say; otherwise nothing is published' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l manifest -d 'File that takes name, size and digest of every file, as lines of JSON' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'What is checked of a snapshot\'s content while it passes by' -r -f -a "none\t'Nothing beyond the archive itself'
-structure\t'That the bank file is the one of the archive\'s name, and every storage a row of accounts'
-accounts\t'The same, and that all accounts add up to the hash in the archive\'s name'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'What is checked of a snapshot\'s content while it passes by' -r -f -a "none\t'No checks beyond the archive format'
+structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
+accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name beside the files [default: 1GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
-exact\t'By the headers of all frames that declare their sizes, however long that takes'
-off\t'Not at all, as with --no-preflight'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How to check that the archives fit, before anything is written' -r -f -a "auto\t'Estimate from samples; if they leave a doubt, add up the sizes declared in all frame headers'
+exact\t'Add up the sizes declared in all frame headers, however long that takes'
+off\t'No check, same as --no-preflight'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l rate-limit -d 'Bytes written to each destination device in a second at most, such as 100MB; 0 for no limit' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-class -d 'How urgent reads and writes are: idle (only when nobody else wants the disk), best-effort or best-effort:N, with N from 0 (most urgent) to 7' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l nice -d 'Niceness of all threads, from 0 to 19, or less with the privilege to' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l cpus -d 'Processors to run on, such as 0-3,8' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l dry-run -d 'Do everything but create files: a full structural check'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l resume -d 'Go on where an interrupted run stood, and stay resumable'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-preflight -d 'Unpack even if it does not seem to fit, and go on until a disk is full'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l format -d 'How to print the entries on standard output' -r -f -a "text\t''
 json\t'One array'
 json-lines\t'One object a line'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l owners -d 'Tell which programs own the most data, so many of them: goes through all of the archive' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l storages -d 'Look at all storages: goes through all of the archive, unless it has an index'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l frames -d 'Look at all frames: a small read for each 128 KiB of decoded data, unless the archive has an index or a seek table'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l entry -d 'Entries to take out, as a pattern: *, ?, sets in brackets, and ** for any directories' -r
@@ -152,72 +152,72 @@ raw\t'Only the data, of a single account'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Frames with no more bytes between them in the archive are read as one' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layout -d 'What the archive may contain' -r -f -a "snapshot\t'Exactly what a validator\'s snapshot contains'
 any\t'Files and directories under any safe relative path'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l incremental -d 'The archive of an incremental snapshot upon it' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify -d 'What is checked beyond the archive itself' -r -f -a "none\t'Nothing beyond the archive itself'
-structure\t'That the bank file is the one of the archive\'s name, and every storage a row of accounts'
-accounts\t'The same, and that all accounts add up to the hash in the archive\'s name'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify -d 'What is checked beyond the archive itself' -r -f -a "none\t'No checks beyond the archive format'
+structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
+accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s o -l output -d 'The new archive, which has the same name but ends in .tar.zst, or the directory it goes to' -r -F
@@ -228,26 +228,26 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l layou
 any\t'Files and directories under any safe relative path'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l checksums -d 'End every frame in a checksum of its content'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l seek-table -d 'Add a table of all frames at the end (the zstd project\'s seekable format)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l force -d 'Replace what is there'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s o -l output -d 'The archive, or the directory it goes to' -r -F
@@ -258,39 +258,39 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l level
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l threads -d 'Threads that compress [default: as many as there are cores, at most 64]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l checksums -d 'End every frame in a checksum of its content'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l seek-table -d 'Add a table of all frames at the end (the zstd project\'s seekable format)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l force -d 'Replace what is there'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l format -d 'How to print what is different on standard output' -r -f -a "text\t'How many of each'
 json\t'How many of each, as one object'
 json-lines\t'Everything that is different, one object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory -d 'Memory for what is remembered of accounts, 80 bytes for each record of both; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l exit-code -d 'Exit with 1 if they differ, and with 0 if they do not'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l owner -d 'Only accounts of this owner; may be given several times' -r
@@ -298,25 +298,25 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l dat
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l format -d 'How to print accounts on standard output' -r -f -a "csv\t'Comma-separated values, with a line of names'
 json-lines\t'One object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for what is remembered, 80 bytes for each record; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l newest -d 'Only the newest version of each account, if it has lamports; reads the archive twice'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l with-data -d 'Data too, in base64'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -331,45 +331,45 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l full-snapshot-archive-path -d 'Full archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l incremental-snapshot-archive-path -d 'Incremental archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l verify -d 'What is checked of the archives\' content while it passes by' -r -f -a "none\t'Nothing beyond the archive itself'
-structure\t'That the bank file is the one of the archive\'s name, and every storage a row of accounts'
-accounts\t'The same, and that all accounts add up to the hash in the archive\'s name'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l verify-memory -d 'With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name beside the files [default: 1GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l fastboot-format -d 'Form of the list of storages; auto is 3, which Agave 4.2 to 4.5 read' -r -f -a "auto\t'What most releases read'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l verify -d 'Checks on the archives\' content during unpacking' -r -f -a "none\t'No checks beyond the archive format'
+structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
+accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l verify-memory -d 'With --verify accounts: memory for the list of accounts, 16 bytes for each record; the rest goes to an unnamed file in the destination [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l fastboot-format -d 'Format of the list of storages; auto is 3, which Agave 4.2 to 4.5 read' -r -f -a "auto\t'The format that most releases read'
 3\t'3.0.0: Agave 4.2 to 4.5'
 5\t'5.0.0: Agave 4.5 and later'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight -d 'How it is found out, before anything is written, whether it fits' -r -f -a "auto\t'By the headers of all frames that declare their sizes; by an estimate where they do not, or where that would take too long'
-exact\t'By the headers of all frames that declare their sizes, however long that takes'
-off\t'Not at all, as with --no-preflight'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: how long the headers of all frames may be walked, such as 30s [default: 1 s and 50 ms for each GB, more where an estimate leaves a doubt]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight -d 'How to check that the archives fit, before anything is written' -r -f -a "auto\t'Estimate from samples; if they leave a doubt, add up the sizes declared in all frame headers'
+exact\t'Add up the sizes declared in all frame headers, however long that takes'
+off\t'No check, same as --no-preflight'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are in the page cache already'
-on\t'Always where it is a gain, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
+on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l io-engine -d 'What carries out reads and writes' -r -f -a "auto\t'io_uring where the kernel has it, and plain threads for small files'
-uring\t'io_uring, or fail'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l io-engine -d 'I/O engine for reads and writes' -r -f -a "auto\t'io_uring if the kernel supports it, plain threads for small files'
+uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l decode-threads -d 'Threads that decode [default: as many as there are cores, at most 16]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l memory-budget -d 'Memory for reading ahead and for decoded data, such as 512MiB [default: 128 MiB and 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l config -d 'Limits on what an archive may claim, from a file like config/ledger-tool.toml' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l rate-limit -d 'Bytes written to each destination device in a second at most, such as 100MB; 0 for no limit' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l io-class -d 'How urgent reads and writes are: idle (only when nobody else wants the disk), best-effort or best-effort:N, with N from 0 (most urgent) to 7' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l nice -d 'Niceness of all threads, from 0 to 19, or less with the privilege to' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l cpus -d 'Processors to run on, such as 0-3,8' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l removal-files-per-second -d 'Files of older states removed in a second while the new one is unpacked' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Unpack even if it does not seem to fit, and go on until a disk is full'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l removal-files-per-second -d 'Maximum number of files of older states to remove per second while the new one is unpacked' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if there is a state as new as they are, be it one that lies ready'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l beside -d 'Prepare a state beside those of a validator, which may be running: it lies ready until `prepare` without --beside, or the program `validator`, puts it in their place'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-shadow -d 'Do not keep second names of the storages, for repairs'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l hugetlb -d 'Use reserved huge pages (vm.nr_hugepages) if there are enough, before transparent ones'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-sandbox -d 'Do not confine the process before it looks at the archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-sandbox -d 'Do not confine the process before it reads the archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
@@ -379,12 +379,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
@@ -394,12 +394,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
@@ -409,12 +409,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l beside -d 'Take back only what lies ready beside; also while a validator is running'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s V -l version -d 'Print version'
@@ -425,145 +425,145 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "status" -d 'Say how the service and all its targets stand'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "submit" -d 'Have archives unpacked that the service would not choose by itself, or not now'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "cancel" -d 'Take a job out of the queue, or stop it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "pause" -d 'Start no jobs, and let running ones rest, until `resume` or a restart'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "resume" -d 'Go on after a pause'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "reload" -d 'Have the service read its configuration again'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "watch" -d 'Show what happens until interrupted'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "metrics" -d 'Print the metrics that Prometheus reads'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "status" -d 'Show the state of the service and its targets'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "resume" -d 'Resume paused jobs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "reload" -d 'Reload the service\'s configuration'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "watch" -d 'Show jobs and events until interrupted'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l incremental -d 'The incremental archive upon it' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l target -d 'Which target it is for [default: all]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l incremental -d 'Incremental archive based on it' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l target -d 'Target to unpack it for [default: all targets]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from pause" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from resume" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from reload" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from watch" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l socket -d 'The service\'s socket' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l format -d 'How to print the answer on standard output' -r -f -a "text\t'For people'
-json\t'For programs, indented'
-json-lines\t'For programs, an object a line; so is every event of `watch` with either'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "status" -d 'Say how the service and all its targets stand'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "submit" -d 'Have archives unpacked that the service would not choose by itself, or not now'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "cancel" -d 'Take a job out of the queue, or stop it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "pause" -d 'Start no jobs, and let running ones rest, until `resume` or a restart'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "resume" -d 'Go on after a pause'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "reload" -d 'Have the service read its configuration again'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "watch" -d 'Show what happens until interrupted'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "metrics" -d 'Print the metrics that Prometheus reads'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "status" -d 'Show the state of the service and its targets'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "resume" -d 'Resume paused jobs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "reload" -d 'Reload the service\'s configuration'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "watch" -d 'Show jobs and events until interrupted'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s o -l output -d 'Directory to measure; what is made in it is removed again' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l size -d 'Bytes of files to unpack at a time: of the archive that is made, or of the beginning of the one given' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l rounds -d 'How often everything is measured' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l html -d 'File for a page with plots' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s o -l output -d 'Directory to measure; bench removes the files that it creates there' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l size -d 'Amount of data to unpack in each run: the size of the generated archive\'s files, or of the beginning of ARCHIVE' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l rounds -d 'Number of times to measure everything' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l html -d 'Write a page with plots to this file' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l color -d 'Colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
-always\t'Whatever standard error is'
-never\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l one-frame -d 'Make an archive of one frame, as Agave until 4.2, instead of frames of 32 MiB'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s q -l quiet -d 'No progress, and no report in text (what is asked for in another format is printed); given twice, no warnings either'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s v -l verbose -d 'Log what is done; given twice, in detail'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l no-progress -d 'No progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l one-frame -d 'Generate an archive of one frame, as Agave up to 4.2 does, instead of frames of 32 MiB'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -591,11 +591,11 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "status" -d 'Say what states there are, and whether they are whole; also while a validator is running'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "repair" -d 'Make the newest state whole again from its shadow, or withdraw it'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Take all states and their shadows back; storages are left to the validator'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "status" -d 'Say how the service and all its targets stand'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Have archives unpacked that the service would not choose by itself, or not now'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Take a job out of the queue, or stop it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Start no jobs, and let running ones rest, until `resume` or a restart'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Go on after a pause'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Have the service read its configuration again'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show what happens until interrupted'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "metrics" -d 'Print the metrics that Prometheus reads'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Reload the service\'s configuration'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show jobs and events until interrupted'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'

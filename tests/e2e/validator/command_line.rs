@@ -111,8 +111,8 @@ fn what_the_validator_would_not_look_at_is_not_prepared() {
         (&["--help"], ""),
         (&["--version"], ""),
         (&["monitor"], ""),
-        (&["--use-snapshot-archives-at-startup", "always"], "nothing is prepared"),
-        (&["--use-snapshot-archives-at-startup=always"], "nothing is prepared"),
+        (&["--use-snapshot-archives-at-startup", "always"], "preparing nothing"),
+        (&["--use-snapshot-archives-at-startup=always"], "preparing nothing"),
     ] {
         let ledger = Ledger::with(&[FULL]);
         let before = read_tree(&ledger.path()).unwrap();

@@ -95,7 +95,7 @@ fn measure(
     let archive = if let Some(archive) = &args.archive {
         archive.clone()
     } else {
-        printer.tell(&format!("generating an archive of {}", size(args.size)));
+        printer.step(&format!("generating an archive of {}", size(args.size)));
         let progress = Progress::default();
         let _display = Display::start_doing("generating", printer, progress.clone());
         generate_archive(scratch, args.size, args.one_frame, &progress, cancel)?
@@ -116,7 +116,7 @@ fn measure(
     let cold = bench.is_cold(first.bytes_read)?;
     print_estimate(printer, &first, args.rounds, variants.len());
     // Not counted: the first run pays for one-time costs, such as the growth of the file system.
-    printer.tell("warming up");
+    printer.step("warming up");
     bench.unpack(|_| {})?;
 
     let mut rounds = Rounds::new(&bench, &sizes, &first, &variants);
@@ -125,7 +125,7 @@ fn measure(
         rounds.round(round, args.rounds)?;
         let left = since.elapsed() * (args.rounds - round - 1);
         if !left.is_zero() {
-            printer.tell(&format!("about {} left", duration(left)));
+            printer.step(&format!("about {} left", duration(left)));
         }
     }
     let Rounds { mut alone, mut measured, .. } = rounds;
@@ -169,7 +169,7 @@ fn print_estimate(printer: &Printer, first: &Run, rounds: u32, variants: usize) 
     let writes = 1 + u64::from(rounds) * (variants as u64 + 1);
     let bytes = writes.saturating_mul(first.bytes_decoded);
     let time = duration(Duration::from_secs(bytes / DISK_BYTES_PER_S + 1));
-    printer.tell(&format!(
+    printer.step(&format!(
         "writing {} {}, {} in total: about {time} at 1 GB/s",
         size(first.bytes_decoded),
         count(writes, "time"),
@@ -227,7 +227,7 @@ impl<'a> Rounds<'a> {
     fn round(&mut self, round: u32, rounds: u32) -> anyhow::Result<()> {
         let bench = self.bench;
         let print =
-            |step: &str| bench.printer.tell(&format!("round {} of {rounds}: {step}", round + 1));
+            |step: &str| bench.printer.step(&format!("round {} of {rounds}: {step}", round + 1));
         for stage in &mut self.alone {
             print(&format!("{} alone", judge::action(stage.stage)));
             let elapsed_ms = match stage.stage {

@@ -164,7 +164,7 @@ fn remove_left_behind(parent: &Path, printer: &Printer) -> Result<(), ProgramFai
         if metadata.uid() != geteuid().as_raw() {
             continue;
         }
-        printer.tell(&format!("removing {}, left by an interrupted bench", path.display()));
+        printer.step(&format!("removing {}, left by an interrupted bench", path.display()));
         let removed =
             if metadata.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.map_err(cannot("remove", &path))?;
