@@ -64,7 +64,7 @@ pub fn limit(limited_by: &str, alone: &[Alone]) -> String {
         ),
     };
     let found = alone.iter().find(|alone| alone.stage == stage);
-    let mut sentences = vec![format!("{name} is the bottleneck: the other stages wait for it.")];
+    let mut sentences = vec![format!("{name} limits the run: the other stages wait for it.")];
     if let Some(found) = found {
         let ratio = found.run_ratio;
         let distance = match ratio.median {
