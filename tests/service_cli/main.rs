@@ -134,7 +134,7 @@ fn what_is_refused_has_an_exit_code_and_a_hint() {
     let mut command = unsnap_test_support::ledger_tool();
     let (_, err, code) = run(command.args(["service", "status", "--socket"]).arg(socket));
     assert_eq!(code, Some(3), "{err}");
-    assert!(err.contains("cannot reach unpackd") && err.contains("hint: is unpackd running"));
+    assert!(err.contains("cannot reach unpackd") && err.contains("hint: check that unpackd is running"));
 }
 
 #[test]
