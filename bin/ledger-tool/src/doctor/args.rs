@@ -7,14 +7,14 @@ use unsnap_cli::args::{OutputArgs, ReportFormat};
 
 pub const EXAMPLES: &str = "\
 Examples:
-  Check this machine and these directories (exit code 3 on a warning or problem):
+  Check this machine and these directories (exit code 3 if something is wrong):
     ledger-tool doctor /mnt/ledger /mnt/accounts
 
   List only warnings and problems (exit code 3 if there are any):
     ledger-tool doctor /mnt/accounts --format json \\
       | jq '.checks[] | select(.verdict == \"warning\" or .verdict == \"problem\")'
 
-  Check with the user and the limits of a service (exit code 3 on a warning or problem):
+  Check with the limits of a service (exit code 3 if something is wrong):
     systemd-run --pipe --wait --property=User=sol --property=LimitMEMLOCK=2G \\
       ledger-tool doctor /mnt/ledger";
 

@@ -64,7 +64,7 @@ Examples:
   Watch jobs until interrupted (exit code 130):
     ledger-tool service watch
 
-  Print a line of JSON for each job that ends, until interrupted (exit code 130):
+  Print a line of JSON for each ended job until interrupted (exit code 130):
     ledger-tool service watch --format json-lines \\
       | jq --unbuffered -c 'select(.event == \"job-ended\")'";
 
