@@ -369,7 +369,7 @@ fn a_staging_directory_that_becomes_a_link_meanwhile_is_not_published() {
     let ground = Ground::new();
     let staging = staging(&ground.site);
     let outcome = swapped(&ground, &staging, &ground.site.path("outside"), "auto");
-    let outcome = outcome.assert_code(4).assert_error(&["somebody else"]);
+    let outcome = outcome.assert_code(4).assert_error(&["replaced by another process"]);
     assert!(!ground.site.output().exists(), "{outcome:#?}");
     // What somebody else has put there is not ours to remove.
     assert!(staging.is_symlink());

@@ -232,10 +232,10 @@ fn what_does_not_match_its_journal_is_not_used() {
             let journal = fs::File::options().write(true).open(staging.join(JOURNAL)).unwrap();
             journal.write_all_at(b"x", 700).unwrap();
         }),
-        ("a journal that is cut to nothing", "had not come to a checkpoint", |staging| {
+        ("a journal that is cut to nothing", "had not reached a checkpoint", |staging| {
             fs::write(staging.join(JOURNAL), "").unwrap();
         }),
-        ("no journal", "had not come to a checkpoint", |staging| {
+        ("no journal", "had not reached a checkpoint", |staging| {
             fs::remove_file(staging.join(JOURNAL)).unwrap();
         }),
         ("a journal that is a link", "cannot open it", |staging| {

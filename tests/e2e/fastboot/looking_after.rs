@@ -47,7 +47,7 @@ fn what_there_is_can_be_asked_for() {
     let damaged = json!({ "is": "damaged", "lost": 1, "storages": 7, "repairable": true });
     assert_eq!(status(1)["states"][0]["condition"], damaged);
     let told = fastboot("status", &ledger, &[]).assert_code(1);
-    told.assert_error(&["a validator that starts would fail", "fastboot repair"]);
+    told.assert_error(&["a validator would fail to start", "fastboot repair"]);
 
     fs::remove_file(ledger.accounts[0].join("unsnap-shadow/91.2")).unwrap();
     assert_eq!(status(1)["states"][0]["condition"]["repairable"], false);
