@@ -245,7 +245,7 @@ fn what_is_not_of_this_user_is_left_alone() {
     let ledger = Ledger::with(&[FULL]);
     chown(ledger.path(), Some(65534), None).unwrap();
     let outcome = ledger.start(&[], &[]);
-    ledger.assert_as_it_is(&outcome, &[], "belongs to user 65534, and this is user 0");
+    ledger.assert_as_it_is(&outcome, &[], "belongs to user 65534, but this process runs as user 0");
     let outcome = ledger.start(&["--prepare-only"], &[]);
     assert_eq!(outcome.status.code(), Some(2), "{outcome:#?}");
 }

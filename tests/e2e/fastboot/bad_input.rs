@@ -204,7 +204,7 @@ fn permissions() {
         run(setpriv.args(["fastboot", action]).args(ledger.arguments()))
     };
     let told = as_nobody("prepare").assert_code(2);
-    told.assert_error(&["belongs to user 0, and this is user 65534"]);
+    told.assert_error(&["belongs to user 0, but this process runs as user 65534"]);
     old.assert_prepared(&ledger, 3, "another user");
     // The ledger is that user's, what is below is not.
     std::os::unix::fs::chown(&ledger.root, Some(65534), Some(65534)).unwrap();
