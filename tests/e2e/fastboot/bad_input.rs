@@ -94,7 +94,7 @@ fn requests_that_make_no_sense() {
     let file = site.write("file", b"");
     for (case, code, parts) in [
         (with(vec![accounts, accounts]), 2, &["overlap"][..]),
-        (with(vec![&ledger.snapshots]), 2, &["both snapshots' and accounts' directory"]),
+        (with(vec![&ledger.snapshots]), 2, &["both a snapshots directory and an accounts path"]),
         (with(vec![&site.path("nowhere/deep")]), 3, &["cannot create", "nowhere/deep"]),
         (with(vec![&file]), 3, &["Not a directory"]),
         (Ledger { root: site.path("nowhere"), ..ledger.clone() }, 2, &["does not exist"]),
@@ -112,7 +112,7 @@ fn run_is_a_link() {
     let elsewhere = site.place().join("elsewhere");
     fs::rename(ledger.run(0), &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, ledger.run(0)).unwrap();
-    assert_refused(&ledger, &old, 2, &["run is a link", "accounts path"]);
+    assert_refused(&ledger, &old, 2, &["run is a symbolic link", "accounts path"]);
     fs::remove_file(ledger.run(0)).unwrap();
     fs::rename(&elsewhere, ledger.run(0)).unwrap();
     fastboot("prepare", &ledger, &["-q"]).assert_code(0);
