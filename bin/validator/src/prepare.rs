@@ -11,6 +11,7 @@ use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, prepare, repair};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
+use unsnap_settings::format_duration;
 
 /// Reason why no state was prepared.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum Failure {
     #[error(transparent)]
     Failed(#[from] FastbootError),
     /// The deadline has passed. Holds the time limit.
-    #[error("no state was ready within the deadline of {0:?}")]
+    #[error("no state was ready within the deadline of {}", format_duration(*.0))]
     Expired(Duration),
     /// A bug of unsnap. The panic's message has been printed already.
     #[error("unsnap has panicked: please report this bug")]

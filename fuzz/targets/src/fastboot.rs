@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use unsnap_state::format::{
-    FormatError, Format, Storage, Version, check_obsolete_accounts, check_version_file,
+    Format, FormatError, Storage, Version, check_obsolete_accounts, check_version_file,
 };
 
 use crate::{INPUT_BYTES_MAX, text::assert_safe};
