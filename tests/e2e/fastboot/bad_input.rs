@@ -97,7 +97,11 @@ fn requests_that_make_no_sense() {
         (with(vec![&ledger.snapshots]), 2, &["is both a snapshots directory and an accounts path"]),
         (with(vec![&site.path("nowhere/deep")]), 3, &["cannot create", "nowhere/deep"]),
         (with(vec![&file]), 3, &["Not a directory"]),
-        (Ledger { root: site.path("nowhere"), ..ledger.clone() }, 2, &["does not exist"]),
+        (
+            Ledger { root: site.path("nowhere"), ..ledger.clone() },
+            3,
+            &["cannot open", "[not-found]"],
+        ),
     ] {
         fastboot("prepare", &case, &["-q"]).assert_code(code).assert_error(parts);
         old.assert_prepared(&ledger, 3, &format!("{parts:?}"));
