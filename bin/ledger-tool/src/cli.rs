@@ -251,7 +251,7 @@ pub struct UnpackArgs {
     #[arg(long, value_enum, value_name = "KIND", default_value = "xxh3")]
     pub digest: DigestArg,
 
-    /// Expected digest of the archive, such as blake3:<HEX>; any other archive is refused
+    /// Expected digest of the archive, such as blake3:HEX; any other archive is refused
     #[arg(long, value_name = "DIGEST")]
     pub expect_digest: Option<Digest>,
 

@@ -122,7 +122,7 @@ fn extracting_several_entries_to_a_stream_writes_nothing() {
 fn zeros_are_neither_listed_nor_indexed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("archive.tar");
-    fs::write(&path, vec![0; 1 << 20]).unwrap();
+    fs::write(&path, vec![0; 2 << 20]).unwrap();
     let listed = with(&path, |reader| reader.list(|| Ok(()), |_| ControlFlow::Continue(())));
     let indexed = with(&path, |reader| reader.index().map(drop));
     for error in [listed.unwrap_err(), indexed.unwrap_err()] {

@@ -14,11 +14,21 @@ impl Failure for UringRefused {
     }
 
     fn remedy(&self) -> Option<Remedy> {
-        Some(Remedy::OtherEngine)
+        self.limit_remedy().or(Some(Remedy::OtherEngine))
     }
 
     fn errno(&self) -> Option<Errno> {
         Some(self.errno)
+    }
+}
+
+impl UringRefused {
+    /// Returns the remedy for a limit that every engine would exceed.
+    fn limit_remedy(self) -> Option<Remedy> {
+        match self.errno {
+            Errno::MFILE => Remedy::of_errno(self.errno),
+            _ => None,
+        }
     }
 }
 
@@ -36,7 +46,8 @@ impl Failure for EngineError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Ring { .. } | Self::Refused(_) => Some(Remedy::ThreadsEngine),
+            Self::Refused(refused) => refused.limit_remedy().or(Some(Remedy::ThreadsEngine)),
+            Self::Ring { .. } => Some(Remedy::ThreadsEngine),
             error => EngineError::errno(error).and_then(Remedy::of_errno),
         }
     }

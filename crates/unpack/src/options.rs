@@ -295,16 +295,16 @@ impl Options {
     }
 
     /// Returns the rules for the entries of an archive. Without verification, a tree may be unpacked
-    /// from an archive under the name of another snapshot.
+    /// from a full snapshot under the name of another. The name of an incremental snapshot always
+    /// counts: nothing else tells its base slot.
     pub(crate) fn rules(&self, archive: usize) -> Layout {
-        let ignores_name =
-            self.source.verify == Verify::None && self.state().is_none() && archive == 0;
         let archives = &self.source.archives;
-        let name = if ignores_name && archives.len() == 1 {
-            None
-        } else {
-            archives.get(archive).and_then(Archive::snapshot_name)
-        };
+        let ignores_name =
+            self.source.verify == Verify::None && self.state().is_none() && archives.len() == 1;
+        let name = archives
+            .get(archive)
+            .and_then(Archive::snapshot_name)
+            .filter(|name| !ignores_name || name.base_slot().is_some());
         self.source.layout.rules_by_name(name, &self.pass.limits)
     }
 

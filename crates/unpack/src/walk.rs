@@ -243,19 +243,21 @@ impl Entries<'_> {
 
     /// Takes a last checkpoint, if files can still be completed. The current file is left out. This
     /// saves the progress of a run that is interrupted before its first checkpoint.
-    pub fn last_checkpoint(&mut self) {
+    ///
+    /// An error of a creator is reported only once, here or to the walk.
+    pub fn last_checkpoint(&mut self) -> Result<(), UnpackError> {
         let (Some(checkpoints), Some(files)) = (&mut self.record.checkpoints, &mut self.files)
         else {
-            return;
+            return Ok(());
         };
         if !checkpoints.has_complete_members() {
-            return;
+            return Ok(());
         }
         files.abandon();
         // If creating files failed, it is unknown which ones are complete.
-        if files.settle().is_ok() {
-            checkpoints.take_last(self.met.entries.saturating_sub(1));
-        }
+        files.settle()?;
+        checkpoints.take_last(self.met.entries.saturating_sub(1));
+        Ok(())
     }
 }
 

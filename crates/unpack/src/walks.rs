@@ -152,10 +152,14 @@ fn side_by_side(
     let one = |(walk, mut entries): (Walk<'_>, Entries<'_>)| {
         let walked = walk.run(&mut entries);
         let is_bad = |error: &UnpackError| error.family() == Family::BadArchive;
-        if resumes && !walked.as_ref().is_err_and(is_bad) {
-            entries.last_checkpoint();
-        }
-        walked.and_then(|()| entries.finish()).map_err(fail).ok()
+        let recorded = if resumes && !walked.as_ref().is_err_and(is_bad) {
+            entries.last_checkpoint()
+        } else {
+            Ok(())
+        };
+        let (walked, recorded) = (walked.map_err(fail), recorded.map_err(fail));
+        walked.and(recorded).ok()?;
+        entries.finish().map_err(fail).ok()
     };
     let mut walks = walks.into_iter();
     let walked = thread::scope(|scope| {

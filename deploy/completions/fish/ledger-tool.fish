@@ -28,40 +28,41 @@ complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -s h -l help -d 'P
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "unpack" -d 'Unpack an archive into a durable directory'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "list" -d 'List an archive\'s entries'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "inspect" -d 'Say what an archive is: its frames, who has made it, what its bank file says'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "extract" -d 'Take single entries or accounts out of an archive'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "index" -d 'Write down where everything is in an archive, beside it'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "inspect" -d 'Show an archive\'s frames, producer and bank file'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "extract" -d 'Extract single entries or accounts from an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "index" -d 'Write an index of an archive beside it'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "verify" -d 'Check that an archive holds what its name says'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "repack" -d 'Write an archive\'s content into frames that any number of threads can unpack'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "repack" -d 'Rewrite an archive in frames that several threads can unpack'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "create" -d 'Make an archive of a directory'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "diff" -d 'Say which storages and accounts are different in two archives'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "diff" -d 'Compare the storages and accounts of two snapshots'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "accounts" -d 'List the accounts of an archive'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "fastboot" -d 'Prepare what a validator starts from without unpacking, or look after it'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "service" -d 'Ask the service unpackd how it stands, or tell it what to do'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "doctor" -d 'Say what makes unsnap slow or unsafe on this machine, and what to do about it'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "fastboot" -d 'Prepare and manage the state that a validator starts from without unpacking'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "service" -d 'Query and control the service unpackd'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "doctor" -d 'Check what makes unsnap slow or unsafe on this machine'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "bench" -d 'Measure what limits unpacking on this machine, and which flags make it faster'
-complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "completions" -d 'Print what a shell needs to complete command lines of ledger-tool'
+complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "completions" -d 'Print the completion script for a shell'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "man" -d 'Print a manual page'
 complete -c ledger-tool -n "__fish_ledger_tool_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s o -l output -d 'Directory that will hold the archive\'s tree; absent or empty, its parent must exist' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l accounts -d 'Directories that take the account files instead of accounts/ in the output, spread by size' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l layout -d 'What the archive may contain' -r -f -a "snapshot\t'Exactly what a validator\'s snapshot contains'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l incremental -d 'Incremental archive that builds on this one; with --dry-run, both are checked' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s o -l output -d 'Output directory: created if absent, otherwise empty; its parent must exist' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l accounts -d 'Directories for the account files instead of accounts/ in the output; files are spread by size' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l layout -d 'Entries that the archive may contain' -r -f -a "snapshot\t'Only the entries of a validator\'s snapshot'
 any\t'Files and directories under any safe relative path'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l checkpoint-every -d 'Bytes of files after which progress is made durable, for --resume [default: 16GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l digest -d 'Digest of the whole archive for the report, computed while it is read' -r -f -a "xxh3\t'128 bits, finds damage; as xxhsum -H2 prints it'
-blake3\t'256 bits, cannot be forged; as b3sum prints it'
-none\t'None'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-digest -d 'What the digest of the archive must be, "blake3:" and hexadecimal digits, say; otherwise nothing is published' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l manifest -d 'File that takes name, size and digest of every file, as lines of JSON' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'What is checked of a snapshot\'s content while it passes by' -r -f -a "none\t'No checks beyond the archive format'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l checkpoint-every -d 'Bytes of files between two checkpoints for --resume [default: 16GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l digest -d 'Digest of the whole archive in the report' -r -f -a "xxh3\t'128 bits; detects damage; as xxhsum -H2 prints it'
+blake3\t'256 bits; cannot be forged; as b3sum prints it'
+none\t'No digest'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-digest -d 'Expected digest of the archive, such as blake3:<HEX>; any other archive is refused' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l manifest -d 'Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard output' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'Checks of the snapshot\'s content' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
 accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name beside the files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside the output [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How to check that the archives fit, before anything is written' -r -f -a "auto\t'Estimate from samples; if they leave a doubt, add up the sizes declared in all frame headers'
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -79,11 +80,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l cpus 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l dry-run -d 'Do everything but create files: a full structural check'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l resume -d 'Go on where an interrupted run stood, and stay resumable'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l dry-run -d 'Check the archive completely, and create nothing'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l resume -d 'Continue an interrupted run, and stay resumable'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l force -d 'Replace an existing manifest'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -91,7 +93,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s v -l 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l format -d 'How to print the entries on standard output' -r -f -a "text\t''
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l format -d 'Format of the list on standard output' -r -f -a "text\t'For people'
 json\t'One array'
 json-lines\t'One object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
@@ -106,8 +108,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -115,8 +117,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s v -l ve
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l owners -d 'Tell which programs own the most data, so many of them: goes through all of the archive' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l owners -d 'List the N programs that own the most data; reads the whole archive' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l format -d 'Format of the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -130,10 +132,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l conf
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l storages -d 'Look at all storages: goes through all of the archive, unless it has an index'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l frames -d 'Look at all frames: a small read for each 128 KiB of decoded data, unless the archive has an index or a seek table'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l storages -d 'Examine all storages; reads the whole archive, unless it has an index'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l frames -d 'Examine all frames; a small read for each 128 KiB of decoded data, unless the archive has an index or a seek table'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -141,16 +143,16 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s v -l
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l entry -d 'Entries to take out, as a pattern: *, ?, sets in brackets, and ** for any directories' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l slot -d 'Slots whose storages to take out; with --account, to look for it in: 17, 17-20, 17- or -20' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l account -d 'Account to take out, in its newest version; to standard output' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l incremental -d 'With --account: the archive of an incremental snapshot upon this one' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s o -l output -d 'Directory for entries, absent or empty, its parent must exist; "-" writes a single entry to standard output' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l format -d 'How accounts are printed, and what is said about entries' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l entry -d 'Pattern of entries to extract: *, ?, sets in brackets, and ** for any directories' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l slot -d 'Slots whose storages to extract or, with --account, to search: N, MIN..MAX, MIN.. or ..MAX, ends included' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l account -d 'Account to print on standard output, in its newest version' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l incremental -d 'With --account: archive of an incremental snapshot that builds on this one' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s o -l output -d 'Output directory: created if absent, otherwise empty; its parent must exist. "-" prints a single entry on standard output' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l format -d 'Format of accounts, and of the report about entries' -r -f -a "text\t'For people'
 json\t'For programs; an account\'s data in hexadecimal'
 raw\t'Only the data, of a single account'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Frames with no more bytes between them in the archive are read as one' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layout -d 'What the archive may contain' -r -f -a "snapshot\t'Exactly what a validator\'s snapshot contains'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Largest gap between two wanted frames that is read over, to save a read' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layout -d 'Entries that the archive may contain' -r -f -a "snapshot\t'Only the entries of a validator\'s snapshot'
 any\t'Files and directories under any safe relative path'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -164,8 +166,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l conf
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-index -d 'Do not look at the archive\'s index, ARCHIVE.unsnap-index, nor at a seek table at its end'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l check-index -d 'Use the index only if the archive has the digest that it says, and fail otherwise'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -173,7 +175,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s v -l
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -194,12 +196,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s v -l v
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l incremental -d 'The archive of an incremental snapshot upon it' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify -d 'What is checked beyond the archive itself' -r -f -a "none\t'No checks beyond the archive format'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l incremental -d 'Archive of an incremental snapshot that builds on it' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify -d 'Checks of the snapshot\'s content' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
 accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for what is remembered of accounts, 16 bytes for each record; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -220,13 +222,13 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s v -l 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s o -l output -d 'The new archive, which has the same name but ends in .tar.zst, or the directory it goes to' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l frame-size -d 'The most a frame holds, 4MiB to 32MiB [default: 16MiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l level -d 'Level of zstd' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l threads -d 'Threads that compress [default: as many as there are cores, at most 64]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l layout -d 'What the archive may contain' -r -f -a "snapshot\t'Exactly what a validator\'s snapshot contains'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s o -l output -d 'Existing directory, or the new archive\'s name in one (the old name, ending in .tar.zst)' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l frame-size -d 'Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l level -d 'zstd level' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l threads -d 'Compressing threads [default: number of cores, at most 64]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l layout -d 'Entries that the archive may contain' -r -f -a "snapshot\t'Only the entries of a validator\'s snapshot'
 any\t'Files and directories under any safe relative path'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -240,9 +242,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l confi
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l checksums -d 'End every frame in a checksum of its content'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l seek-table -d 'Add a table of all frames at the end (the zstd project\'s seekable format)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l force -d 'Replace what is there'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l checksums -d 'End every frame with a checksum of its content'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l seek-table -d 'Append a table of all frames (the zstd project\'s seekable format)'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l force -d 'Replace an existing archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -250,29 +252,31 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s v -l 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s o -l output -d 'The archive, or the directory it goes to' -r -F
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l accounts -d 'Where the storages are, if they are not in accounts/ of the tree; of a state, the accounts paths' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l base-slot -d 'Make an incremental archive upon the full one of this slot' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l frame-size -d 'The most a frame holds, 4MiB to 32MiB [default: 16MiB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l level -d 'Level of zstd' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l threads -d 'Threads that compress [default: as many as there are cores, at most 64]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s o -l output -d 'Existing directory, or the new archive\'s name in one (the name that the bank file gives)' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l accounts -d 'Directories with the storages, if not accounts/ of the tree; for a state, its accounts paths' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l base-slot -d 'Make an incremental archive that builds on the full snapshot of this slot' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l frame-size -d 'Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l level -d 'zstd level' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l threads -d 'Compressing threads [default: number of cores, at most 64]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l checksums -d 'End every frame in a checksum of its content'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l seek-table -d 'Add a table of all frames at the end (the zstd project\'s seekable format)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l force -d 'Replace what is there'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l checksums -d 'End every frame with a checksum of its content'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l seek-table -d 'Append a table of all frames (the zstd project\'s seekable format)'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l force -d 'Replace an existing archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s v -l verbose -d 'Log each step; twice: log details'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l format -d 'How to print what is different on standard output' -r -f -a "text\t'How many of each'
-json\t'How many of each, as one object'
-json-lines\t'Everything that is different, one object a line'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory -d 'Memory for what is remembered of accounts, 80 bytes for each record of both; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l before-incremental -d 'Incremental archive that builds on BEFORE; both together count as the earlier snapshot' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l after-incremental -d 'Incremental archive that builds on AFTER; both together count as the later snapshot' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l format -d 'Format of the differences on standard output' -r -f -a "text\t'Numbers, for people'
+json\t'Numbers, as one object'
+json-lines\t'Every difference, one object a line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory -d 'Memory for 80 bytes per record of all archives; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -285,7 +289,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l exit-code -d 'Exit with 1 if they differ, and with 0 if they do not'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l exit-code -d 'Exit with 0 if the snapshots are the same, 1 if they differ, 2 if the comparison failed'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -293,11 +297,15 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s v -l ve
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l owner -d 'Only accounts of this owner; may be given several times' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l data-size -d 'Only accounts with so many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l format -d 'How to print accounts on standard output' -r -f -a "csv\t'Comma-separated values, with a line of names'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l owner -d 'Only records of this owner; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l data-size -d 'Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l incremental -d 'Incremental archive that builds on this one; list the records of both' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l limit -d 'List at most N records, and leave the rest of the archive unread and unchecked' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l format -d 'Format of the records on standard output' -r -f -a "text\t'A table for people'
+csv\t'Comma-separated values, with a line of names'
+json\t'One array'
 json-lines\t'One object a line'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for what is remembered, 80 bytes for each record; what is more goes to a file without a name in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -310,8 +318,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l con
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l newest -d 'Only the newest version of each account, if it has lamports; reads the archive twice'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l with-data -d 'Data too, in base64'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l newest -d 'Only the newest record of each account, if it has lamports; reads the archive twice'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l with-data -d 'Include the data, in base64'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -321,16 +329,16 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s h -
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "prepare" -d 'Make a state of the newest full archive and the newest incremental one upon it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "status" -d 'Say what states there are, and whether they are whole; also while a validator is running'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "repair" -d 'Make the newest state whole again from its shadow, or withdraw it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "withdraw" -d 'Take all states and their shadows back; storages are left to the validator'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "prepare" -d 'Make a state of the newest full archive and its newest incremental one'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "status" -d 'Show the existing states, and whether they are whole'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l snapshots -d 'Archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l full-snapshot-archive-path -d 'Full archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l incremental-snapshot-archive-path -d 'Incremental archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l accounts -d 'Accounts paths, which share the storages [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l verify -d 'Checks on the archives\' content during unpacking' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
 accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
@@ -342,7 +350,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'How to print the report on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -362,9 +370,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 always\t'Always'
 never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if there is a state as new as they are, be it one that lies ready'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l beside -d 'Prepare a state beside those of a validator, which may be running: it lies ready until `prepare` without --beside, or the program `validator`, puts it in their place'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-shadow -d 'Do not keep second names of the storages, for repairs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if an existing state, in place or ready beside, is as new'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l beside -d 'Prepare a state beside those of a validator, which may be running'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-shadow -d 'Do not keep hard links to the storages for repairs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
@@ -372,12 +380,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l snapshots -d 'Archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l full-snapshot-archive-path -d 'Full archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l incremental-snapshot-archive-path -d 'Incremental archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l accounts -d 'Accounts paths, which share the storages [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l format -d 'Format of the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
@@ -387,12 +395,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l snapshots -d 'Archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l full-snapshot-archive-path -d 'Full archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l incremental-snapshot-archive-path -d 'Incremental archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l accounts -d 'Accounts paths, which share the storages [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l format -d 'Format of the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
@@ -402,12 +410,12 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s l -l ledger -d 'The validator\'s ledger' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l snapshots -d 'Archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l full-snapshot-archive-path -d 'Full archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l incremental-snapshot-archive-path -d 'Incremental archives [default: that of the snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l accounts -d 'Accounts paths, over which storages are spread [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l format -d 'How to print the result on standard output' -r -f -a "text\t'For people'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l accounts -d 'Accounts paths, which share the storages [default: accounts in the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l format -d 'Format of the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
@@ -415,13 +423,13 @@ never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s v -l verbose -d 'Log each step; twice: log details'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l no-progress -d 'Hide progress'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l beside -d 'Take back only what lies ready beside; also while a validator is running'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l beside -d 'Withdraw only the state ready beside; also works while a validator is running'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "prepare" -d 'Make a state of the newest full archive and the newest incremental one upon it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "status" -d 'Say what states there are, and whether they are whole; also while a validator is running'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "repair" -d 'Make the newest state whole again from its shadow, or withdraw it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "withdraw" -d 'Take all states and their shadows back; storages are left to the validator'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "prepare" -d 'Make a state of the newest full archive and its newest incremental one'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "status" -d 'Show the existing states, and whether they are whole'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s V -l version -d 'Print version'
@@ -568,29 +576,73 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s h -l h
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand bench" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand completions" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "unpack" -d 'Unpack an archive into a durable directory'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "list" -d 'List an archive\'s entries'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "inspect" -d 'Show an archive\'s frames, producer and bank file'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "extract" -d 'Extract single entries or accounts from an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "index" -d 'Write an index of an archive beside it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "verify" -d 'Check that an archive holds what its name says'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "repack" -d 'Rewrite an archive in frames that several threads can unpack'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "create" -d 'Make an archive of a directory'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "diff" -d 'Compare the storages and accounts of two snapshots'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "accounts" -d 'List the accounts of an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "fastboot" -d 'Prepare and manage the state that a validator starts from without unpacking'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "service" -d 'Query and control the service unpackd'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "doctor" -d 'Check what makes unsnap slow or unsafe on this machine'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "bench" -d 'Measure what limits unpacking on this machine, and which flags make it faster'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "completions" -d 'Print the completion script for a shell'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man" -a "man" -d 'Print a manual page'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from unpack" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from list" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from inspect" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from extract" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from index" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from verify" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from repack" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from create" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from diff" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from accounts" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -f -a "prepare" -d 'Make a state of the newest full archive and its newest incremental one'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -f -a "status" -d 'Show the existing states, and whether they are whole'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Reload the service\'s configuration'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show jobs and events until interrupted'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from doctor" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from bench" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from completions" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from man" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "unpack" -d 'Unpack an archive into a durable directory'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "list" -d 'List an archive\'s entries'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "inspect" -d 'Say what an archive is: its frames, who has made it, what its bank file says'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "extract" -d 'Take single entries or accounts out of an archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "index" -d 'Write down where everything is in an archive, beside it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "inspect" -d 'Show an archive\'s frames, producer and bank file'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "extract" -d 'Extract single entries or accounts from an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "index" -d 'Write an index of an archive beside it'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "verify" -d 'Check that an archive holds what its name says'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "repack" -d 'Write an archive\'s content into frames that any number of threads can unpack'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "repack" -d 'Rewrite an archive in frames that several threads can unpack'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "create" -d 'Make an archive of a directory'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "diff" -d 'Say which storages and accounts are different in two archives'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "diff" -d 'Compare the storages and accounts of two snapshots'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "accounts" -d 'List the accounts of an archive'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "fastboot" -d 'Prepare what a validator starts from without unpacking, or look after it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "service" -d 'Ask the service unpackd how it stands, or tell it what to do'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "doctor" -d 'Say what makes unsnap slow or unsafe on this machine, and what to do about it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "fastboot" -d 'Prepare and manage the state that a validator starts from without unpacking'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "service" -d 'Query and control the service unpackd'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "doctor" -d 'Check what makes unsnap slow or unsafe on this machine'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "bench" -d 'Measure what limits unpacking on this machine, and which flags make it faster'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "completions" -d 'Print what a shell needs to complete command lines of ledger-tool'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "completions" -d 'Print the completion script for a shell'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "man" -d 'Print a manual page'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and not __fish_seen_subcommand_from unpack list inspect extract index verify repack create diff accounts fastboot service doctor bench completions man help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "prepare" -d 'Make a state of the newest full archive and the newest incremental one upon it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "status" -d 'Say what states there are, and whether they are whole; also while a validator is running'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "repair" -d 'Make the newest state whole again from its shadow, or withdraw it'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Take all states and their shadows back; storages are left to the validator'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "prepare" -d 'Make a state of the newest full archive and its newest incremental one'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "status" -d 'Show the existing states, and whether they are whole'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
@@ -599,3 +651,19 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Reload the service\'s configuration'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show jobs and events until interrupted'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "unpack" -d 'Unpack an archive into a durable directory'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "list" -d 'List an archive\'s entries'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "inspect" -d 'Show an archive\'s frames, producer and bank file'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "extract" -d 'Extract single entries or accounts from an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "index" -d 'Write an index of an archive beside it'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "verify" -d 'Check that an archive holds what its name says'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "repack" -d 'Rewrite an archive in frames that several threads can unpack'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "create" -d 'Make an archive of a directory'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "diff" -d 'Compare the storages and accounts of two snapshots'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "accounts" -d 'List the accounts of an archive'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "fastboot" -d 'Prepare and manage the state that a validator starts from without unpacking'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "service" -d 'Query and control the service unpackd'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "doctor" -d 'Check what makes unsnap slow or unsafe on this machine'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "bench" -d 'Measure what limits unpacking on this machine, and which flags make it faster'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "completions" -d 'Print the completion script for a shell'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from man" -f -a "man" -d 'Print a manual page'

@@ -5,10 +5,8 @@ mod tables;
 use std::{fs, io::Write as _, path::PathBuf};
 
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
-use unsnap_layout::{
-    append_vec::RecordHeader,
-    fastboot::{Format, Storage},
-};
+use unsnap_layout::append_vec::RecordHeader;
+use unsnap_state::format::{Format, Storage};
 use unsnap_testkit::{
     bank::{self, BankSpec},
     compress::{
