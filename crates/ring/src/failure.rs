@@ -14,21 +14,11 @@ impl Failure for UringRefused {
     }
 
     fn remedy(&self) -> Option<Remedy> {
-        self.limit_remedy().or(Some(Remedy::OtherEngine))
+        limit_remedy(Some(self.errno)).or(Some(Remedy::OtherEngine))
     }
 
     fn errno(&self) -> Option<Errno> {
         Some(self.errno)
-    }
-}
-
-impl UringRefused {
-    /// Returns the remedy for a limit that every engine would exceed.
-    fn limit_remedy(self) -> Option<Remedy> {
-        match self.errno {
-            Errno::MFILE => Remedy::of_errno(self.errno),
-            _ => None,
-        }
     }
 }
 
@@ -46,8 +36,9 @@ impl Failure for EngineError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Refused(refused) => refused.limit_remedy().or(Some(Remedy::ThreadsEngine)),
-            Self::Ring { .. } => Some(Remedy::ThreadsEngine),
+            Self::Ring { .. } | Self::Refused(_) => {
+                limit_remedy(EngineError::errno(self)).or(Some(Remedy::ThreadsEngine))
+            }
             error => EngineError::errno(error).and_then(Remedy::of_errno),
         }
     }
@@ -55,4 +46,9 @@ impl Failure for EngineError {
     fn errno(&self) -> Option<Errno> {
         EngineError::errno(self)
     }
+}
+
+/// Returns the remedy for a limit that another engine would exceed as well.
+fn limit_remedy(errno: Option<Errno>) -> Option<Remedy> {
+    errno.filter(|&errno| errno == Errno::MFILE).and_then(Remedy::of_errno)
 }

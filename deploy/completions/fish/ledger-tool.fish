@@ -52,7 +52,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l check
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l digest -d 'Digest of the whole archive in the report' -r -f -a "xxh3\t'128 bits; detects damage; as xxhsum -H2 prints it'
 blake3\t'256 bits; cannot be forged; as b3sum prints it'
 none\t'No digest'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-digest -d 'Expected digest of the archive, such as blake3:<HEX>; any other archive is refused' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-digest -d 'Expected digest of the archive, such as blake3:HEX; any other archive is refused' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l manifest -d 'Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard output' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'Checks of the snapshot\'s content' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
