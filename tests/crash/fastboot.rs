@@ -355,7 +355,10 @@ fn a_disk_that_is_too_small_for_two_states() {
         // (ext4 keeps 6 MiB that count as free for root.)
         fill(&stage.other, 18 << 20);
         let outcome = run(stage.command("prepare", &["-q"]).env("RUST_LOG", "warn")).assert_code(0);
-        assert!(outcome.stderr.contains("old states are removed before the new one"), "{outcome:#?}");
+        assert!(
+            outcome.stderr.contains("old states are removed before the new one"),
+            "{outcome:#?}"
+        );
         subject.new_state.assert_prepared(&stage.ledger, 3, "in the place of the old one");
         // Found out late: what has begun is taken back, and with more room it goes on.
         stage.set();
