@@ -69,7 +69,8 @@ impl Shell {
     }
 }
 
-/// Has `man` complete the names of all commands, like `help`: its arguments are such names.
+/// Has `man` complete the names of all other commands, like `help`: its arguments are such names. A
+/// `man` below `man` would hide its options from fish, which looks only at the words of a line.
 fn with_pages(command: Command) -> Command {
     fn names(command: &Command) -> Vec<Command> {
         let named = |inner: &Command| {
@@ -79,7 +80,8 @@ fn with_pages(command: Command) -> Command {
             let name = Command::new(name).about(about);
             name.subcommands(names(inner)).disable_help_flag(true).disable_help_subcommand(true)
         };
-        command.get_subcommands().map(named).collect()
+        let others = command.get_subcommands().filter(|inner| inner.get_name() != "man");
+        others.map(named).collect()
     }
     let names = names(&command);
     match command.find_subcommand("man") {
