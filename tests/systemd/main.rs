@@ -9,6 +9,7 @@
 //! | [`service`] | unpackd: start, status, reload, watchdog, socket, stop, kill, jobs |
 //! | [`sandbox`] | what unpackd.service may not do |
 //! | [`drop_ins`] | metrics on loopback; a state as the validator's user; the order of units |
+//! | [`instances`] | two instances of unpackd, each with its own user, configuration, memory and socket |
 //! | [`package`] | the Debian package installs, starts, upgrades and goes |
 //! | [`oneshot`] | `unsnap-unpack.service` unpacks an archive, and its sandbox holds |
 //!
@@ -20,6 +21,7 @@
 
 mod container;
 mod drop_ins;
+mod instances;
 mod oneshot;
 mod package;
 mod sandbox;

@@ -29,11 +29,20 @@ fn accepted(tool: &str, arguments: &[&str], path: &Path) {
     }
 }
 
+/// All units.
+const UNITS: [&str; 5] = [
+    "unpackd.service",
+    "unpackd.socket",
+    "unpackd@.service",
+    "unpackd@.socket",
+    "unsnap-unpack.service",
+];
+
 /// The units with programs that exist on every machine, and perhaps a drop-in of the service.
 fn units(drop_in: Option<&str>) -> TempDir {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let from = root().join("deploy/systemd");
-    for unit in ["unpackd.service", "unpackd.socket", "unsnap-unpack.service"] {
+    for unit in UNITS {
         let text = fs::read_to_string(from.join(unit)).unwrap();
         let text = text.replace("/usr/bin/unpackd", "/bin/true");
         let text = text.replace("/usr/bin/ledger-tool", "/bin/true");
@@ -51,9 +60,30 @@ fn units(drop_in: Option<&str>) -> TempDir {
 fn the_units_are_accepted_with_and_without_the_drop_ins() {
     for drop_in in [None, Some("metrics.conf"), Some("validator-user.conf")] {
         let units = units(drop_in);
-        for unit in ["unpackd.service", "unpackd.socket", "unsnap-unpack.service"] {
+        for unit in UNITS {
+            // Of a template, an instance is verified.
+            let unit = unit.replace('@', "@testnet");
             accepted("systemd-analyze", &["verify"], &units.path().join(unit));
         }
+    }
+}
+
+#[test]
+fn instances_have_the_service_but_for_names_of_their_own() {
+    for unit in ["unpackd.service", "unpackd.socket"] {
+        let read =
+            |unit: &str| fs::read_to_string(root().join("deploy/systemd").join(unit)).unwrap();
+        let (one, many) = (read(unit), read(&unit.replace('.', "@.")));
+        // Names of instances apart, and the destinations, which a drop-in names.
+        let settings = |text: &str| -> Vec<String> {
+            let text =
+                text.replace(" (%i)", "").replace("@%i", "").replace("/%i", "").replace("-%i", "");
+            let is_setting = |line: &&str| {
+                !line.starts_with('#') && !line.is_empty() && !line.starts_with("ReadWritePaths=")
+            };
+            text.lines().filter(is_setting).map(str::to_owned).collect()
+        };
+        assert_eq!(settings(&one), settings(&many), "{unit}");
     }
 }
 
@@ -73,7 +103,7 @@ fn the_services_are_exposed_by_a_tenth_at_most() {
 
 #[test]
 fn the_services_keep_the_calls_they_need() {
-    for unit in ["unpackd.service", "unsnap-unpack.service"] {
+    for unit in ["unpackd.service", "unpackd@.service", "unsnap-unpack.service"] {
         let text = fs::read_to_string(root().join("deploy/systemd").join(unit)).unwrap();
         // What is needed beyond systemd's own sets, of which older versions know fewer calls.
         for call in ["io_uring_setup", "io_uring_register", "landlock_create_ruleset"] {
