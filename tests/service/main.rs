@@ -7,6 +7,7 @@
 //! | [`validator`] | a validator's state is prepared where it looks, or beside it while it runs |
 //! | [`control`] | what clients ask, pause, reload |
 //! | [`metrics`] | what Prometheus and node_exporter are told |
+//! | [`page`] | the status page, as a browser shows it |
 //! | [`neighbour`] | jobs keep to what is configured of priorities, processors and rate |
 //! | [`machine`] | what file systems and queues of the kernel do to it |
 //! | [`processes`] | systemd's socket; two services that want the same |
@@ -25,6 +26,7 @@ mod jobs;
 mod machine;
 mod metrics;
 mod neighbour;
+mod page;
 mod processes;
 mod soak;
 mod validator;

@@ -16,7 +16,7 @@ const HANG: Duration = Duration::from_mins(2);
 
 /// The loopback address that a process listens on, by what the kernel tells of its sockets. With port 0
 /// configured no two tests want the same one.
-fn address(daemon: &Daemon) -> Option<SocketAddr> {
+pub fn address(daemon: &Daemon) -> Option<SocketAddr> {
     let proc = format!("/proc/{}", daemon.pid());
     let descriptors = fs::read_dir(format!("{proc}/fd")).unwrap();
     let links = descriptors.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());

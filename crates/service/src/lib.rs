@@ -20,6 +20,7 @@
 //! * `target`, `worker`: making results from archives and removing old ones.
 //! * `completion`: consequences of the end of a job.
 //! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
+//! * `disks`: free space of the file systems that targets are on.
 //! * `requests`, `status`, `metrics`: requests of clients and their answers.
 //! * `health`: the check that every thread makes progress or is idle. [`Notify`]: the service
 //!   manager that is notified of it.
@@ -27,6 +28,7 @@
 mod archives;
 mod completion;
 pub mod config;
+mod disks;
 mod health;
 mod message;
 mod metrics;

@@ -2,7 +2,7 @@
 //! moments only: no function here blocks.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -10,7 +10,7 @@ use std::{
 
 use unsnap_control::{
     metrics::TargetCounts,
-    protocol::{Event, Origin, Outcome},
+    protocol::{DiskStatus, Event, EventLine, Origin, Outcome, RECENT_EVENTS_MAX},
 };
 use unsnap_fastboot::{FileIdentity, Pair};
 use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
@@ -48,6 +48,10 @@ pub struct State {
     pub stopping: bool,
     /// Events that are not yet published.
     pub events: Vec<Event>,
+    /// Last published events, the oldest first.
+    pub recent: VecDeque<EventLine>,
+    /// File systems that targets are on, at the last scan.
+    pub disks: Vec<DiskStatus>,
 }
 
 /// State of a target.
@@ -200,7 +204,18 @@ impl State {
             started_unix_ms: now.unix_ms(),
             stopping: false,
             events: Vec::new(),
+            recent: VecDeque::new(),
+            disks: Vec::new(),
         }
+    }
+
+    /// Takes the events that are to be published, and remembers the last ones.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let events = std::mem::take(&mut self.events);
+        self.recent.extend(events.iter().cloned().map(EventLine::now));
+        let surplus = self.recent.len().saturating_sub(RECENT_EVENTS_MAX);
+        self.recent.drain(..surplus);
+        events
     }
 
     /// Returns the configured backoff.

@@ -47,6 +47,8 @@ impl State {
                     seen_unix_ms: bad.seen_unix_ms,
                 })
                 .collect(),
+            disks: self.disks.clone(),
+            recent: self.recent.iter().cloned().collect(),
         }
     }
 

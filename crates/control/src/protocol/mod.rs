@@ -20,8 +20,8 @@ pub use call::{Call, Level, Malformed, Request};
 pub use event::{Event, EventLine, Outcome};
 pub use reply::{Answered, Refusal, RefusalKind, Reply, ReplyResult, SubmittedJob};
 pub use status::{
-    ArchivesStatus, BadArchive, JobProgress, JobState, JobStatus, Origin, PairName, ResultStatus,
-    Status, TargetKind, TargetState, TargetStatus,
+    ArchivesStatus, BadArchive, DiskStatus, JobProgress, JobState, JobStatus, Origin, PairName,
+    RECENT_EVENTS_MAX, ResultStatus, Status, TargetKind, TargetState, TargetStatus,
 };
 
 /// Default path of the service's socket.

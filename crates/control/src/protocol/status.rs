@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::EventLine;
+
 /// Status of the service. Times are milliseconds since 1970, UTC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -24,6 +26,30 @@ pub struct Status {
     pub targets: Vec<TargetStatus>,
     /// Bad archives, skipped until their files change.
     pub bad: Vec<BadArchive>,
+    /// File systems that targets are on.
+    #[serde(default)]
+    pub disks: Vec<DiskStatus>,
+    /// Last events, the oldest first, without progress; at most
+    /// [`RECENT_EVENTS_MAX`].
+    #[serde(default)]
+    pub recent: Vec<EventLine>,
+}
+
+/// Most events in [`Status::recent`]. A guess: as many as fit a screen.
+pub const RECENT_EVENTS_MAX: usize = 20;
+
+/// A file system that targets are on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// A directory of a target on it.
+    #[serde(with = "super::path")]
+    pub path: PathBuf,
+    /// Names of the targets on it.
+    pub targets: Vec<String>,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Bytes that the service may still write.
+    pub bytes_available: u64,
 }
 
 /// Status of the archives.

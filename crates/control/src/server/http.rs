@@ -1,4 +1,5 @@
-//! Scrapes of metrics: one HTTP/1.1 request for `/metrics` and its response per connection.
+//! Metrics and the status page over HTTP/1.1: one request and its response per connection. Nothing can be
+//! changed this way.
 
 use std::{
     os::fd::OwnedFd,
@@ -11,7 +12,7 @@ use rustix::{
     net::{Shutdown, shutdown},
 };
 
-use super::{answer::Answer, client::Disposition, outbox::Outbox};
+use super::{answer::Answer, client::Disposition, outbox::Outbox, page};
 use crate::protocol::{Answered, Request};
 
 /// Longest lifetime of a connection, whatever the client does: Prometheus itself gives up after 10
@@ -124,11 +125,20 @@ fn respond(head: &[u8], answer: &dyn Answer) -> Option<Vec<u8>> {
     if !matches!(method, "GET" | "HEAD") {
         return Some(refusal("405 Method Not Allowed", "Allow: GET, HEAD\r\n"));
     }
-    if path.split('?').next() != Some("/metrics") {
-        return Some(response("404 Not Found", "text/plain", "", "try /metrics\n", body));
-    }
-    Some(match answer.answer(Request::Metrics {}) {
+    let request = match path.split('?').next() {
+        Some("/metrics") => Request::Metrics {},
+        Some("/") => Request::Status {},
+        _ => {
+            let text = "try / or /metrics\n";
+            return Some(response("404 Not Found", "text/plain", "", text, body));
+        }
+    };
+    Some(match answer.answer(request) {
         Ok(Answered::Metrics { text }) => response("200 OK", CONTENT_TYPE, "", &text, body),
+        Ok(Answered::Status(status)) => {
+            let text = page::render(&status, page::now_unix_ms());
+            response("200 OK", page::CONTENT_TYPE, page::HEADERS, &text, body)
+        }
         Ok(_) | Err(_) => refusal("503 Service Unavailable", ""),
     })
 }
@@ -178,9 +188,9 @@ mod tests {
             ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "200 OK|a 1\n"),
             ("GET /metrics?name[]=a HTTP/1.0\r\n\r\n", "200 OK|a 1\n"),
             ("HEAD /metrics HTTP/1.1\r\n\r\n", "200 OK|"),
-            ("GET / HTTP/1.1\r\n\r\n", "404 Not Found|try /metrics\n"),
+            ("GET /x HTTP/1.1\r\n\r\n", "404 Not Found|try / or /metrics\n"),
             ("HEAD /x HTTP/1.1\r\n\r\n", "404 Not Found|"),
-            ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found|try /metrics\n"),
+            ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found|try / or /metrics\n"),
             ("POST /metrics HTTP/1.1\r\n\r\n", "405 Method Not Allowed|405 Method Not Allowed\n"),
             ("GET /metrics\r\n\r\n", "400 Bad Request|400 Bad Request\n"),
             ("{\"request\":\"status\"}\n", "400 Bad Request|400 Bad Request\n"),

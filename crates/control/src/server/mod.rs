@@ -10,6 +10,7 @@ mod inbox;
 mod limits;
 mod lines;
 mod outbox;
+mod page;
 
 use std::{
     io,

@@ -71,6 +71,8 @@ impl Answers {
             archives: ArchivesStatus { directories: Vec::new(), newest: None, rescan_ms: 60_000 },
             targets: Vec::new(),
             bad: Vec::new(),
+            disks: Vec::new(),
+            recent: Vec::new(),
         }
     }
 }

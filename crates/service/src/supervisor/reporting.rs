@@ -33,7 +33,7 @@ impl Supervisor {
         let (events, running, text) = {
             let mut state = self.shared.state();
             let running = state.targets.iter().any(|target| target.running.is_some());
-            (std::mem::take(&mut state.events), running, status::status_line(&state))
+            (state.take_events(), running, status::status_line(&state))
         };
         let watched = self.events.as_ref().is_some_and(Events::watched);
         if let Some(publisher) = self.events.as_ref().filter(|_| watched) {

@@ -6,6 +6,7 @@ use super::Supervisor;
 use crate::{
     archives::{Now, Usable},
     config::{Target, TargetKind},
+    disks::disks,
     target::{is_adoptable, results},
 };
 
@@ -25,7 +26,9 @@ impl Supervisor {
             TargetKind::Tree { .. } => false,
         };
         let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
+        let disks = disks(&targets);
         let mut state = self.shared.state();
+        state.disks = disks;
         state.search_error = error.map(|error| {
             tracing::warn!(%error, "cannot scan the directories of archives");
             error.to_string()
