@@ -21,7 +21,8 @@ use unsnap_testkit::{
     tar::TarBuilder,
 };
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, Report, Source, Tree, UnpackError, Unpacker, Verify,
+    Destination, DigestUse, FileSink, Options, Pair, Report, Source, Tree, UnpackError, Unpacker,
+    Verify,
 };
 
 /// Generates an archive under the name that belongs to it, unless another is given.
@@ -51,13 +52,12 @@ fn output(directory: &Path) -> PathBuf {
 }
 
 fn resumable(archive: &Archive, directory: &Path) -> Options {
-    let source =
-        Source::new(archive.clone(), None, LayoutKind::Snapshot, Verify::Structure).unwrap();
+    let source = Source::new(archive.clone(), LayoutKind::Snapshot, Verify::Structure).unwrap();
     tree(source, Tree { resume: true, ..Tree::new(output(directory)) })
 }
 
 fn check(archive: Archive, layout: LayoutKind, verify: Verify) -> Result<Report, UnpackError> {
-    Unpacker::new(Options::check(Source::new(archive, None, layout, verify).unwrap())).run()
+    Unpacker::new(Options::check(Source::new(archive, layout, verify).unwrap())).run()
 }
 
 /// An archive of 200 files of 20 KB: far less than what lies between two checkpoints.
@@ -148,7 +148,7 @@ fn an_archive_under_the_name_of_another_slot_has_the_wrong_bank() {
     assert_eq!((error.family(), error.code()), (Family::BadArchive, Code::WrongBank), "{error}");
     let report = check(archive.clone(), LayoutKind::Snapshot, Verify::None).unwrap();
     assert_eq!(report.slot, Some(350_000_000));
-    let source = Source::new(archive, None, LayoutKind::Snapshot, Verify::None).unwrap();
+    let source = Source::new(archive, LayoutKind::Snapshot, Verify::None).unwrap();
     Unpacker::new(tree(source, Tree::new(output(scratch.path())))).run().unwrap();
 }
 
@@ -173,7 +173,7 @@ fn a_verified_pair_is_reported_with_both_archives_and_all_terms() {
     let [full, incremental] =
         [&full, &incremental].map(|spec| generate(spec, scratch.path(), None));
     let verify = Verify::Accounts { memory_bytes: None };
-    let source = Source::new(full, Some(incremental), LayoutKind::Snapshot, verify).unwrap();
+    let source = Source::pair(Pair::new(full, Some(incremental)).unwrap(), verify);
     let report = Unpacker::new(Options::check(source)).run().unwrap();
     let accounts = report.accounts.unwrap();
     assert!(accounts.accounts > 0);
