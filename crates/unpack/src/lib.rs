@@ -44,6 +44,7 @@ mod creating;
 mod decision;
 mod error;
 mod grace;
+mod last_checkpoint;
 mod options;
 mod pipeline;
 mod places;

@@ -86,8 +86,8 @@ pub struct Tree {
     /// `<output>/accounts`. They must be absent or empty.
     pub accounts: Vec<PathBuf>,
     /// Continue an interrupted run of the same archive to the same destinations, and keep the
-    /// complete files of this run if it is interrupted. Without it, the files of an interrupted run
-    /// are removed, and those of this run if it fails.
+    /// complete files of this run if it is interrupted or fails, unless the archive is bad. Without
+    /// it, the files of an interrupted run are removed, and those of this run if it fails.
     pub resume: bool,
     /// Bytes of files between two checkpoints; `None` for 16 GiB. With `resume`, checkpoints are
     /// also taken early and by time. A killed run has to write the files since the last one again.

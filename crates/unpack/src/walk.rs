@@ -73,7 +73,7 @@ pub(crate) struct Content {
 /// Records of files: checkpoints and the manifest.
 #[derive(Default)]
 pub(crate) struct Record<'a> {
-    pub checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<&'a mut Checkpoints>,
     pub manifest: Option<&'a mut Manifest>,
 }
 
@@ -187,7 +187,11 @@ impl Entries<'_> {
                 if let Some((destination, path)) = place {
                     self.met.creates(member.size);
                     self.content.placed(role, destination, path);
-                    files.begin(NewMember { destination, path, size: member.size }, view)?;
+                    let new = NewMember { destination, path, size: member.size };
+                    let file = files.begin(new, view)?;
+                    if let Some(checkpoints) = &mut self.record.checkpoints {
+                        checkpoints.begun(file);
+                    }
                 }
             }
         }
@@ -236,28 +240,23 @@ impl Entries<'_> {
             && checkpoints.is_due(Instant::now())
         {
             files.settle()?;
-            checkpoints.take(header_offset, self.met.entries, Instant::now());
+            checkpoints.take(header_offset, Instant::now());
         }
         Ok(())
     }
 
-    /// Takes a last checkpoint, if files can still be completed. The current file is left out. This
-    /// saves the progress of a run that is interrupted before its first checkpoint.
+    /// Gives up the current file and waits for all others, so that a last checkpoint saves as much as
+    /// possible. Does nothing if there is nothing to save.
     ///
     /// An error of a creator is reported only once, here or to the walk.
-    pub fn last_checkpoint(&mut self) -> Result<(), UnpackError> {
-        let (Some(checkpoints), Some(files)) = (&mut self.record.checkpoints, &mut self.files)
-        else {
-            return Ok(());
-        };
-        if !checkpoints.has_complete_members() {
-            return Ok(());
+    pub fn settle(&mut self) -> Result<(), UnpackError> {
+        match (&self.record.checkpoints, &mut self.files) {
+            (Some(checkpoints), Some(files)) if checkpoints.has_complete_members() => {
+                files.abandon();
+                Ok(files.settle()?)
+            }
+            _ => Ok(()),
         }
-        files.abandon();
-        // If creating files failed, it is unknown which ones are complete.
-        files.settle()?;
-        checkpoints.take_last(self.met.entries.saturating_sub(1));
-        Ok(())
     }
 }
 

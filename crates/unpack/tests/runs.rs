@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
-use unsnap_failure::{Code, Failure, Family};
-use unsnap_pass::{Archive, IoEngine, LayoutKind, Pace};
+use unsnap_failure::{Code, Errno, Failure, Family};
+use unsnap_pass::{Archive, FaultPlan, IoEngine, LayoutKind, Pace};
+use unsnap_ring::Call;
 use unsnap_source::DigestKind;
 use unsnap_testkit::{
     archive::write_archive,
@@ -96,6 +97,48 @@ fn a_resumable_run_that_is_cancelled_keeps_its_complete_files() {
     let again = tree(Source::snapshot(archive), Tree::new(output(scratch.path())));
     Unpacker::new(again).run().unwrap();
     assert_eq!(resumed_tree, unsnap_testkit::tree::read_tree(&output(scratch.path())).unwrap());
+}
+
+/// Whatever fails, the files before it are complete, and one checkpoint more than before records
+/// them. The faulty engine completes files in any order.
+#[test]
+fn a_resumable_run_whose_creator_fails_keeps_the_files_before() {
+    for seed in 0..4 {
+        let scratch = tempfile::tempdir().unwrap();
+        let archive = generate(&many_files(), scratch.path(), None);
+        let mut options = resumable(&archive, scratch.path());
+        let plan = FaultPlan::new(seed).fail_nth(Call::Close, 150, Errno::NOSPC);
+        options.pass.io.engine = IoEngine::Faulty(plan);
+        let error = Unpacker::new(options).run().unwrap_err();
+        assert_eq!(error.code(), Code::NoSpace, "{error}");
+        assert!(!output(scratch.path()).exists());
+
+        let report = Unpacker::new(resumable(&archive, scratch.path())).run().unwrap();
+        let resumed = report.resumed.expect("complete files are used");
+        assert!((50..=180).contains(&resumed.files), "{seed}: {resumed:?}");
+        let Archive::File(path) = &archive else { unreachable!() };
+        let entries = unsnap_testkit::tree::reference_entries_of_file(path).unwrap();
+        let expected = unsnap_testkit::tree::files(entries);
+        unsnap_testkit::tree::assert_tree_equals(&output(scratch.path()), &expected);
+    }
+}
+
+/// A run that succeeds syncs once, at its end: it needs no checkpoint. And after a sync has failed,
+/// nothing is recorded, although another sync would succeed here.
+#[test]
+fn only_a_run_that_is_interrupted_takes_a_last_checkpoint() {
+    let scratch = tempfile::tempdir().unwrap();
+    let archive = generate(&many_files(), scratch.path(), None);
+    for (nth, fails) in [(0, true), (1, false)] {
+        let mut options = resumable(&archive, scratch.path());
+        let plan = FaultPlan::new(1).fail_nth(Call::SyncFileSystem, nth, Errno::IO);
+        options.pass.io.engine = IoEngine::Faulty(plan.clone());
+        let result = Unpacker::new(options).run();
+        assert_eq!(result.is_err(), fails, "sync {nth}");
+        assert_eq!(plan.injected().len(), usize::from(fails), "sync {nth}");
+        let staging = scratch.path().join(".output.unsnap-staging");
+        assert_eq!((staging.exists(), output(scratch.path()).exists()), (false, !fails));
+    }
 }
 
 /// Creators that are paused complete nothing, so a grace period would only delay the end.
