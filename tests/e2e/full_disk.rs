@@ -43,7 +43,7 @@ fn assert_resumed(disk: &ScratchFs, file_bytes: u64, flags: &[&str]) {
     let (ballast, output) = (disk.path().join("ballast"), disk.path().join("output"));
     let staging = disk.path().join(".output.unsnap-staging");
     fill(disk, &ballast);
-    let mut tool = || {
+    let tool = || {
         let mut tool = ledger_tool();
         tool.arg("unpack").arg(&archive).arg("--output").arg(&output);
         tool.args(["--resume", "--no-preflight", "--format=json"]).args(flags);

@@ -68,12 +68,11 @@ impl Setup {
     /// Returns the library's options.
     pub fn options(&self) -> Result<Options, UnpackError> {
         let Self { archive, incremental, layout, verify, .. } = self.clone();
-        let source = match incremental {
-            None => Source::new(archive, layout, verify)?,
-            Some(_) => {
-                let pair = Pair::new(archive, incremental).map_err(PassError::from)?;
-                Source::pair(pair, verify)
-            }
+        let source = if incremental.is_some() {
+            let pair = Pair::new(archive, incremental).map_err(PassError::from)?;
+            Source::pair(pair, verify)
+        } else {
+            Source::new(archive, layout, verify)?
         };
         let destination = match (&self.state, self.dry_run) {
             (Some(state), _) => Destination::State(state.clone()),
