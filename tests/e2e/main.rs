@@ -9,6 +9,7 @@
 //! | [`destinations`] | where files may go, and what keeps two runs apart |
 //! | [`fastboot`] | a validator finds a state that is whole, or none; whatever was there, whatever fails |
 //! | [`faults`] | full disks, failing disks, signals, cancellation: the destination is as it was |
+//! | [`full_disk`] | what a resumable run has completed when the disk is full is used by the next one |
 //! | [`neighbour`] | a run leaves to others what it was told to, and stands still when it is paused |
 //! | [`nth`] | every system call fails in turn, and the destination is as it was |
 //! | [`resume`] | what an interrupted run has made durable is used, exactly, or not at all |
@@ -30,6 +31,7 @@
 mod destinations;
 mod fastboot;
 mod faults;
+mod full_disk;
 mod hostile;
 mod identity;
 mod memory;

@@ -261,7 +261,7 @@ fn without_the_sandbox_every_attack_succeeds() {
 #[test]
 fn listing_is_confined_and_the_caller_is_not() {
     let setup = small(&genuine_full(), Path::new(""));
-    let (archives, handles) = ([setup.archive], Handles::default());
+    let (archives, handles) = (setup.archive.into(), Handles::default());
     let reader = Reader { archives: &archives, options: &setup.pass, handles: &handles };
     let mut opened = None;
     let listed = on_a_thread_of_its_own(|| {

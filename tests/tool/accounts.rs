@@ -154,7 +154,7 @@ fn a_pair_is_listed_as_one() {
     }
     let [(full, _), (_, other)] = genuine_pairs();
     let foreign = accounts(&full, &["--incremental", other.to_str().unwrap()]);
-    foreign.assert_code(2).assert_error(&["needs the full archive"]);
+    foreign.assert_code(2).assert_error(&["builds on slot"]);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn pairs_are_compared_as_one_snapshot() {
     let [(full, _), (_, foreign)] = genuine_pairs();
     diff(&full, &full, &["--after-incremental", foreign.to_str().unwrap()])
         .assert_code(2)
-        .assert_error(&["needs the full archive"]);
+        .assert_error(&["builds on slot"]);
 }
 
 #[test]

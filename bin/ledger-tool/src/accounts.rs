@@ -20,7 +20,7 @@ use crate::{
 const OUT_BYTES: usize = 256 << 10;
 
 pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
-    let archives = settings::pair(settings::archive(&args.archive), args.incremental.as_ref())?;
+    let archives = settings::snapshot(settings::archive(&args.archive), args.incremental.as_ref())?;
     let query = settings::listing(args);
     let options = settings::reading(&args.io)?;
     let handles = Handles::default();

@@ -18,8 +18,8 @@ use crate::{
 
 pub fn run(args: &DiffArgs, printer: &Printer) -> anyhow::Result<()> {
     let ([before, after], how) = settings::comparing(args)?;
-    if let [one] = &*before
-        && let [other] = &*after
+    if let [one] = before.as_slice()
+        && let [other] = after.as_slice()
         && let Some(base) = incremental_and_base(one, other)
     {
         printer.warning(&format!(

@@ -11,7 +11,7 @@ use serde::Serialize;
 use unsnap_index::ReadOptions;
 use unsnap_layout::ArchiveHash;
 use unsnap_lookup::{Account, AccountsFound, ExtractTo, Extracted, LookupError, Reader, Selection};
-use unsnap_pass::{Archive, Handles, LayoutKind, Resources};
+use unsnap_pass::{Archive, Archives, Handles, LayoutKind, Resources};
 
 use crate::{
     cli::{ExtractArgs, ExtractFormat, Layout, Pubkey, ReportFormat},
@@ -30,8 +30,7 @@ pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
     let incremental = args.incremental.clone().map(Archive::File);
-    let archives: Vec<Archive> =
-        std::iter::once(settings::archive(&args.archive)).chain(incremental).collect();
+    let archives = Archives::new(settings::archive(&args.archive), incremental)?;
     let handles = Handles::default();
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let what = Selection::new(&args.entry, args.slot.clone())?;
@@ -139,7 +138,7 @@ fn accounts(
     printer: &Printer,
 ) -> anyhow::Result<()> {
     let how = options(args, reader.options.resources);
-    let archive = reader.archives[0].display_name();
+    let archive = reader.archives.as_slice()[0].display_name();
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = reader.handles.clone();
     let keys: Vec<[u8; 32]> = args.account.iter().map(|Pubkey(key)| *key).collect();

@@ -36,12 +36,12 @@ struct Made {
 
 pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let options = settings::reading(&args.io)?;
-    let archives = [settings::archive(&args.archive)];
-    let [Archive::File(archive)] = &archives else {
+    let archive = settings::archive(&args.archive);
+    if archive == Archive::Stdin {
         let reason = "only a file can have an index, and this is a stream";
         return Err(RequestError(reason.to_owned()).into());
-    };
-    let archive = archive.display().to_string();
+    }
+    let (name, archives) = (archive.display_name(), archive.into());
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
@@ -50,7 +50,7 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let made = on_a_thread_of_its_own(|| reader.index());
     drop(display);
-    let made = write(&made?, archive, side_car)?;
+    let made = write(&made?, name, side_car)?;
     let done = |made: &Made| format!("wrote {} and durable", made.index);
     printer.report_done(args.format, &made, summary, done)
 }

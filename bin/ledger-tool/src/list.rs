@@ -40,7 +40,7 @@ struct Entry<'a> {
 pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
-    let (archives, handles) = ([settings::archive(&args.archive)], Handles::default());
+    let (archives, handles) = (settings::archive(&args.archive).into(), Handles::default());
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = handles.clone();

@@ -13,9 +13,9 @@ use unsnap_failure::Remedy;
 use unsnap_fastboot::{Places, Request};
 use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
-use unsnap_pass::{Archive, LayoutKind, PassError};
+use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
-use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree};
+use unsnap_unpack::{Destination, DigestUse, Options, Pair, Source, Tree, Verify};
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
@@ -43,8 +43,22 @@ pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Options> {
     let incremental = args.incremental.clone().map(Archive::File);
     all_present(std::iter::once(&archive(&args.archive)).chain(&incremental))?;
     let verify = args.verify.verify(args.verify_memory);
-    let source = Source::new(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
+    let source = source(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
     Ok(Options::check(source).with_pass(reading(&args.io)?))
+}
+
+/// Returns the source of an archive and, if it is given, the incremental one that builds on it,
+/// which has the layout of a snapshot.
+fn source(
+    archive: Archive,
+    incremental: Option<Archive>,
+    layout: LayoutKind,
+    verify: Verify,
+) -> Result<Source, PassError> {
+    match incremental {
+        None => Source::new(archive, layout, verify),
+        Some(_) => Ok(Source::pair(Pair::new(archive, incremental)?, verify)),
+    }
 }
 
 /// Returns the request of `fastboot prepare`.
@@ -96,8 +110,7 @@ pub fn places(args: &PlacesArgs) -> Result<Places, PassError> {
 /// Returns the options of `repack` for reading.
 pub fn repacking(args: &RepackArgs) -> anyhow::Result<Options> {
     all_present([&archive(&args.archive)])?;
-    let verify = unsnap_unpack::Verify::default();
-    let source = Source::new(archive(&args.archive), None, layout(args.layout), verify)?;
+    let source = Source::new(archive(&args.archive), layout(args.layout), Verify::default())?;
     Ok(Options::check(source).with_pass(reading(&args.io)?))
 }
 
@@ -117,30 +130,27 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
     }
 }
 
-/// Returns the snapshots that `diff` compares, and how. Each is one archive, or a full and an
-/// incremental one.
-pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Vec<Archive>; 2], DiffOptions)> {
+/// Returns the snapshots that `diff` compares, and how.
+pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Archives; 2], DiffOptions)> {
     let archives = [archive(&args.before), archive(&args.after)];
     if archives == [Archive::Stdin, Archive::Stdin] {
         let reason = "standard input can be one of the archives, not both".to_owned();
         return Err(RequestError(reason).into());
     }
     let [before, after] = archives;
-    let pairs = [
-        pair(before, args.before_incremental.as_ref())?,
-        pair(after, args.after_incremental.as_ref())?,
+    let snapshots = [
+        snapshot(before, args.before_incremental.as_ref())?,
+        snapshot(after, args.after_incremental.as_ref())?,
     ];
     let options = DiffOptions { memory_bytes_max: memory(args.memory), threads: cores() };
-    Ok((pairs, options))
+    Ok((snapshots, options))
 }
 
-/// Returns an archive and, behind it, the incremental one that builds on it.
-pub fn pair(archive: Archive, incremental: Option<&PathBuf>) -> Result<Vec<Archive>, PassError> {
+/// Returns an archive that exists and, if it is named, the incremental one that builds on it.
+pub fn snapshot(archive: Archive, incremental: Option<&PathBuf>) -> Result<Archives, PassError> {
     let incremental = incremental.cloned().map(Archive::File);
     all_present(std::iter::once(&archive).chain(&incremental))?;
-    let verify = unsnap_unpack::Verify::default();
-    let source = Source::new(archive, incremental, LayoutKind::Snapshot, verify)?;
-    Ok(source.archives().to_vec())
+    Ok(Archives::new(archive, incremental)?)
 }
 
 /// Returns the query of `accounts`.
@@ -211,9 +221,14 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
         return Err(RequestError(reason.to_owned()).into());
     }
     let incremental = args.incremental.clone().map(Archive::File);
+    if layout == LayoutKind::Any && incremental.is_some() {
+        let reason =
+            "--incremental has no meaning with --layout any: only snapshots build on others";
+        return Err(RequestError(reason.to_owned()).into());
+    }
     let verify = args.verify.verify(args.verify_memory);
     let is_pair = incremental.is_some();
-    let source = Source::new(archive(&args.archive), incremental, layout, verify)?;
+    let source = source(archive(&args.archive), incremental, layout, verify)?;
     if is_pair && !args.dry_run {
         let reason = "a full and an incremental archive are unpacked together into a validator's \
                       state only, not into a tree";

@@ -45,9 +45,9 @@ impl Reporter {
         let found = Candidates::find(&places.search_dirs()).ok();
         let Some(pair) = found.and_then(|found| found.best()) else { return };
         let name = |one: &Candidate| one.path.display().to_string();
-        let incremental = pair.incremental.as_ref().map(|one| format!(" and {}", name(one)));
+        let incremental = pair.incremental().map(|one| format!(" and {}", name(one)));
         let incremental = incremental.unwrap_or_default();
-        self.note(&format!("newest archives: {}{incremental}", name(&pair.full)));
+        self.note(&format!("newest archives: {}{incremental}", name(pair.full())));
     }
 
     /// Names the state that is ready for the validator, after `took`.

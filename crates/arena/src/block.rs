@@ -3,7 +3,10 @@
 //! Every `unsafe` block here rests on one invariant: at any time each byte of a lease belongs
 //! either to exactly one `Block` or to any number of `Slice`s. Move semantics keep it: `split_to`
 //! divides a range in two, `freeze` turns a block into a slice, and there is no way back. All
-//! handles share the lease; dropping the last one returns the whole range to the pool.
+//! handles share the lease, which keeps the memory mapped; dropping the last one returns the whole
+//! range to the pool. `Pool::lend` makes the first block of a lease, of exactly its range, and the
+//! pool's free list lends no byte twice. The memory is initialised from the start: the kernel fills
+//! an anonymous mapping with zeros.
 
 use std::{
     ops::{Bound, Deref, DerefMut, RangeBounds},
@@ -25,7 +28,7 @@ pub struct Block {
 // SAFETY: a block is the only handle on its bytes (module invariant), and the bytes are not tied to
 // a thread.
 unsafe impl Send for Block {}
-// SAFETY: `&Block` only gives out `&[u8]`.
+// SAFETY: `&Block` only gives out `&[u8]`, and the bytes are written only through `&mut Block`.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -41,7 +44,7 @@ impl Block {
     pub fn split_to(&mut self, count: usize) -> Self {
         assert!(count <= self.len, "split at {count} of a block of {} bytes", self.len);
         let front = Self { lease: Arc::clone(&self.lease), start: self.start, len: count };
-        // SAFETY: count <= len, so the new start lies inside or one past the end of the range.
+        // SAFETY: by the assertion, the new start lies inside or one past the end of the range.
         self.start = unsafe { self.start.add(count) };
         self.len -= count;
         front
@@ -64,15 +67,15 @@ impl Deref for Block {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is initialised memory of a lease that this handle shares; only `&mut
-        // self` methods of this one handle write to it.
+        // SAFETY: the range is initialised memory of a lease that this handle keeps; it is the only
+        // handle on the range (module invariant), and writes only with `&mut self`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Block {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`, and `&mut self` on the only handle makes the access exclusive.
+        // SAFETY: as in `deref`; `&mut self` on the only handle makes the access exclusive.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
@@ -87,7 +90,7 @@ pub struct Slice {
 
 // SAFETY: nobody can write to the bytes of a slice (module invariant), so any thread may read them.
 unsafe impl Send for Slice {}
-// SAFETY: as above.
+// SAFETY: as above; `&Slice` only gives out `&[u8]`.
 unsafe impl Sync for Slice {}
 
 impl Slice {
@@ -99,16 +102,16 @@ impl Slice {
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Self {
         let from = match range.start_bound() {
             Bound::Included(&from) => from,
-            Bound::Excluded(&from) => from + 1,
+            Bound::Excluded(&from) => from.saturating_add(1),
             Bound::Unbounded => 0,
         };
         let to = match range.end_bound() {
-            Bound::Included(&to) => to + 1,
+            Bound::Included(&to) => to.saturating_add(1),
             Bound::Excluded(&to) => to,
             Bound::Unbounded => self.len,
         };
         assert!(from <= to && to <= self.len, "{from}..{to} of a slice of {} bytes", self.len);
-        // SAFETY: from <= len, so the new start lies inside or one past the end of the range.
+        // SAFETY: by the assertion, the new start lies inside or one past the end of the range.
         let start = unsafe { self.start.add(from) };
         Self { lease: Arc::clone(&self.lease), start, len: to - from }
     }
@@ -129,8 +132,8 @@ impl Deref for Slice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is initialised memory of a lease that this handle shares, and nobody
-        // writes to it.
+        // SAFETY: the range is initialised memory of a lease that this handle keeps, and nobody
+        // writes to it (module invariant).
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -54,7 +54,7 @@ impl Shared {
 
     /// Returns the lease on a range that [`State::take`] returned, and the address of the range.
     pub fn lease(self: &Arc<Self>, (offset, bytes): (usize, usize)) -> (Lease, NonNull<u8>) {
-        let start = self.mapping.at(self.start + offset);
+        let start = self.mapping.at(self.start + offset, bytes);
         (Lease { pool: Arc::clone(self), offset, bytes }, start)
     }
 

@@ -86,8 +86,10 @@ impl Mapping {
 
     fn advise(&self, bytes: usize, advice: Advice) -> Result<(), rustix::io::Errno> {
         let start = self.base.as_ptr().cast::<c_void>();
-        // SAFETY: [base, base + bytes) lies inside our own private anonymous mapping, and neither
-        // advice used here (huge pages, populate) changes the bytes that a reader sees.
+        assert!(bytes <= self.usable(), "advice on {bytes} bytes of {}", self.usable());
+        // SAFETY: by the assertion, [base, base + bytes) lies inside our own private anonymous
+        // mapping, and neither advice used here (huge pages, populate) changes the bytes that a
+        // reader sees.
         unsafe { rustix::mm::madvise(start, bytes, advice) }
     }
 
@@ -101,11 +103,19 @@ impl Mapping {
         self.kind
     }
 
-    /// Returns the address of the byte at `offset`. The caller must stay within the reservation.
-    pub fn at(&self, offset: usize) -> NonNull<u8> {
-        debug_assert!(offset <= self.map_bytes);
-        // SAFETY: pools are cut so that their offsets lie inside the reservation (Arena::pool),
-        // which lies inside the mapping.
+    /// Returns the number of bytes from `base` to the end of the mapping.
+    fn usable(&self) -> usize {
+        self.map_bytes - (self.base.addr().get() - self.map_start.addr().get())
+    }
+
+    /// Returns the address of the `bytes` bytes at `offset` from the base.
+    ///
+    /// # Panics
+    /// If they do not lie within the mapping. Pools are cut so that they do.
+    pub fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= self.usable()), "{bytes} bytes at {offset}");
+        // SAFETY: by the assertion, the result lies inside the mapping or one past its end.
         unsafe { self.base.add(offset) }
     }
 }
@@ -113,9 +123,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let start = self.map_start.as_ptr().cast::<c_void>();
-        // SAFETY: this is exactly the range that mmap returned. Every block, slice and ring
-        // registration holds a share of the `Arc<Mapping>`, so nothing refers to the range any
-        // more.
+        // SAFETY: this is exactly the range that mmap returned: no method changes the two fields.
+        // Every block, slice and ring registration holds a share of the `Arc<Mapping>`, so nothing
+        // refers to the range any more.
         if let Err(errno) = unsafe { rustix::mm::munmap(start, self.map_bytes) } {
             tracing::error!(%errno, "munmap failed; the memory stays mapped");
         }

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::{Sender, TrySendError};
+use crossbeam::channel::Sender;
+use unsnap_create::FileId;
 use unsnap_decode::FrameStarts;
 use unsnap_pass::ReadMark;
 use unsnap_source::Digest;
@@ -19,11 +20,12 @@ use unsnap_tarstream::{Member, MemberKind};
 use crate::journal::{ArchiveFile, Checkpoint, ReadRange, Recorded};
 
 /// Default number of file bytes between two checkpoints, which is also the most that a resumed run
-/// repeats. A checkpoint costs a moment in which no new file is started, and a sync of the file
-/// systems (BENCHMARKS.md).
+/// repeats after a kill. A checkpoint costs a moment in which no new file is started, and a sync of
+/// the file systems (BENCHMARKS.md).
 pub const CHECKPOINT_BYTES: u64 = 16 << 30;
 
-/// Most members between two checkpoints, however small. Bounds the memory for the next checkpoint.
+/// Most members between two checkpoints, however small. Bounds the memory for the next checkpoint,
+/// with names to some 30 MB. A guess.
 const CHECKPOINT_MEMBERS: usize = 100_000;
 
 /// Most bytes of names between two checkpoints, for the same reason.
@@ -43,6 +45,8 @@ pub struct Origin {
     pub archive: ArchiveFile,
     /// Offset in the archive at which this run began to read.
     pub from: u64,
+    /// Number of members before the one at which this run began to unpack.
+    pub entries: u64,
     /// Ranges of the archive that earlier, interrupted runs had read.
     pub before: Vec<ReadRange>,
 }
@@ -53,15 +57,15 @@ pub struct Checkpoints {
     every: u64,
     /// File bytes since the last checkpoint.
     since: u64,
+    /// Number of members up to the last checkpoint.
+    entries: u64,
     /// Members since the last checkpoint.
-    members: Vec<Recorded>,
+    members: Vec<Noted>,
     /// Bytes of the members' names.
     name_bytes: usize,
     origin: Origin,
     frame_starts: Arc<FrameStarts>,
     read: ReadMark,
-    /// Offset of the header of the last recorded member in the decoded stream.
-    last_header_offset: u64,
     /// Time of the last checkpoint, in a run that takes them by time as well.
     taken_at: Option<Instant>,
     /// Whether no checkpoint has been taken yet.
@@ -69,6 +73,15 @@ pub struct Checkpoints {
     /// Channel to the write-back thread, with room for one checkpoint. `None` once that thread has
     /// ended.
     outbox: Option<Sender<Checkpoint>>,
+}
+
+/// A member for the next checkpoint.
+struct Noted {
+    recorded: Recorded,
+    /// Offset of its header in the decoded stream.
+    header_offset: u64,
+    /// Number of its file; `None` for a directory, and before the file is begun.
+    file: Option<FileId>,
 }
 
 impl Checkpoints {
@@ -82,19 +95,18 @@ impl Checkpoints {
         read: ReadMark,
         outbox: Sender<Checkpoint>,
     ) -> Self {
-        let (since, name_bytes, members, outbox) = (0, 0, Vec::new(), Some(outbox));
         Self {
             every,
-            since,
-            members,
-            name_bytes,
+            since: 0,
+            entries: origin.entries,
+            members: Vec::new(),
+            name_bytes: 0,
             origin,
             frame_starts,
             read,
-            last_header_offset: 0,
             taken_at: None,
             is_first: true,
-            outbox,
+            outbox: Some(outbox),
         }
     }
 
@@ -120,42 +132,49 @@ impl Checkpoints {
     }
 
     /// Takes a checkpoint in front of the member whose header begins at `header_offset` of the
-    /// decoded stream; `entries` members precede it. All files of these must be complete.
-    pub fn take(&mut self, header_offset: u64, entries: u64, now: Instant) {
-        let checkpoint = self.checkpoint(header_offset, entries);
-        let Some(outbox) = &self.outbox else { return };
-        match outbox.try_send(checkpoint) {
-            Ok(()) => {
-                (self.since, self.name_bytes, self.is_first) = (0, 0, false);
-                self.taken_at = self.taken_at.map(|_| now);
-            }
-            Err(TrySendError::Full(checkpoint)) => self.members = checkpoint.members,
+    /// decoded stream. All files of the members before it must be complete. Does nothing while the
+    /// previous checkpoint still waits to be recorded.
+    pub fn take(&mut self, header_offset: u64, now: Instant) {
+        let Some(outbox) = self.outbox.clone().filter(|outbox| !outbox.is_full()) else { return };
+        let checkpoint = self.checkpoint(self.members.len(), header_offset);
+        if outbox.try_send(checkpoint).is_err() {
             // The write-back thread has ended. The run continues without checkpoints.
-            Err(TrySendError::Disconnected(_)) => self.outbox = None,
+            self.outbox = None;
         }
+        (self.since, self.name_bytes, self.is_first) = (0, 0, false);
+        self.taken_at = self.taken_at.map(|_| now);
     }
 
-    /// Returns whether [`take_last`](Self::take_last) would record anything.
+    /// Returns whether [`take_last`](Self::take_last) could record anything.
     pub fn has_complete_members(&self) -> bool {
         self.members.len() > 1 && self.outbox.is_some()
     }
 
-    /// Takes the last checkpoint of an interrupted run, in front of the last recorded member, whose
-    /// file may be incomplete. All earlier files must be complete. `entries`: the members before it.
+    /// Takes the last checkpoint of a run that failed or was interrupted. All files must be complete
+    /// but those from `first_lost` on and that of the last member, which the checkpoint leaves out.
     /// Waits until an earlier checkpoint has been recorded.
-    pub fn take_last(&mut self, entries: u64) {
-        if !self.has_complete_members() {
+    pub fn take_last(&mut self, first_lost: Option<FileId>) {
+        let is_lost = |noted: &Noted| {
+            noted.file.is_some_and(|file| first_lost.is_some_and(|lost| file >= lost))
+        };
+        let last = self.members.len().saturating_sub(1);
+        let count = self.members.iter().position(is_lost).unwrap_or(last).min(last);
+        let Some(Noted { header_offset, .. }) = self.members.get(count).filter(|_| count > 0)
+        else {
             return;
-        }
-        self.members.pop();
-        let checkpoint = self.checkpoint(self.last_header_offset, entries);
+        };
+        let checkpoint = self.checkpoint(count, *header_offset);
         if let Some(outbox) = self.outbox.take() {
             // Without the write-back thread the run cannot be resumed, and nothing else is lost.
             let _ = outbox.send(checkpoint);
         }
     }
 
-    fn checkpoint(&mut self, header_offset: u64, entries: u64) -> Checkpoint {
+    /// Returns a checkpoint of the first `count` members, which ends in front of `header_offset`.
+    fn checkpoint(&mut self, count: usize, header_offset: u64) -> Checkpoint {
+        let members: Vec<Recorded> =
+            self.members.drain(..count).map(|noted| noted.recorded).collect();
+        self.entries += members.len() as u64;
         let start = self.frame_starts.last_before(header_offset);
         let mut read = self.origin.before.clone();
         read.extend(self.read.get().map(|(to, digest)| ReadRange {
@@ -165,9 +184,9 @@ impl Checkpoints {
         }));
         Checkpoint {
             archive: self.origin.archive.clone(),
-            members: std::mem::take(&mut self.members),
+            members,
             header_offset,
-            entries,
+            entries: self.entries,
             restart: start.unwrap_or_default().into(),
             read,
         }
@@ -180,20 +199,27 @@ impl Checkpoints {
         }
         let is_file = member.kind != MemberKind::Directory;
         self.since += member.size;
-        self.last_header_offset = member.header_offset;
         self.name_bytes += member.path.len();
-        self.members.push(Recorded {
+        let recorded = Recorded {
             // Layouts admit UTF-8 paths only.
             path: String::from_utf8_lossy(member.path).into_owned(),
             bytes: is_file.then_some(member.size),
             digest: None,
-        });
+        };
+        self.members.push(Noted { recorded, header_offset: member.header_offset, file: None });
+    }
+
+    /// Sets the number of the file of the member that was added last.
+    pub fn begun(&mut self, file: FileId) {
+        if let Some(last) = self.members.last_mut() {
+            last.file = Some(file);
+        }
     }
 
     /// Sets the digest of the member that was added last.
     pub fn digest(&mut self, digest: Digest) {
         if let Some(last) = self.members.last_mut() {
-            last.digest = Some(digest.to_string());
+            last.recorded.digest = Some(digest.to_string());
         }
     }
 }
@@ -210,7 +236,7 @@ mod tests {
     fn checkpoints(every: u64) -> (Checkpoints, Receiver<Checkpoint>) {
         let stat = rustix::fs::fstat(File::open("/proc/self/exe").unwrap()).unwrap();
         let before = vec![ReadRange { from: 0, to: 10, digest: "xxh3:00".to_owned() }];
-        let origin = Origin { archive: ArchiveFile::new(&stat), from: 10, before };
+        let origin = Origin { archive: ArchiveFile::new(&stat), from: 10, entries: 5, before };
         let (outbox, inbox) = bounded(1);
         let (starts, read) = (Arc::default(), ReadMark::default());
         (Checkpoints::new(every, origin, starts, read, outbox), inbox)
@@ -238,7 +264,7 @@ mod tests {
                 checkpoints.member(&member(path, size));
             }
             assert!(checkpoints.is_due(Instant::now()), "{count}");
-            checkpoints.take(0, count as u64, Instant::now());
+            checkpoints.take(0, Instant::now());
             assert!(!checkpoints.is_due(Instant::now()), "{count}");
         }
     }
@@ -250,7 +276,7 @@ mod tests {
         checkpoints.member(&member(b"accounts/", 0));
         checkpoints.member(&member(b"accounts/1.0", 7));
         checkpoints.digest(digest);
-        checkpoints.take(2048, 2, Instant::now());
+        checkpoints.take(2048, Instant::now());
         let taken = inbox.try_recv().unwrap();
         let recorded =
             |path: &str, bytes, digest| Recorded { path: path.to_owned(), bytes, digest };
@@ -259,12 +285,12 @@ mod tests {
             recorded("accounts/1.0", Some(7), Some(digest.to_string())),
         ];
         assert_eq!(taken.members, expected);
-        assert_eq!((taken.header_offset, taken.entries), (2048, 2));
+        assert_eq!((taken.header_offset, taken.entries), (2048, 5 + 2));
         // No frame start is known, and this run has read nothing yet.
         assert_eq!(taken.restart, crate::Restart::default());
         assert_eq!(taken.read.len(), 1);
         checkpoints.member(&member(b"accounts/2.0", 9));
-        checkpoints.take(4096, 3, Instant::now());
+        checkpoints.take(4096, Instant::now());
         assert_eq!(inbox.try_recv().unwrap().members, [recorded("accounts/2.0", Some(9), None)]);
     }
 
@@ -272,16 +298,18 @@ mod tests {
     fn the_next_one_waits_until_the_last_is_recorded() {
         let (mut checkpoints, inbox) = checkpoints(1);
         checkpoints.member(&member(b"a", 1));
-        checkpoints.take(512, 1, Instant::now());
+        checkpoints.take(512, Instant::now());
         checkpoints.member(&member(b"b", 1));
         assert!(!checkpoints.is_due(Instant::now()));
         // One taken all the same is put off, not lost.
-        checkpoints.take(1024, 2, Instant::now());
+        checkpoints.take(1024, Instant::now());
         checkpoints.member(&member(b"c", 1));
-        assert_eq!(inbox.try_recv().unwrap().entries, 1);
+        assert_eq!(inbox.try_recv().unwrap().entries, 5 + 1);
         assert!(checkpoints.is_due(Instant::now()));
-        checkpoints.take(1536, 3, Instant::now());
-        let paths = inbox.try_recv().unwrap().members.into_iter().map(|member| member.path);
+        checkpoints.take(1536, Instant::now());
+        let taken = inbox.try_recv().unwrap();
+        assert_eq!(taken.entries, 5 + 3);
+        let paths = taken.members.into_iter().map(|member| member.path);
         assert_eq!(paths.collect::<Vec<_>>(), ["b", "c"]);
     }
 
@@ -290,7 +318,7 @@ mod tests {
         let (mut checkpoints, inbox) = checkpoints(1);
         drop(inbox);
         checkpoints.member(&member(b"a", 1));
-        checkpoints.take(512, 1, Instant::now());
+        checkpoints.take(512, Instant::now());
         for file in iter::repeat_n(member(b"b", 1), 3) {
             checkpoints.member(&file);
         }
@@ -325,25 +353,43 @@ mod tests {
         assert!(checkpoints.is_due(now + INTERVAL));
         note(&mut checkpoints, "b", 1, GIB);
         assert!(checkpoints.is_due(now));
-        checkpoints.take(2 * GIB, 2, now);
+        checkpoints.take(2 * GIB, now);
         assert_eq!(inbox.try_recv().unwrap().members.len(), 2);
         note(&mut checkpoints, "c", EARLY_BYTES, 2 * GIB);
         assert!(!checkpoints.is_due(now + Duration::from_millis(59_999)));
         assert!(checkpoints.is_due(now + INTERVAL));
     }
 
-    #[test]
-    fn the_last_one_leaves_out_the_member_under_way() {
+    /// Returns the members and the position of the last checkpoint, when the files from this one on
+    /// are lost. There are four members, of which the second is a directory.
+    fn last(first_lost: Option<usize>, members: usize) -> Option<(Vec<String>, u64, u64)> {
         let (mut checkpoints, inbox) = checkpoints(CHECKPOINT_BYTES);
-        checkpoints.take_last(0);
-        note(&mut checkpoints, "a", 10, 0);
-        // Its file may be incomplete, and there is no other.
-        checkpoints.take_last(0);
-        assert!(inbox.try_recv().is_err());
-        note(&mut checkpoints, "b", 10, 1024);
-        checkpoints.take_last(1);
-        let last = inbox.try_recv().unwrap();
-        let names: Vec<&str> = last.members.iter().map(|member| member.path.as_str()).collect();
-        assert_eq!((names, last.header_offset, last.entries), (vec!["a"], 1024, 1));
+        // Numbers rise, and other archives may have taken some in between.
+        let files = [3, 4, 7, 8].map(FileId);
+        for (index, path) in ["a", "b/", "c", "d"].into_iter().take(members).enumerate() {
+            note(&mut checkpoints, path, 10, 512 * index as u64);
+            if !path.ends_with('/') {
+                checkpoints.begun(files[index]);
+            }
+        }
+        checkpoints.take_last(first_lost.map(|index| files[index]));
+        let taken = inbox.try_recv().ok()?;
+        let paths = taken.members.into_iter().map(|member| member.path).collect();
+        Some((paths, taken.header_offset, taken.entries))
+    }
+
+    #[test]
+    fn the_last_one_leaves_out_the_member_under_way_and_lost_files() {
+        // The last member's file may be incomplete, and there may be no other.
+        assert_eq!(last(None, 0), None);
+        assert_eq!(last(None, 1), None);
+        let some = |paths: &[&str], header_offset, entries| {
+            let paths = paths.iter().map(|&path| path.to_owned()).collect();
+            Some((paths, header_offset, entries))
+        };
+        assert_eq!(last(None, 4), some(&["a", "b/", "c"], 1536, 5 + 3));
+        assert_eq!(last(Some(3), 4), some(&["a", "b/", "c"], 1536, 5 + 3));
+        assert_eq!(last(Some(2), 4), some(&["a", "b/"], 1024, 5 + 2));
+        assert_eq!(last(Some(0), 4), None);
     }
 }

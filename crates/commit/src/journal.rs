@@ -37,10 +37,11 @@ const FORMAT_VERSION: u32 = 1;
 /// Length and hash of a record.
 const HEADER_BYTES: usize = 12;
 
-/// Longest record. Checkpoints are bounded in memory to a fraction of that.
+/// Longest record in bytes. Checkpoints are bounded in memory to a fraction of that. A guess.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
-/// Longest journal that is read. That of a mainnet snapshot has about 50 MB.
+/// Longest journal that is read, in bytes. That of a mainnet snapshot has about 50 MB; a guess at
+/// twenty times that.
 const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
 /// Layout and staging directories of a run. A run resumes only a journal with the same values.
@@ -185,7 +186,8 @@ pub struct Loaded {
 }
 
 impl Journal {
-    /// Prepares a journal for a staging directory that has none. Creates no file yet.
+    /// Prepares a journal for a staging directory that has none. Creates no file yet. Fails if the
+    /// directory's descriptor cannot be duplicated.
     pub fn plan(calls: &Syscalls, directory: &OwnedFd, run: Run) -> Result<Self, Errno> {
         let directory = calls.duplicate(directory)?;
         Ok(Self(Progress::Planned { calls: calls.clone(), directory, run }))
@@ -237,6 +239,9 @@ impl Journal {
     }
 
     /// Appends a checkpoint, whose files must be durable, and waits until it is durable itself.
+    ///
+    /// After an error the journal must not be used any more: its end may be a cut record, which
+    /// [`load`](Self::load) ignores.
     pub fn checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), Errno> {
         match &mut self.0 {
             Progress::Begun(appender) => appender.checkpoint(checkpoint),

@@ -28,7 +28,8 @@ pub struct Target {
 
 impl Target {
     /// Makes and opens the staging directories of `spots`. The first `destinations` of them take
-    /// the archives' files. With `resume`, files of an interrupted run are kept.
+    /// the archives' files. With `resume`, files of an interrupted run are kept. After an error, the
+    /// staging directories that were made are removed again.
     pub fn open(
         calls: &Syscalls,
         spots: &[Spot],

@@ -8,7 +8,7 @@ use unsnap_ring::{Bucket, NewFile, Pace, RelativePath};
 use crate::{
     CreateError, CreatorPool, Destination, FILE_BLOCK_BYTES, Written,
     feeder::Feeder,
-    request::{Command, FileId},
+    request::{Command, FileId, Request},
 };
 
 /// Size in bytes below which files are written through the page cache even if direct I/O works,
@@ -62,6 +62,12 @@ struct Current {
     range: Range<usize>,
 }
 
+impl Current {
+    fn request(&self, command: Command) -> Request {
+        Request { destination: self.destination, file: self.id, command }
+    }
+}
+
 /// End of a segment that did not fill a file block.
 struct Carry {
     bytes: [u8; CARRY_BYTES_MAX],
@@ -92,8 +98,12 @@ impl Assembler {
         self.destinations[destination].make_directory(path)
     }
 
-    /// Begins a file. A file without payload needs no further calls.
-    pub fn begin(&mut self, member: NewMember<'_>, view: &SegmentView) -> Result<(), CreateError> {
+    /// Begins a file and returns its number. A file without payload needs no further calls.
+    pub fn begin(
+        &mut self,
+        member: NewMember<'_>,
+        view: &SegmentView,
+    ) -> Result<FileId, CreateError> {
         debug_assert!(self.current.is_none(), "the previous file must be complete");
         let destination = &mut self.destinations[member.destination];
         if let Some((parent, _)) = member.path.rsplit_once('/') {
@@ -108,25 +118,25 @@ impl Assembler {
             direct: destination.direct().filter(|_| member.size >= self.direct_bytes_min),
             keep_open: self.keep_open,
         };
+        let id = self.creators.next_file();
         if member.size == 0 {
             let data = view.slice(0, 0..0);
             let direct = new.direct.is_some();
-            return self.creators.send(
-                member.destination,
-                direct,
-                Command::Whole { new, data, len: None },
-            );
+            let command = Command::Whole { new, data, len: None };
+            self.creators
+                .send(Request { destination: member.destination, file: id, command }, direct)?;
+            return Ok(id);
         }
         self.current = Some(Current {
             new: Some(new),
-            id: self.creators.next_file(),
+            id,
             destination: member.destination,
             size: member.size,
             written: 0,
             carried: 0,
             range: 0..0,
         });
-        Ok(())
+        Ok(id)
     }
 
     /// Adds the next bytes of the file, which are `range` of the segment. `last` marks the end of
@@ -168,7 +178,8 @@ impl Assembler {
         self.creators.flush()
     }
 
-    /// Gives up the current file, if there is one. It stays incomplete.
+    /// Gives up the current file, if there is one. It stays incomplete, and no other file may
+    /// follow.
     pub fn abandon(&mut self) {
         self.current = None;
     }
@@ -227,15 +238,10 @@ impl Assembler {
         let len = (padded != available).then_some(current.size);
         if let Some(new) = current.new.take_if(|_| padded <= self.write_bytes_max()) {
             let data = slice(view, &current, padded);
-            return self.creators.send(
-                current.destination,
-                direct,
-                Command::Whole { new, data, len },
-            );
+            return self.creators.send(current.request(Command::Whole { new, data, len }), direct);
         }
         self.write(&mut current, view, padded)?;
-        let end = Command::End { id: current.id, len };
-        self.creators.send(current.destination, direct, end)
+        self.creators.send(current.request(Command::End { len }), direct)
     }
 
     /// Sends the next `count` bytes, from the carry on, in pieces.
@@ -245,18 +251,16 @@ impl Assembler {
         view: &SegmentView,
         count: usize,
     ) -> Result<(), CreateError> {
-        let (destination, id) = (current.destination, current.id);
         let direct = self.is_direct(current);
         if let Some(new) = current.new.take() {
-            self.creators.send(destination, direct, Command::Begin { id, new })?;
+            self.creators.send(current.request(Command::Begin { new }), direct)?;
         }
         let data = slice(view, current, count);
         let most = self.write_bytes_max();
         for start in (0..count).step_by(most) {
             let part = data.slice(start..count.min(start + most));
             let offset = current.written + start as u64;
-            let part = Command::Part { id, offset, data: part };
-            self.creators.send(destination, direct, part)?;
+            self.creators.send(current.request(Command::Part { offset, data: part }), direct)?;
         }
         current.written += count as u64;
         Ok(())

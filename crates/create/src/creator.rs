@@ -103,6 +103,8 @@ impl Creator {
             }
             if let Err(error) = self.sleep(&mut done) {
                 self.shared.fail(error);
+                // What becomes of the operations in flight, and of later requests, is unknown.
+                self.shared.lost.creator_died();
                 break;
             }
             for completion in done.drain(..) {
@@ -110,6 +112,7 @@ impl Creator {
             }
         }
         self.check_all_complete();
+        self.drop_queued();
         self.times.engine = self.engine.kind().name();
         self.times.ring_restricted = self.engine.ring_restricted();
         self.times.registered_buffers = self.engine.registered_buffers();
@@ -152,6 +155,7 @@ impl Creator {
             }
             let Some(request) = self.requests.pop_front() else { return };
             if self.shared.failed.load(Ordering::Acquire) {
+                self.shared.lost.drop_request(request);
                 continue;
             }
             let begins = matches!(request.command, Command::Begin { .. });
@@ -185,18 +189,19 @@ impl Creator {
         self.engine.submit(token, operation);
     }
 
-    fn handle(&mut self, Request { destination, command }: Request) {
+    fn handle(&mut self, Request { destination, file, command }: Request) {
         match command {
             Command::Whole { new, data, len } => {
                 let (path, bytes) = (new.path.clone(), len.unwrap_or(data.len() as u64));
                 let cached = new.direct.is_none();
-                let ticket = Ticket { destination, path, about: About::Whole { bytes, cached } };
+                let ticket =
+                    Ticket { destination, file, path, about: About::Whole { bytes, cached } };
                 let operation = Operation::WriteFile(WriteFile::new(new, data, len));
                 self.ready.push_back((ticket, operation));
             }
-            Command::Begin { id, new } => {
+            Command::Begin { new } => {
                 let path = new.path.clone();
-                let file = OpenFile {
+                let state = OpenFile {
                     destination,
                     path: path.clone(),
                     direct: new.direct,
@@ -206,21 +211,21 @@ impl Creator {
                     bytes: 0,
                     end: None,
                 };
-                self.files.insert(id, file);
-                let ticket = Ticket { destination, path, about: About::Begin { id } };
+                self.files.insert(file, state);
+                let ticket = Ticket { destination, file, path, about: About::Begin };
                 self.ready.push_back((ticket, Operation::Create(CreateFile::new(new, None))));
             }
-            Command::Part { id, offset, data } => {
-                if let Some(file) = self.files.get_mut(&id) {
-                    file.waiting.push((offset, data));
+            Command::Part { offset, data } => {
+                if let Some(state) = self.files.get_mut(&file) {
+                    state.waiting.push((offset, data));
                 }
-                self.advance(id);
+                self.advance(file);
             }
-            Command::End { id, len } => {
-                if let Some(file) = self.files.get_mut(&id) {
-                    file.end = Some(Ending { len });
+            Command::End { len } => {
+                if let Some(state) = self.files.get_mut(&file) {
+                    state.end = Some(Ending { len });
                 }
-                self.advance(id);
+                self.advance(file);
             }
         }
     }
@@ -235,7 +240,8 @@ impl Creator {
             state.bytes += bytes;
             let (destination, path) = (state.destination, state.path.clone());
             let cached = state.direct.is_none();
-            let ticket = Ticket { destination, path, about: About::Part { id, bytes, cached } };
+            let about = About::Part { bytes, cached };
+            let ticket = Ticket { destination, file: id, path, about };
             let write = WriteAt::new(Arc::clone(file), offset, data, state.direct);
             self.ready.push_back((ticket, Operation::Write(write)));
         }
@@ -249,7 +255,8 @@ impl Creator {
             };
             let padding = len.map_or(0, |len| bytes.saturating_sub(len));
             self.shared.progress.bytes.fetch_sub(padding, Ordering::Relaxed);
-            let ticket = Ticket { destination, path, about: About::End { bytes: bytes - padding } };
+            let about = About::End { bytes: bytes - padding };
+            let ticket = Ticket { destination, file: id, path, about };
             let keep_open = self.sink.as_ref().is_some_and(FileSink::wants_open_files);
             let finish = FinishFile::new(file, len, keep_open);
             self.ready.push_back((ticket, Operation::Finish(finish)));
@@ -276,19 +283,20 @@ impl Creator {
                 self.complete_file(&ticket, bytes, outcome);
             }
             About::End { bytes } => self.complete_file(&ticket, bytes, outcome),
-            About::Begin { id } => {
-                if let (Some(state), Outcome::Created(file)) = (self.files.get_mut(&id), outcome) {
+            About::Begin => {
+                let state = self.files.get_mut(&ticket.file);
+                if let (Some(state), Outcome::Created(file)) = (state, outcome) {
                     state.file = Some(file);
                 }
-                self.advance(id);
+                self.advance(ticket.file);
             }
-            About::Part { id, bytes, cached } => {
+            About::Part { bytes, cached } => {
                 progress.wrote(bytes, cached);
                 traffic.done(bytes);
-                if let Some(state) = self.files.get_mut(&id) {
+                if let Some(state) = self.files.get_mut(&ticket.file) {
                     state.writes_in_flight -= 1;
                 }
-                self.advance(id);
+                self.advance(ticket.file);
             }
         }
     }
@@ -306,6 +314,7 @@ impl Creator {
                 sink.send(FinishedFile { destination, path, bytes, file }, &self.shared.failed);
             self.times.waited_for_io += since.elapsed();
             if let Err(error) = sent {
+                self.shared.lost.add(ticket.file, ticket.destination, &ticket.path);
                 return self.shared.fail(error);
             }
         }
@@ -315,15 +324,23 @@ impl Creator {
     /// Records the failure and drops everything that is not in flight.
     fn fail(&mut self, ticket: &Ticket, OpError { step, errno }: OpError) {
         let path = self.shared.roots[ticket.destination].join(ticket.path.to_string());
+        self.shared.lost.add(ticket.file, ticket.destination, &ticket.path);
         self.shared.fail(CreateError::File { step, path, errno });
         self.drop_queued();
     }
 
-    /// Drops everything that is not in flight.
+    /// Drops everything that is not in flight. Its files are lost, if there are any.
     fn drop_queued(&mut self) {
-        self.ready.clear();
-        self.requests.clear();
-        self.files.clear();
+        let lost = &self.shared.lost;
+        for (Ticket { destination, file, path, .. }, _) in self.ready.drain(..) {
+            lost.add(file, destination, &path);
+        }
+        for request in self.requests.drain(..) {
+            lost.drop_request(request);
+        }
+        for (file, OpenFile { destination, path, .. }) in self.files.drain() {
+            lost.add(file, destination, &path);
+        }
     }
 
     /// Waits for completions, for requests if there is room for them, and for the end of a pause or

@@ -76,33 +76,30 @@ impl Feeder {
         Self { lanes: inboxes.map(lane).collect(), routes, shared, waited: Duration::ZERO }
     }
 
-    /// Queues a command. Blocks while the creator's queue is full.
-    pub fn send(
-        &mut self,
-        destination: usize,
-        direct: bool,
-        command: Command,
-    ) -> Result<(), CreateError> {
-        let (bytes, file) = match &command {
+    /// Queues a command for a file that is written directly or not. Blocks while the creator's queue
+    /// is full.
+    pub fn send(&mut self, request: Request, direct: bool) -> Result<(), CreateError> {
+        let Request { destination, command, .. } = &request;
+        let (bytes, file) = match command {
             Command::Whole { data, len, .. } => (in_blocks(len.unwrap_or(data.len() as u64)), true),
             Command::Begin { .. } => (0, false),
             Command::Part { data, .. } => (data.len() as u64, false),
             Command::End { .. } => (0, true),
         };
-        self.shared.traffic[destination].handed_over(bytes, u64::from(file));
+        self.shared.traffic[*destination].handed_over(bytes, u64::from(file));
         self.shared.files_queued.fetch_add(u64::from(file), Ordering::Relaxed);
-        let route = self.routes[destination];
+        let route = self.routes[*destination];
         let lane = &mut self.lanes[if direct { route.direct } else { route.cached }];
-        lane.batch.push(Request { destination, command });
+        lane.batch.push(request);
         if lane.batch.len() < BATCH_COMMANDS {
             return Ok(());
         }
         self.flush()
     }
 
-    /// Returns a new identifier, unique among all feeders, for a file of several writes.
+    /// Returns the number of a new file, unique among all feeders.
     pub fn next_file(&self) -> FileId {
-        self.shared.next_file.fetch_add(1, Ordering::Relaxed)
+        FileId(self.shared.next_file.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Sends all queued commands.
@@ -156,5 +153,14 @@ impl Feeder {
     /// Returns the amount of data sent for each destination by all feeders.
     pub fn written(&self) -> Vec<Written> {
         self.shared.traffic.iter().map(Traffic::written).collect()
+    }
+}
+
+impl Drop for Feeder {
+    /// Commands that were never sent are those of lost files.
+    fn drop(&mut self) {
+        for request in self.lanes.iter_mut().flat_map(|lane| lane.batch.drain(..)) {
+            self.shared.lost.drop_request(request);
+        }
     }
 }

@@ -15,7 +15,7 @@ use unsnap_arena::ArenaRanges;
 use unsnap_ring::{Bucket, EngineConfig, EngineKind, IoPriority, Pace, Subscription};
 
 use crate::{
-    CreateError, CreateProgress, Destination, FileSink, Written,
+    CreateError, CreateProgress, Destination, FileSink, LostFile, Written,
     creator::Creator,
     feeder::{Feeder, Inbox, Route},
     shared::{Shared, Traffic, died},
@@ -212,6 +212,14 @@ impl CreatorPool {
         move || shared.fail(CreateError::Stopped { reason: "the run was cancelled".to_owned() })
     }
 
+    /// Returns a function that returns the files that are lost after a failure, or `None` if they
+    /// are unknown. Call it once the pool and its assemblers have been finished or dropped: then all
+    /// other files are complete.
+    pub fn lost(&self) -> impl FnOnce() -> Option<Vec<LostFile>> + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.lost.take()
+    }
+
     /// Waits until every file is complete. All feeders must have finished.
     pub fn finish(mut self) -> Result<Vec<CreatorTimes>, CreateError> {
         let times = self.stop();
@@ -233,7 +241,12 @@ impl CreatorPool {
         }
         let threads: Vec<_> =
             self.members.iter_mut().filter_map(|member| member.thread.take()).collect();
-        threads.into_iter().map(|thread| thread.join().ok()).collect()
+        // All end before anything is made of their results.
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join().ok()).collect();
+        if ended.iter().any(Option::is_none) {
+            self.shared.lost.creator_died();
+        }
+        ended.into_iter().collect()
     }
 }
 

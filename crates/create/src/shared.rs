@@ -10,7 +10,7 @@ use std::{
 
 use unsnap_ring::Waker;
 
-use crate::{CreateError, FILE_BLOCK_BYTES};
+use crate::{CreateError, FILE_BLOCK_BYTES, lost::Lost};
 
 /// Progress of the creators, readable at any time.
 #[derive(Debug, Default)]
@@ -81,8 +81,10 @@ pub(crate) struct Shared {
     pub progress: Arc<CreateProgress>,
     /// Value of [`CreateProgress::files`] when everything queued so far is complete.
     pub files_queued: AtomicU64,
-    /// Next identifier for a file of several writes.
+    /// Number of the next file.
     pub next_file: AtomicU64,
+    /// Files that will not be complete, after a failure.
+    pub lost: Lost,
     /// Counters of each destination.
     pub traffic: Box<[Traffic]>,
     /// Paths of the destinations, for messages.
@@ -100,6 +102,7 @@ impl Shared {
             files_queued: AtomicU64::new(progress.files.load(Ordering::Relaxed)),
             progress,
             next_file: AtomicU64::new(0),
+            lost: Lost::default(),
             traffic: roots.iter().map(|_| Traffic::default()).collect(),
             roots,
             wakers: Mutex::default(),

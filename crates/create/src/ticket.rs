@@ -10,6 +10,7 @@ use crate::{request::FileId, shared::in_blocks};
 /// Identifies the file of an operation in flight.
 pub(crate) struct Ticket {
     pub destination: usize,
+    pub file: FileId,
     pub path: RelativePath,
     pub about: About,
 }
@@ -17,8 +18,8 @@ pub(crate) struct Ticket {
 /// Kind of operation, which decides what follows its completion.
 pub(crate) enum About {
     Whole { bytes: u64, cached: bool },
-    Begin { id: FileId },
-    Part { id: FileId, bytes: u64, cached: bool },
+    Begin,
+    Part { bytes: u64, cached: bool },
     End { bytes: u64 },
 }
 
@@ -28,7 +29,7 @@ impl About {
         match self {
             Self::Whole { bytes, .. } => in_blocks(*bytes),
             Self::Part { bytes, .. } => *bytes,
-            Self::Begin { .. } | Self::End { .. } => 0,
+            Self::Begin | Self::End { .. } => 0,
         }
     }
 }

@@ -47,8 +47,10 @@ impl BlockDecoder {
         // SAFETY: the context is valid and owned; this resets its state and touches no other
         // memory.
         let code = unsafe { ZSTD_decompressBegin(self.context.as_ptr()) };
+        check(code)?;
+        // Not before the success: until then, libzstd may refer to it.
         self.previous = None;
-        check(code).map(drop)
+        Ok(())
     }
 
     /// Returns the exact number of compressed bytes that the next [`feed`](Self::feed) requires; 0
@@ -109,9 +111,12 @@ impl BlockDecoder {
         Some(segment)
     }
 
-    /// Continues in `next`. The segment open before must have been sealed.
+    /// Continues in `next`.
+    ///
+    /// # Panics
+    /// If the segment open before has not been sealed: libzstd may still refer to it.
     pub fn open(&mut self, next: OpenSegment) {
-        debug_assert!(self.current.is_none(), "the open segment would be lost");
+        assert!(self.current.is_none(), "the open segment would be lost");
         self.current = Some(next);
     }
 
@@ -126,7 +131,8 @@ impl BlockDecoder {
 
 impl Drop for BlockDecoder {
     fn drop(&mut self) {
-        // SAFETY: the context came from ZSTD_createDCtx and is freed once.
+        // SAFETY: the context came from ZSTD_createDCtx, `self` is its only owner, and it is freed
+        // once, here.
         unsafe { ZSTD_freeDCtx(self.context.as_ptr()) };
     }
 }

@@ -161,7 +161,7 @@ mod tests {
         let name = format!("snapshot-{slot}-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst");
         let archive = ArchiveName::parse(&name).unwrap();
         let full = Candidate { path: name.into(), name: archive, bytes: 1, remote: false };
-        Pair { full, incremental: None }
+        Pair::new(full, None).unwrap()
     }
 
     fn state(slot: u64, condition: Condition) -> StateSurvey {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use unsnap_failure::{Failure, Remedy};
-use unsnap_layout::ArchiveName;
+use unsnap_layout::{ArchiveName, Named};
+use unsnap_pass::Archive;
 use unsnap_tarstream::printable;
 
 use crate::FastbootError;
@@ -81,32 +82,14 @@ pub struct Candidate {
 }
 
 /// A full archive, and an incremental one to unpack together with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// The full archive.
-    pub full: Candidate,
-    /// The incremental archive that builds on it.
-    pub incremental: Option<Candidate>,
-}
+pub type Pair = unsnap_layout::Pair<Candidate>;
 
-impl Pair {
-    /// Returns the slot from which a validator would start.
-    pub fn slot(&self) -> u64 {
-        self.incremental.as_ref().unwrap_or(&self.full).name.slot()
-    }
-
-    /// Returns the full archive, then the incremental one.
-    pub fn archives(&self) -> impl Iterator<Item = &Candidate> {
-        std::iter::once(&self.full).chain(&self.incremental)
-    }
-
-    /// Returns the archive whose content an error is about.
-    pub fn blamed(&self, error: &FastbootError) -> &Candidate {
-        let is_it = |candidate: &&Candidate| {
-            error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
-        };
-        self.incremental.as_ref().filter(is_it).unwrap_or(&self.full)
-    }
+/// Returns the archive of a pair whose content an error is about.
+pub fn blamed<'p>(pair: &'p Pair, error: &FastbootError) -> &'p Candidate {
+    let is_it = |candidate: &&Candidate| {
+        error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
+    };
+    pair.incremental().filter(is_it).unwrap_or(pair.full())
 }
 
 /// Identity of a file's content. A file that is replaced or written to has another identity.
@@ -172,7 +155,8 @@ impl Candidates {
 
     /// Returns a choice of one pair only.
     pub fn only(pair: Pair) -> Self {
-        Self { full: vec![pair.full], incremental: pair.incremental.into_iter().collect() }
+        let mut archives = pair.into_iter();
+        Self { full: archives.by_ref().take(1).collect(), incremental: archives.collect() }
     }
 
     /// Returns all archives, full ones first.
@@ -193,7 +177,7 @@ impl Candidates {
             let upon = self.incremental.iter().filter(move |i| i.name.base_slot() == Some(slot));
             upon.map(Some)
                 .chain([None])
-                .map(|incremental| Pair { full: full.clone(), incremental: incremental.cloned() })
+                .filter_map(|incremental| Pair::new(full.clone(), incremental.cloned()).ok())
         })
     }
 
@@ -289,9 +273,24 @@ impl Candidate {
         Ok(Self { path: path.to_owned(), name, bytes: metadata.len(), remote: false })
     }
 
+    /// Returns the archive for reading it.
+    pub(crate) fn archive(&self) -> Archive {
+        Archive::File(self.path.clone())
+    }
+
     /// Returns a key that is smallest for the best archive.
     fn rank(&self) -> (Reverse<u64>, bool, PathBuf) {
         (Reverse(self.name.slot()), self.remote, self.path.clone())
+    }
+}
+
+impl Named for Candidate {
+    fn snapshot_name(&self) -> Option<ArchiveName> {
+        Some(self.name)
+    }
+
+    fn display_name(&self) -> String {
+        self.path.display().to_string()
     }
 }
 

@@ -43,7 +43,7 @@ mod survey;
 mod withdraw;
 
 pub use beside::prepare_beside;
-pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs};
+pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
 pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;

@@ -2,14 +2,15 @@
 
 use unsnap_failure::{Failure, Family};
 use unsnap_lookup::Reader;
-use unsnap_pass::{Archive, LayoutKind, on_a_thread_of_its_own};
+use unsnap_pass::{PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
 use unsnap_unpack::{Destination, DigestUse, Options, Room, Source, Unpacker};
 
 use crate::{
-    Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
+    Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
     bad_archives::BadArchives,
+    blamed,
     clear::enough_to_clear,
     removal::{Removal, Remover},
     request::Work,
@@ -66,7 +67,7 @@ impl Work<'_> {
                 Err(error)
                     if error.family() == Family::BadArchive && self.request.pair.is_none() =>
                 {
-                    let archive = pair.blamed(&error).path.clone();
+                    let archive = blamed(&pair, &error).path.clone();
                     tracing::warn!(
                         archive = %archive.display(), %error,
                         "the archive is bad; trying the next best pair"
@@ -87,8 +88,8 @@ impl Work<'_> {
     fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
         let handles = self.handles();
         for candidate in pair.archives() {
-            let archives = [Archive::File(candidate.path.clone())];
-            let (archives, options) = (&archives[..], &self.request.pass);
+            let archives = &candidate.archive().into();
+            let options = &self.request.pass;
             let facts =
                 on_a_thread_of_its_own(|| Reader { archives, options, handles: &handles }.prove())?;
             tracing::info!(
@@ -107,9 +108,11 @@ impl Work<'_> {
     ) -> Result<Prepared, FastbootError> {
         let Self { request, calls, .. } = *self;
         let (slot, directory) = (pair.slot(), site.target().state(pair.slot()));
-        let incremental = pair.incremental.as_ref().map(|one| Archive::File(one.path.clone()));
-        let full = Archive::File(pair.full.path.clone());
-        let source = Source::new(full, incremental, LayoutKind::Snapshot, request.verify)?;
+        let archives = unsnap_unpack::Pair::new(
+            pair.full().archive(),
+            pair.incremental().map(Candidate::archive),
+        );
+        let source = Source::pair(archives.map_err(PassError::from)?, request.verify);
         let state = State {
             directory: directory.clone(),
             accounts: site.target().accounts.clone(),
@@ -119,7 +122,6 @@ impl Work<'_> {
         let digest = DigestUse::Report(DigestKind::Xxh3);
         let mut options = Options::new(source, Destination::State(state), digest)?;
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
-        options.files.clone_from(&request.files);
         options.files.clone_from(&request.files);
         let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;

@@ -17,7 +17,7 @@ const UNITS: usize = 8;
 const FILES_MIN: u64 = 8;
 
 /// Most directories remembered, so that none is counted twice. Bounds the memory; snapshots have
-/// three.
+/// three. A guess.
 const DIRECTORIES_MAX: usize = 65_536;
 
 /// Space for the files in a sample.

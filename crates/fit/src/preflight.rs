@@ -61,9 +61,12 @@ impl Default for PreflightMode {
 /// Longest wait for the space of removed files. XFS frees it in the background (Linux 5.14 and
 /// later), and `statfs` does not wait for that. A guess.
 const FREED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Interval between checks of the free space meanwhile. A guess.
 const FREED_POLL: Duration = Duration::from_millis(20);
 
-/// Substitute for the free space of a file system that does not report it.
+/// Substitute for the free space in bytes of a file system that does not report it: more than any
+/// archive needs, and far from an overflow of sums.
 const UNKNOWN_BYTES: u64 = 1 << 56;
 
 /// Reason for samples where nothing depended on an exact size.

@@ -84,6 +84,8 @@ pub struct FileSystem {
 impl FileSystem {
     /// Returns the file systems of open directories, distinguished by their device numbers.
     /// Subvolumes of btrfs have separate numbers and share their space; they count as several.
+    ///
+    /// Fails with [`FitError::FileSystem`] if a directory cannot be examined.
     pub fn of(
         calls: &Syscalls,
         directories: Vec<(OwnedFd, PathBuf)>,

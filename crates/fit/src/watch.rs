@@ -14,7 +14,7 @@ use unsnap_create::Written;
 use crate::{FileSystem, FitError, Resource, Shortage};
 
 /// Part of the need, in percent, that may be missing without a stop: overhead of the file system,
-/// and rounding.
+/// and rounding. A guess.
 const SLACK_PERCENT: u64 = 2;
 
 /// Number of inodes that may be missing without a stop, since those of files that are being created

@@ -2,7 +2,7 @@
 
 use unsnap_failure::{Code, Failure, Family, Remedy};
 
-use crate::{BankError, LayoutError};
+use crate::{BankError, LayoutError, PairError};
 
 impl Failure for LayoutError {
     fn family(&self) -> Family {
@@ -48,5 +48,26 @@ impl Failure for BankError {
 
     fn code(&self) -> Code {
         Code::WrongBank
+    }
+}
+
+impl Failure for PairError {
+    fn family(&self) -> Family {
+        Family::Request
+    }
+
+    fn code(&self) -> Code {
+        Code::Request
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        Some(match self {
+            Self::NotFull { .. } => {
+                Remedy::advice("name a full archive, and then the one that builds on it")
+            }
+            Self::NotIncremental { .. } | Self::OtherBase { .. } => {
+                Remedy::advice("an incremental archive's name begins with the slot it builds on")
+            }
+        })
     }
 }

@@ -3,7 +3,6 @@
 //! [`Layout`] is the main type. The caller passes it every member of an archive, in the stream's
 //! order. For each one it returns a place ([`Placement`]) or refuses the archive ([`LayoutError`]).
 //! At the end [`Layout::finish`] reports whether anything is missing. There are two layouts:
-//! layouts:
 //!
 //! | layout | admits | for |
 //! |---|---|---|
@@ -13,8 +12,8 @@
 //! Both refuse duplicates, links, devices and sparse files, and count entries and bytes against
 //! [`Limits`]. They remember 8 bytes per entry ([`U64Set`]).
 //!
-//! The crate also parses the names of archives ([`ArchiveName`]), the `version` file
-//! ([`check_version`]), bank files ([`BankReader`]) and the records of account storages
+//! The crate also parses the names of archives ([`ArchiveName`]), pairs archives by them ([`Pair`]),
+//! and parses the `version` file ([`check_version`]), bank files ([`BankReader`]) and the records of account storages
 //! ([`append_vec`]).
 //!
 //! Other crates parse the stream's framing (`tarstream`), create directories and files, and check
@@ -56,6 +55,7 @@ mod error;
 mod failure;
 mod limits;
 mod name;
+mod pair;
 mod placement;
 mod set;
 mod snapshot;
@@ -68,6 +68,7 @@ pub use error::VERSION as SNAPSHOT_VERSION;
 pub use error::{LayoutError, PathProblem};
 pub use limits::Limits;
 pub use name::{ArchiveHash, ArchiveName, Compression, NameError};
+pub use pair::{Named, Pair, PairError};
 pub use placement::{Placement, Role};
 pub use set::U64Set;
 pub use snapshot::{SnapshotLayout, SnapshotSummary, check_version};

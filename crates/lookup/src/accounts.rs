@@ -65,7 +65,8 @@ impl Reader<'_> {
         confined: impl FnOnce() -> io::Result<()>,
     ) -> Result<AccountsFound, LookupError> {
         let started = Instant::now();
-        let Self { archives, options, handles } = *self;
+        let Self { options, handles, .. } = *self;
+        let archives = self.archives.as_slice();
         let mut opened = Opened::to_read(archives, options, handles, confined)?;
         let indexes = opened.load_indexes(options, handles)?;
         let mut newest = Newest::of(keys);

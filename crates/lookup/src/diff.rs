@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Serialize, Serializer};
 use twox_hash::xxhash3_64;
-use unsnap_pass::{Archive, Handles, Options};
+use unsnap_pass::{Archive, Archives, Handles, Options};
 use unsnap_unpack::Report;
 
 use crate::{
@@ -158,12 +158,11 @@ impl Counts {
 }
 
 /// Compares two snapshots and shows each difference to `see`: storages in the order of their slots,
-/// then accounts in the order of their addresses. A snapshot is one archive, or a full archive and
-/// the incremental one that builds on it. The archives are read one after the other; nothing is
+/// then accounts in the order of their addresses. The archives are read one after the other; nothing is
 /// shown before all of them have proven to be whole.
 pub fn diff(
-    before: &[Archive],
-    after: &[Archive],
+    before: &Archives,
+    after: &Archives,
     how: DiffOptions,
     options: &Options,
     handles: &Handles,
@@ -172,11 +171,11 @@ pub fn diff(
     // A new key in each run, so that no archives can be made whose differences are overlooked.
     let seed = RandomState::new().hash_one(0);
     let mut versions = Versions::new(how.memory_bytes_max);
-    let mut read = |side, archives: &[Archive]| -> Result<(Vec<Report>, Storages), LookupError> {
+    let mut read = |side, archives: &Archives| -> Result<(Vec<Report>, Storages), LookupError> {
         let mut storages = Storages::new(seed);
         let (seed, threads) = (Some(seed), how.threads);
         let mut reports = Vec::new();
-        for archive in archives {
+        for archive in archives.as_slice() {
             let remember = Remember { archive, options, side, seed, threads, handles };
             reports.push(remember.all(&mut versions, &mut storages)?);
         }
@@ -196,7 +195,7 @@ pub fn diff(
         storages: Counts::default(),
         accounts: Counts::default(),
     };
-    let last_name = |archives: &[Archive]| archives.last().map(Archive::display_name);
+    let last_name = |archives: &Archives| archives.as_slice().last().map(Archive::display_name);
     let [before, after] = [before, after].map(|side| last_name(side).unwrap_or_default());
     let mut pairs: BTreeMap<u64, [Option<StorageSide>; 2]> = BTreeMap::new();
     for (side, storages) in [before_storages, after_storages].into_iter().enumerate() {

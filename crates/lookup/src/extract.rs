@@ -86,7 +86,7 @@ impl Reader<'_> {
         let started = Instant::now();
         let Self { options, handles, .. } = *self;
         let Handles { progress, cancel } = handles;
-        let (archives, archive) = (&self.archives[..1], self.archive_name());
+        let (archives, archive) = (self.first(), self.archive_name());
         progress.reset(options.neighbour.pace.as_ref());
         options.neighbour.settle()?;
         let mut target = match &to {

@@ -14,7 +14,7 @@ impl Reader<'_> {
     /// Makes the index by a pass over the whole archive, which proves its end. The caller writes it
     /// to a file.
     pub fn index(&self) -> Result<Index, PassError> {
-        let (archives, name) = (&self.archives[..1], self.archive_name());
+        let (archives, name) = (self.first(), self.archive_name());
         let failed = |error| PassError::index(&name, error);
         let opened = Opened::to_read(archives, self.options, self.handles, || Ok(()))?;
         let Some(OpenArchive::File(file)) = opened.archives.first() else {

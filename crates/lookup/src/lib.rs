@@ -47,14 +47,14 @@ pub use select::Selection;
 pub use storages::{Histogram, StorageFacts};
 pub use versions::MEMORY_BYTES;
 
-use unsnap_pass::{Archive, Handles, Options};
+use unsnap_pass::{Archive, Archives, Handles, Options};
 
 /// Reader of archives. Each operation confines the calling thread permanently before it reads the
 /// first byte, then calls `confined`, as the place to start threads that must be confined as well.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     /// The archives. Most operations read only the first one.
-    pub archives: &'a [Archive],
+    pub archives: &'a Archives,
     /// Options for reading them.
     pub options: &'a Options,
     /// Handles for watching and stopping the operation.
@@ -62,8 +62,13 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Returns the first archive.
+    fn first(&self) -> &[Archive] {
+        &self.archives.as_slice()[..1]
+    }
+
     /// Returns the first archive's name in messages.
     fn archive_name(&self) -> String {
-        self.archives.first().map(Archive::display_name).unwrap_or_default()
+        self.first()[0].display_name()
     }
 }

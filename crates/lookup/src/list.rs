@@ -16,7 +16,7 @@ impl Reader<'_> {
         confined: impl FnOnce() -> io::Result<()>,
         mut visit: impl FnMut(&Member<'_>) -> ControlFlow<()>,
     ) -> Result<(), PassError> {
-        let archives = &self.archives[..1];
+        let archives = self.first();
         let mut opened = Opened::to_read(archives, self.options, self.handles, confined)?;
         let indexes = opened.load_indexes(self.options, self.handles)?;
         if let Some(index) = indexes.into_iter().flatten().next() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use unsnap_failure::{Knob, Remedy};
 use unsnap_layout::append_vec::RecordHeader;
 use unsnap_pass::{
-    Archive, Handles, Options, PassError,
+    Archive, Archives, Handles, Options, PassError,
     ordered::{self, Submit, Times},
 };
 use unsnap_source::DigestKind;
@@ -75,16 +75,16 @@ pub struct AccountsListed {
 const CSV_NAMES: &str =
     "pubkey,lamports,owner,executable,rent_epoch,data_bytes,slot,storage_id,offset";
 
-/// Lists the accounts of an archive, or of a full archive and the incremental one that builds on
-/// it, on `out` in the order of the archives. The list is valid only if this succeeds without
+/// Lists the accounts of a snapshot on `out`, in the order of its archives. The list is valid only if this succeeds without
 /// reaching a limit: until then, an archive may prove bad.
 pub fn list_accounts(
-    archives: &[Archive],
+    archives: &Archives,
     query: &AccountsQuery,
     out: &mut (dyn IoWrite + Send),
     options: &Options,
     handles: &Handles,
 ) -> Result<AccountsListed, LookupError> {
+    let archives = archives.as_slice();
     let hidden = if query.newest {
         if archives.contains(&Archive::Stdin) {
             let reason = "finding the newest versions takes two passes, and a stream allows one";

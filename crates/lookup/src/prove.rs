@@ -13,7 +13,7 @@ impl Reader<'_> {
     /// Checks the bank file against the archive's name and ignores the rest. Reads only the first
     /// megabytes of a real archive.
     pub fn prove(&self) -> Result<BankFacts, PassError> {
-        let (archives, name) = (&self.archives[..1], self.archive_name());
+        let (archives, name) = (self.first(), self.archive_name());
         let mut rules = LayoutKind::Snapshot.rules(&archives[0], &self.options.limits);
         let mut bank = BankCheck::new(name.clone(), archives[0].snapshot_name());
         let opened = Opened::to_read(archives, self.options, self.handles, || Ok(()))?;

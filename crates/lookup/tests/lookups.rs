@@ -32,7 +32,7 @@ fn options() -> Options {
 }
 
 fn with<T: Send>(path: &Path, work: impl FnOnce(Reader<'_>) -> T + Send) -> T {
-    let archives = [Archive::File(path.to_owned())];
+    let archives = Archive::File(path.to_owned()).into();
     let (options, handles) = (options(), Handles::default());
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     // The operation confines the thread that it runs on.

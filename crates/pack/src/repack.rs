@@ -183,8 +183,8 @@ mod tests {
         let index = side_car_path(&new);
         for replaced in [false, true] {
             fs::write(&index, "an index of another archive").unwrap();
-            let source =
-                Source::new(Archive::File(old.clone()), None, LayoutKind::Any, Verify::None);
+            let archive = Archive::File(old.clone());
+            let source = Source::new(archive, LayoutKind::Any, Verify::None);
             let options = PackOptions { replace: replaced, ..PackOptions::default() };
             let (calls, handles) = (Syscalls::default(), Handles::default());
             let read = Options::check(source.unwrap());

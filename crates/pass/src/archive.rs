@@ -1,4 +1,4 @@
-//! Archives: their names, and their open files.
+//! Archives: their names, those of one snapshot, and their open files.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
 };
-use unsnap_layout::ArchiveName;
+use unsnap_layout::{ArchiveName, Named, Pair, PairError};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, SourceError};
 
@@ -44,6 +44,47 @@ impl Archive {
                 None
             }
         }
+    }
+}
+
+impl Named for Archive {
+    fn snapshot_name(&self) -> Option<ArchiveName> {
+        self.snapshot_name()
+    }
+
+    fn display_name(&self) -> String {
+        self.display_name()
+    }
+}
+
+/// The archives of one snapshot: a single archive, of any name, or a [`Pair`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archives(Vec<Archive>);
+
+impl Archives {
+    /// Returns an archive, together with the incremental one that builds on it, if it is given.
+    pub fn new(archive: Archive, incremental: Option<Archive>) -> Result<Self, PairError> {
+        match incremental {
+            None => Ok(archive.into()),
+            Some(_) => Pair::new(archive, incremental).map(Self::from),
+        }
+    }
+
+    /// Returns the archives, the full one first. There is at least one.
+    pub fn as_slice(&self) -> &[Archive] {
+        &self.0
+    }
+}
+
+impl From<Archive> for Archives {
+    fn from(archive: Archive) -> Self {
+        Self(vec![archive])
+    }
+}
+
+impl From<Pair<Archive>> for Archives {
+    fn from(pair: Pair<Archive>) -> Self {
+        Self(pair.into_iter().collect())
     }
 }
 

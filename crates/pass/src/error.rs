@@ -3,7 +3,7 @@
 use unsnap_decode::{DecodeError, Position};
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 use unsnap_index::IndexError;
-use unsnap_layout::{BankError, LayoutError};
+use unsnap_layout::{BankError, LayoutError, PairError};
 use unsnap_ring::UringRefused;
 use unsnap_source::SourceError;
 use unsnap_tarstream::TarError;
@@ -69,6 +69,9 @@ pub enum PassError {
         /// The reason.
         source: Box<IndexError>,
     },
+    /// The archives do not belong together.
+    #[error(transparent)]
+    Pair(#[from] PairError),
     /// The archive cannot be read.
     #[error(transparent)]
     Source(SourceError),
@@ -179,6 +182,7 @@ impl Failure for PassError {
             Self::Bank { source, .. } => &**source,
             Self::Storage { source, .. } => &**source,
             Self::Index { source, .. } => &**source,
+            Self::Pair(source) => source,
             Self::Source(source) => source,
             Self::Uring(source) => source,
             Self::Memory { .. } | Self::Thread { .. } | Self::Request { .. } | Self::Cancelled => {

@@ -37,7 +37,7 @@ mod walk;
 
 use std::thread;
 
-pub use archive::{Archive, OpenArchive};
+pub use archive::{Archive, Archives, OpenArchive};
 pub use bank::{BankCheck, ProvenBank};
 pub use decoding::{DecodeJob, DecodedArchive, Decoding, ReadMark, choose_engine};
 pub use error::PassError;
@@ -54,7 +54,7 @@ pub use sandbox::{Need, SandboxMode, SandboxReport, survey_sandbox};
 pub use seek_table::{SeekTableFound, length_by_seek_table, reconcile_with_seek_table, seek_table};
 pub use tap::{Passing, Tap, show};
 pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, NotAnIoPriority, Pace};
-pub use walk::{Listener, See, Walk};
+pub use walk::{Listener, See, Span, Walk};
 
 /// Runs `work` on a new thread, which may confine itself without confining the caller. Passes on a
 /// panic of the thread.

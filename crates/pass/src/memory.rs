@@ -10,8 +10,9 @@ use unsnap_source::{ArchiveFile, read_head};
 
 use crate::{Archive, CancelToken, OpenArchive, Options, PassError};
 
-/// Number of first bytes that decide how memory is divided. For a stream it is smaller, so that
-/// even a slow sender delivers them at once.
+/// Number of first bytes that decide how memory is divided: enough for the headers of the first
+/// frame and its first block. For a stream it is smaller, so that even a slow sender delivers them
+/// at once. Guesses.
 const HEAD_BYTES: usize = 64 << 10;
 const STREAM_HEAD_BYTES: usize = 512;
 
@@ -85,7 +86,7 @@ const SMALL_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// Share of the memory budget, as a divisor, for an incremental archive that is unpacked together
 /// with its full one. One thread streams it and needs 80 MiB for full speed; a small budget gives
-/// it less.
+/// it less. A guess.
 const INCREMENTAL_PART: usize = 4;
 
 /// The single memory reservation of a run, and its pools.

@@ -292,7 +292,8 @@ pub fn millis(duration: Duration) -> u64 {
 
 /// Asks a run to stop. Cheap to clone; may be used from a signal handler's thread.
 ///
-/// The run drains operations in flight, removes the files it has written and returns
+/// The run drains operations in flight, removes the files it has written (a resumable run first
+/// completes and records what it can, and keeps it) and returns
 /// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing
 /// completes, since its result is durable by then.
 #[derive(Clone, Debug, Default)]

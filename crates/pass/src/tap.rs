@@ -1,12 +1,12 @@
 //! Taps: listeners to every byte of the decoded stream.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
-use unsnap_arena::{SegmentView, Slice};
+use unsnap_arena::Slice;
 use unsnap_layout::Role;
 use unsnap_tarstream::Member;
 
-use crate::PassError;
+use crate::{PassError, Span};
 
 /// Meaning of some bytes of the decoded stream.
 #[derive(Clone, Copy, Debug)]
@@ -40,15 +40,14 @@ pub trait Tap: Send {
     fn take(&mut self, what: Passing<'_>, bytes: Slice) -> ControlFlow<()>;
 }
 
-/// Passes a range of a segment to the tap, if there is one.
+/// Passes the bytes of an event to the tap, if there is one.
 pub fn show(
     tap: &mut Option<&mut dyn Tap>,
     what: Passing<'_>,
-    view: &SegmentView,
-    range: Range<usize>,
+    span: &Span<'_>,
 ) -> Result<(), PassError> {
     let Some(tap) = tap else { return Ok(()) };
-    match tap.take(what, view.slice(0, range)) {
+    match tap.take(what, span.slice()) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(PassError::Cancelled),
     }

@@ -2,11 +2,34 @@
 
 use std::ops::{ControlFlow, Range};
 
-use unsnap_arena::{Segment, SegmentView};
+use unsnap_arena::{Segment, SegmentView, Slice};
 use unsnap_decode::{Decoded, DecodedSegment, Position};
 use unsnap_tarstream::{Event, Walker};
 
 use crate::{CancelToken, PassError, Progress};
+
+/// The bytes of an event.
+#[derive(Clone, Debug)]
+pub struct Span<'v> {
+    /// The segment that holds them.
+    pub view: &'v SegmentView,
+    /// Their range in the segment's decoded bytes.
+    pub range: Range<usize>,
+    /// Origin of the segment.
+    pub at: Position,
+}
+
+impl<'v> Span<'v> {
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &'v [u8] {
+        &self.view.bytes()[self.range.clone()]
+    }
+
+    /// Returns a counted reference to the bytes. Their memory is not reused before it is dropped.
+    pub fn slice(&self) -> Slice {
+        self.view.slice(0, self.range.clone())
+    }
+}
 
 /// Listener to a walk.
 pub trait Listener<E: From<PassError>> {
@@ -16,15 +39,8 @@ pub trait Listener<E: From<PassError>> {
         Ok(segment.prepend(&[]))
     }
 
-    /// Receives an event, the range of its bytes in `view`, and the origin of the segment. A break
-    /// ends the walk.
-    fn event(
-        &mut self,
-        event: Event<'_>,
-        view: &SegmentView,
-        range: Range<usize>,
-        at: Position,
-    ) -> Result<ControlFlow<()>, E>;
+    /// Receives an event and its bytes. A break ends the walk.
+    fn event(&mut self, event: Event<'_>, span: &Span<'_>) -> Result<ControlFlow<()>, E>;
 
     /// Called after the last event of a segment.
     fn segment_end(&mut self, view: &SegmentView) -> Result<(), E> {
@@ -95,9 +111,9 @@ impl Walk<'_> {
         while position < bytes.len() {
             let step = self.walker.step(&bytes[position..]);
             let step = step.map_err(|source| PassError::tar(self.archive, source, at))?;
-            let range = position..position + step.consumed;
-            position = range.end;
-            if listener.event(step.event, view, range, at)?.is_break() {
+            let span = Span { view, range: position..position + step.consumed, at };
+            position = span.range.end;
+            if listener.event(step.event, &span)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -113,13 +129,7 @@ where
     E: From<PassError>,
     F: FnMut(Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, E>,
 {
-    fn event(
-        &mut self,
-        event: Event<'_>,
-        view: &SegmentView,
-        range: Range<usize>,
-        at: Position,
-    ) -> Result<ControlFlow<()>, E> {
-        (self.0)(event, &view.bytes()[range], at)
+    fn event(&mut self, event: Event<'_>, span: &Span<'_>) -> Result<ControlFlow<()>, E> {
+        (self.0)(event, span.bytes(), span.at)
     }
 }

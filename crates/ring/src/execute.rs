@@ -41,8 +41,10 @@ pub(crate) fn execute(step: Step<'_>) -> Result<StepDone, Errno> {
             rustix::io::pwrite(file, buffer, offset).map(StepDone::Count)
         }
         Step::Close { file } => {
-            // SAFETY: the descriptor is owned and given up here; nobody can use it afterwards.
-            unsafe { rustix::io::try_close(file.into_raw_fd()) }.map(|()| StepDone::Nothing)
+            let file = file.into_raw_fd();
+            // SAFETY: the step owned the descriptor and has given it up, so nobody else uses or
+            // closes it.
+            unsafe { rustix::io::try_close(file) }.map(|()| StepDone::Nothing)
         }
         Step::Nothing => Ok(StepDone::Nothing),
     }

@@ -50,14 +50,14 @@ impl IoPriority {
     /// the kernel workers of rings.
     pub fn set_for_this_thread(self) -> Result<(), Errno> {
         let bits = libc::c_int::from(self.0);
-        // SAFETY: the call takes three numbers; 0 is the calling thread.
+        // SAFETY: the call takes three numbers and touches no memory; 0 is the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, bits) };
         if result == 0 { Ok(()) } else { Err(last_error()) }
     }
 
     /// Returns the priority of the calling thread; `None` if it has none of these.
     pub fn of_this_thread() -> Result<Option<Self>, Errno> {
-        // SAFETY: the call takes two numbers; 0 is the calling thread.
+        // SAFETY: the call takes two numbers and touches no memory; 0 is the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) };
         let bits = u16::try_from(result).map_err(|_| last_error())?;
         Ok(matches!(bits >> CLASS_SHIFT, 2 | 3).then_some(Self(bits)))

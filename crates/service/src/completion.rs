@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use unsnap_control::protocol::{Origin, Outcome};
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, Pair};
+use unsnap_fastboot::{FastbootError, Pair, blamed};
 
 use crate::{
     archives::Now,
@@ -34,7 +34,7 @@ pub enum Cause {
 /// Classifies an error of a job on this pair.
 pub fn classify(pair: &Pair, error: &FastbootError) -> Cause {
     match error.family() {
-        Family::BadArchive => Cause::Bad(pair.blamed(error).path.clone()),
+        Family::BadArchive => Cause::Bad(blamed(pair, error).path.clone()),
         Family::Cancelled => Cause::Cancelled,
         _ if error.is_in_the_way() => Cause::InUse,
         _ => match error.unreadable_file() {

@@ -12,6 +12,7 @@ use unsnap_control::{
         Answered, Event, JobState, Origin, Outcome, Refusal, RefusalKind, Request, SubmittedJob,
     },
 };
+use unsnap_failure::Failure as _;
 use unsnap_fastboot::{Candidate, FileIdentity, Pair};
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     message::Message,
     reload,
     state::{CancelReason, State},
+    vocabulary::ConfigKeys,
 };
 
 /// State shared by the supervisor and the handler of requests.
@@ -188,22 +190,12 @@ fn pair(archive: &Path, incremental: Option<&Path>) -> Result<Pair, Refusal> {
         }
         Candidate::named(path).map_err(|error| refuse(error.to_string()))
     };
-    let full = named(archive)?;
     let incremental = incremental.map(named).transpose()?;
-    if full.name.base_slot().is_some() {
-        return Err(refuse(format!("{} is not a full archive", archive.display()))
-            .hint("name the full archive first and this one as the incremental archive"));
-    }
-    if let Some(upon) = &incremental
-        && upon.name.base_slot() != Some(full.name.slot())
-    {
-        let message = format!(
-            "{} builds on slot {}, but the full archive has slot {}",
-            upon.path.display(),
-            upon.name.base_slot().unwrap_or_default(),
-            full.name.slot()
-        );
-        return Err(refuse(message));
-    }
-    Ok(Pair { full, incremental })
+    Pair::new(named(archive)?, incremental).map_err(|error| {
+        let refusal = refuse(error.to_string());
+        match error.remedy().and_then(|remedy| remedy.words(&ConfigKeys)) {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    })
 }

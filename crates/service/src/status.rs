@@ -109,7 +109,7 @@ impl TargetState {
             id: job.id,
             target: self.target.name.clone(),
             slot: job.slot(),
-            base_slot: job.pair.incremental.as_ref().and_then(|one| one.name.base_slot()),
+            base_slot: job.pair.incremental().and_then(|one| one.name.base_slot()),
             archives: job.pair.archives().map(|archive| archive.path.clone()).collect(),
             origin: job.origin,
             state: if job.attempt > 1 { JobState::Retrying } else { JobState::Queued },
@@ -173,9 +173,9 @@ pub fn progress(snapshot: &Snapshot, since: Instant, now: Instant) -> JobProgres
 fn name(pair: &Pair) -> PairName {
     PairName {
         slot: pair.slot(),
-        base_slot: pair.incremental.as_ref().and_then(|one| one.name.base_slot()),
-        full: pair.full.path.clone(),
-        incremental: pair.incremental.as_ref().map(|one| one.path.clone()),
+        base_slot: pair.incremental().and_then(|one| one.name.base_slot()),
+        full: pair.full().path.clone(),
+        incremental: pair.incremental().map(|one| one.path.clone()),
     }
 }
 

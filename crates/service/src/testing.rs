@@ -38,7 +38,7 @@ pub fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
 
 /// Returns a full archive without an incremental one.
 pub fn full(slot: u64) -> Pair {
-    Pair { full: archive(slot, None), incremental: None }
+    Pair::new(archive(slot, None), None).unwrap()
 }
 
 pub fn work(slot: u64) -> Work {

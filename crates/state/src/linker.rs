@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use unsnap_create::{CreateError, FileSink, FinishedFile};
 use unsnap_ring::Syscalls;
 
-/// Most files that wait for their links.
+/// Most files that wait for their links. Creation waits when there are more. A guess.
 const WAITING_MAX: usize = 1024;
 
 /// Links files under their second names as they become complete, on a separate thread.

@@ -19,7 +19,7 @@ pub struct AccountsPathReport {
     pub path: String,
     /// Number of storages.
     pub files: u64,
-    /// Sum of their sizes.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct AccountsPathReport {
 pub struct StorageFile {
     slot: u64,
     id: u32,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
     /// Index of the destination; the first accounts path is 1.
     pub destination: usize,
@@ -135,11 +135,11 @@ struct AccountsPath {
 /// have; a guess.
 const QUEUE_BYTES: u64 = 16 << 20;
 
-/// Free space below which a path gets no storages while another path has more. It leaves room for
+/// Free bytes below which a path gets no storages while another path has more. It leaves room for
 /// bytes in flight and for rounding. A guess.
 const FULL_BYTES: u64 = 256 << 20;
 
-/// Free space below which a path gets no storages while another path has at least this. It leaves
+/// Free bytes below which a path gets no storages while another path has at least this. It leaves
 /// room for the overhead of the file system. A guess.
 const LAST_BYTES: u64 = 1 << 20;
 

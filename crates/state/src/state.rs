@@ -65,6 +65,8 @@ impl State {
     }
 
     /// Prepares the spread of storages over the accounts paths.
+    ///
+    /// Fails if a staging directory cannot be opened or its file system examined.
     pub fn spread(&self, target: &Target) -> Result<AccountsSpread, StateError> {
         let paths = target.staging.directories()?.into_iter().skip(1).zip(&self.accounts);
         let paths = paths.map(|(directory, accounts)| {
@@ -78,6 +80,8 @@ impl State {
     /// Starts the thread that links storages into the shadows; returns `None` if the state has
     /// none. Also returns the sink to which creators report complete files. They are passed on to
     /// `files`.
+    ///
+    /// Fails if a staging directory cannot be opened or the thread not started.
     pub fn linker(
         &self,
         target: &Target,

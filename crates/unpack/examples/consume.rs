@@ -13,12 +13,12 @@
 
 use std::{fs::File, os::unix::fs::FileExt, path::PathBuf, sync::mpsc::sync_channel, thread};
 
-use unsnap_pass::{Archive, LayoutKind};
+use unsnap_pass::Archive;
 use unsnap_source::DigestKind;
 use unsnap_state::Format;
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, FinishedFile, Options, Source, Staged, State, UnpackError,
-    Unpacker, Verify,
+    Destination, DigestUse, FileSink, FinishedFile, Options, Pair, Source, Staged, State,
+    UnpackError, Unpacker, Verify,
 };
 
 /// Most open files that wait for the consumer. Unpacking waits when there are more.
@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (sender, finished) = sync_channel(WAITING_MAX);
     let incremental = rest.first().cloned().map(Archive::File);
-    let full = Archive::File(full.clone());
-    let source = Source::new(full, incremental, LayoutKind::Snapshot, Verify::Structure)?;
+    let pair = Pair::new(Archive::File(full.clone()), incremental)?;
+    let source = Source::pair(pair, Verify::Structure);
     let state = State {
         directory: scratch.path().join("ledger/snapshots/state"),
         accounts: vec![scratch.path().join("accounts")],

@@ -44,6 +44,7 @@ mod creating;
 mod decision;
 mod error;
 mod grace;
+mod last_checkpoint;
 mod options;
 mod pipeline;
 mod places;
@@ -66,6 +67,7 @@ pub use report::{
 };
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_fit::{PreflightMode, Room};
+pub use unsnap_layout::{Pair, PairError};
 pub use unsnap_state::State;
 
 use unsnap_pass::{Handles, PassError, Tap, on_a_thread_of_its_own};

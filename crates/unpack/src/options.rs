@@ -6,8 +6,8 @@ use unsnap_commit::Spot;
 use unsnap_create::FileSink;
 use unsnap_failure::{Knob, Remedy};
 use unsnap_fit::PreflightMode;
-use unsnap_layout::{ArchiveName, Layout};
-use unsnap_pass::{Archive, LayoutKind, PassError};
+use unsnap_layout::{Layout, Pair};
+use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{Digest, DigestKind};
 use unsnap_state::State;
 
@@ -28,8 +28,7 @@ pub struct Options {
 /// The archives to unpack.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The archive, and an incremental one that builds on it.
-    archives: Vec<Archive>,
+    archives: Archives,
     layout: LayoutKind,
     verify: Verify,
 }
@@ -87,8 +86,8 @@ pub struct Tree {
     /// `<output>/accounts`. They must be absent or empty.
     pub accounts: Vec<PathBuf>,
     /// Continue an interrupted run of the same archive to the same destinations, and keep the
-    /// complete files of this run if it is interrupted. Without it, the files of an interrupted run
-    /// are removed, and those of this run if it fails.
+    /// complete files of this run if it is interrupted or fails, unless the archive is bad. Without
+    /// it, the files of an interrupted run are removed, and those of this run if it fails.
     pub resume: bool,
     /// Bytes of files between two checkpoints; `None` for 16 GiB. With `resume`, checkpoints are
     /// also taken early and by time. A killed run has to write the files since the last one again.
@@ -111,27 +110,13 @@ impl Tree {
 }
 
 impl Source {
-    /// Returns a source of an archive, and perhaps an incremental one that builds on it.
+    /// Returns a source of a single archive.
     ///
-    /// Fails with [`PassError::Request`] if the name of the incremental archive does not say that
-    /// it builds on the other one, or if accounts are to be verified and the names do not contain
-    /// the hash of a full set of accounts.
-    pub fn new(
-        archive: Archive,
-        incremental: Option<Archive>,
-        layout: LayoutKind,
-        verify: Verify,
-    ) -> Result<Self, PassError> {
-        let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
-        if let Some(incremental) = &incremental {
-            let base = incremental.snapshot_name().and_then(|name| name.base_slot());
-            if base.is_none() || base != name.as_ref().map(ArchiveName::slot) {
-                return Err(PassError::request(
-                    "an incremental archive needs the full archive that its name refers to",
-                ));
-            }
-        }
+    /// Fails with [`PassError::Request`] if accounts are to be verified and the archive's name does
+    /// not contain the hash of a full set of accounts.
+    pub fn new(archive: Archive, layout: LayoutKind, verify: Verify) -> Result<Self, PassError> {
         if let Verify::Accounts { .. } = verify {
+            let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
             let Some(name) = name else {
                 return Err(PassError::request(
                     "accounts can be verified only of an archive with a snapshot's file name, \
@@ -145,19 +130,23 @@ impl Source {
                 ));
             }
         }
-        let archives = std::iter::once(archive).chain(incremental).collect();
-        Ok(Self { archives, layout, verify })
+        Ok(Self { archives: archive.into(), layout, verify })
+    }
+
+    /// Returns a source of a full snapshot and the incremental one that builds on it.
+    pub fn pair(pair: Pair<Archive>, verify: Verify) -> Self {
+        Self { archives: pair.into(), layout: LayoutKind::Snapshot, verify }
     }
 
     /// Returns a source of one snapshot with [`Verify::Structure`].
     pub fn snapshot(archive: Archive) -> Self {
         let (layout, verify) = (LayoutKind::Snapshot, Verify::Structure);
-        Self { archives: vec![archive], layout, verify }
+        Self { archives: archive.into(), layout, verify }
     }
 
     /// Returns the archives, the full one first.
     pub fn archives(&self) -> &[Archive] {
-        &self.archives
+        self.archives.as_slice()
     }
 
     /// Returns the rules for the archives' entries.
@@ -214,7 +203,7 @@ impl Options {
     ) -> Result<Self, PassError> {
         let refuse = |reason: &str| Err(PassError::request(reason));
         match &destination {
-            Destination::Tree(_) if source.archives.len() > 1 => {
+            Destination::Tree(_) if source.archives().len() > 1 => {
                 return refuse(
                     "a full and an incremental archive are unpacked together into a validator's \
                      state only, not into a tree",
@@ -226,7 +215,7 @@ impl Options {
             Destination::Nowhere { .. } | Destination::Tree(_) => {}
             Destination::State(state) => {
                 let named = |archive: &Archive| archive.snapshot_name().is_some();
-                if source.layout != LayoutKind::Snapshot || !source.archives.iter().all(named) {
+                if source.layout != LayoutKind::Snapshot || !source.archives().iter().all(named) {
                     return refuse(
                         "a validator's state needs archives with a snapshot's file name",
                     );
@@ -298,7 +287,7 @@ impl Options {
     /// from a full snapshot under the name of another. The name of an incremental snapshot always
     /// counts: nothing else tells its base slot.
     pub(crate) fn rules(&self, archive: usize) -> Layout {
-        let archives = &self.source.archives;
+        let archives = self.source.archives();
         let ignores_name =
             self.source.verify == Verify::None && self.state().is_none() && archives.len() == 1;
         let name = archives
@@ -382,41 +371,28 @@ mod tests {
 
     const ACCOUNTS: Verify = Verify::Accounts { memory_bytes: None };
 
-    #[test]
-    fn a_source_is_one_archive_or_a_pair_that_belongs_together() {
-        let new = |archive, incremental| {
-            Source::new(archive, incremental, LayoutKind::Snapshot, Verify::Structure)
-        };
-        assert!(new(full(7), None).is_ok());
-        assert!(new(incremental(7, 9), None).is_ok());
-        assert!(new(full(7), Some(incremental(7, 9))).is_ok());
-        for (archive, upon) in [
-            (full(7), incremental(8, 9)),
-            (full(7), full(9)),
-            (incremental(7, 9), incremental(7, 9)),
-            (Archive::Stdin, incremental(7, 9)),
-        ] {
-            let error = new(archive, Some(upon)).unwrap_err();
-            assert_eq!(error.family(), Family::Request, "{error}");
-        }
-        let any = Source::new(full(7), Some(incremental(7, 9)), LayoutKind::Any, Verify::None);
-        assert!(any.is_err(), "a pair follows a snapshot's rules");
+    fn pair() -> Pair<Archive> {
+        Pair::new(full(7), Some(incremental(7, 9))).unwrap()
     }
 
     #[test]
     fn accounts_are_verified_where_a_name_has_their_hash() {
-        let new = |archive, upon, layout| Source::new(archive, upon, layout, ACCOUNTS);
-        assert!(new(full(7), None, LayoutKind::Snapshot).is_ok());
-        assert!(new(full(7), Some(incremental(7, 9)), LayoutKind::Snapshot).is_ok());
-        assert!(new(Archive::Stdin, None, LayoutKind::Snapshot).is_err());
-        assert!(new(full(7), None, LayoutKind::Any).is_err());
-        assert!(new(incremental(7, 9), None, LayoutKind::Snapshot).is_err());
+        let new = |archive, layout| Source::new(archive, layout, ACCOUNTS);
+        assert!(new(full(7), LayoutKind::Snapshot).is_ok());
+        assert_eq!(Source::pair(pair(), ACCOUNTS).archives(), [full(7), incremental(7, 9)]);
+        for (archive, layout) in [
+            (Archive::Stdin, LayoutKind::Snapshot),
+            (full(7), LayoutKind::Any),
+            (incremental(7, 9), LayoutKind::Snapshot),
+        ] {
+            let error = new(archive, layout).unwrap_err();
+            assert_eq!(error.family(), Family::Request, "{error}");
+        }
     }
 
     #[test]
     fn combinations_without_a_meaning_are_refused() {
-        let source =
-            |upon, verify| Source::new(full(7), upon, LayoutKind::Snapshot, verify).unwrap();
+        let one = |verify| Source::new(full(7), LayoutKind::Snapshot, verify).unwrap();
         let report = DigestUse::Report(DigestKind::Xxh3);
         let new = |source, destination| Options::new(source, destination, report);
         let tree = |resume| Destination::Tree(Tree { resume, ..Tree::new("/x") });
@@ -425,13 +401,13 @@ mod tests {
             let (format, shadow) = (unsnap_state::Format::V3, true);
             Destination::State(State { directory, accounts, format, shadow })
         };
-        let pair = || source(Some(incremental(7, 9)), Verify::Structure);
+        let pair = || Source::pair(pair(), Verify::Structure);
         assert!(new(pair(), Destination::Nowhere { manifest: None }).is_ok());
         assert!(new(pair(), state(vec!["/a".into()])).is_ok());
         assert!(new(pair(), tree(false)).is_err());
         assert!(new(pair(), state(vec![])).is_err());
-        assert!(new(source(None, ACCOUNTS), tree(false)).is_ok());
-        assert!(new(source(None, ACCOUNTS), tree(true)).is_err());
+        assert!(new(one(ACCOUNTS), tree(false)).is_ok());
+        assert!(new(one(ACCOUNTS), tree(true)).is_err());
         let unnamed = Source::snapshot(Archive::Stdin);
         assert!(new(unnamed.clone(), tree(true)).is_ok());
         assert!(new(unnamed, state(vec!["/a".into()])).is_err());

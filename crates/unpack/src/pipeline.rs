@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_commit::{Manifest, Staging, Target, Writeback, WritebackTimes, WrittenBack};
+use unsnap_commit::{Manifest, Staging, Target, Writeback};
 use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
 use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
@@ -20,6 +20,7 @@ use crate::{
     Destination, Options, Report, UnpackError,
     creating::{Creation, write_back},
     grace::{GRACE, Grace},
+    last_checkpoint,
     process::ProcessStatus,
     report_builder::ReportBuilder,
     resume::Beginning,
@@ -133,7 +134,7 @@ fn stage_all(
 
     // Create: the creators of each device, the assemblers that feed them, and early write-back with
     // its checkpoints.
-    let (mut creation, mut writeback) = (Ok(None), None);
+    let (mut creation, mut writeback, mut checkpoints) = (Ok(None), None, None);
     // A shorter borrow of the same value.
     let tap = tap.map(|tap| tap as &mut dyn Tap);
     let mut walks = Walks::new(options, handles, beginning, tap);
@@ -141,14 +142,16 @@ fn stage_all(
         let started = Creation::start(target, options, &decoding.memory, &engine, progress);
         creation = started.map(Some);
         let (journal, origin) = walks.take_journal();
-        let (started, checkpoints) =
+        let (started, taken) =
             write_back(target, journal, origin, options, progress, frame_starts, read);
-        (writeback, walks.checkpoints) = (Some(started), checkpoints);
+        (writeback, checkpoints) = (Some(started), taken);
+        walks.checkpoints = checkpoints.as_mut();
     }
     // Creators may be paused, or wait for a consumer of files or for the rate limit. That must not
     // delay the end of a cancelled run.
     let creators = creation.as_ref().ok().and_then(Option::as_ref);
     let stop = stopper(&decoding.memory, creators);
+    let lost = creators.map(|creation| creation.creators.lost());
     let grace = start_grace(options, &stop);
     let _rouse = cancel.rouse_by(on_cancel(options, &decoding.memory, &stop, grace.as_ref()));
 
@@ -177,8 +180,6 @@ fn stage_all(
     // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
     let decoded = times.end_decoding(ended);
-    let written_back = writeback.and_then(Writeback::finish);
-    let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
     // A cancellation has precedence over errors: Ctrl-C also ends the sender of our standard input,
     // which looks like a truncated archive.
     let walked = if cancel.is_cancelled() { Err(UnpackError::CANCELLED) } else { walked };
@@ -200,12 +201,36 @@ fn stage_all(
         if let Some(target) = &mut target {
             write_lists(options, target, &walked, created.as_ref())?;
             wait_while_paused(options, cancel)?;
-            times.writeback = sync(&target.staging, written_back, progress, cancel)?;
+            progress.enter(Phase::Syncing);
+            if let Err(error) = target.staging.sync() {
+                // It is unknown what is durable, so there is no last checkpoint.
+                checkpoints = None;
+                return Err(error.into());
+            }
+            if cancel.is_cancelled() {
+                progress.enter(Phase::CleaningUp);
+                return Err(UnpackError::CANCELLED);
+            }
         }
         Ok((walked, created, accounts))
     });
+    // Keep: of a resumable run that failed or was interrupted, the files that are complete stay.
+    if let (Err(error), Some(target), Some(checkpoints)) = (&synced, &target, &mut checkpoints)
+        && can_be_resumed(options, error)
+    {
+        last_checkpoint::take(target, checkpoints, lost.and_then(|lost| lost()));
+    }
+    drop(checkpoints);
+    let written_back = writeback.and_then(Writeback::finish);
+    let recorded = resumed.is_some() || written_back.as_ref().is_some_and(|back| back.recorded);
+    times.writeback = written_back.as_ref().map(|written| written.times);
+    // A failed early sync is final, since the kernel may report an error only once.
+    let synced = synced.and_then(|done| {
+        written_back.map_or(Ok(()), |written| written.result)?;
+        Ok(done)
+    });
     if let (Err(error), Some(target), true) = (&synced, &mut target, options.resumes()) {
-        keep(&mut target.staging, recorded, error);
+        keep(&mut target.staging, recorded && can_be_resumed(options, error));
     }
     let (walked, created, accounts) = synced?;
     let report = ReportBuilder {
@@ -417,10 +442,15 @@ fn write_lists(
     Ok(state.write_lists(target, slot, &files, linked)?)
 }
 
-/// Keeps complete files for a later run that resumes, if a checkpoint records them. Files of a bad
-/// archive are never kept.
-fn keep(staging: &mut Staging, recorded: bool, error: &UnpackError) {
-    if staging.keep(recorded && error.family() != Family::BadArchive) {
+/// Returns whether a later run may continue this one after the error. Files of a bad archive are
+/// never kept.
+fn can_be_resumed(options: &Options, error: &UnpackError) -> bool {
+    options.resumes() && error.family() != Family::BadArchive
+}
+
+/// Decides whether complete files stay for a later run that resumes.
+fn keep(staging: &mut Staging, keep: bool) {
+    if staging.keep(keep) {
         tracing::warn!(
             "complete files stay in the staging directory; run again with resuming to continue"
         );
@@ -432,22 +462,4 @@ fn wait_while_paused(options: &Options, cancel: &CancelToken) -> Result<(), Unpa
     let Some(pace) = &options.pass.neighbour.pace else { return Ok(()) };
     pace.wait_while_paused(|| cancel.is_cancelled());
     if cancel.is_cancelled() { Err(UnpackError::CANCELLED) } else { Ok(()) }
-}
-
-/// Makes everything durable. `written_back` is the result of early write-back.
-fn sync(
-    staging: &Staging,
-    written_back: Option<WrittenBack>,
-    progress: &Progress,
-    cancel: &CancelToken,
-) -> Result<Option<WritebackTimes>, UnpackError> {
-    progress.enter(Phase::Syncing);
-    let times = written_back.as_ref().map(|written| written.times);
-    written_back.map_or(Ok(()), |written| written.result)?;
-    staging.sync()?;
-    if cancel.is_cancelled() {
-        progress.enter(Phase::CleaningUp);
-        return Err(UnpackError::CANCELLED);
-    }
-    Ok(times)
 }

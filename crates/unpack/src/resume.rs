@@ -89,7 +89,8 @@ impl Beginning {
             return Ok(beginning);
         };
         let identity = ArchiveIdentity::new(&archive.stat().map_err(PassError::source)?);
-        beginning.origin = Some(Origin { archive: identity, from: 0, before: Vec::new() });
+        beginning.origin =
+            Some(Origin { archive: identity, from: 0, entries: 0, before: Vec::new() });
         let run = Run::new(options.source().layout().name(), staging.identities()?);
         if tree.resume && staging.is_left_over() {
             match beginning.resume(options, calls, &run, archive, directories, manifest) {
@@ -187,6 +188,7 @@ impl Beginning {
             // With an expected digest, the whole archive is digested.
             let all = options.digest().expected().is_some();
             origin.from = if all { 0 } else { reached.restart.compressed_offset };
+            origin.entries = reached.entries;
             origin.before = reached.read;
         }
         Ok(())
@@ -418,7 +420,7 @@ fn digest_of(
     }
 }
 
-fn open_beneath(
+pub(crate) fn open_beneath(
     calls: &Syscalls,
     root: &OwnedFd,
     path: &str,

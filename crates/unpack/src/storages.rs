@@ -3,16 +3,15 @@
 use std::{
     collections::HashMap,
     fs::File,
-    ops::Range,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::fs::{OFlags, ResolveFlags};
-use unsnap_arena::{SegmentView, Slice};
+use unsnap_arena::Slice;
 use unsnap_decode::Position;
 use unsnap_layout::Role;
-use unsnap_pass::{PassError, ProvenBank};
+use unsnap_pass::{PassError, ProvenBank, Span};
 use unsnap_ring::Syscalls;
 use unsnap_verify::{
     StorageScanner,
@@ -64,27 +63,19 @@ impl StorageCheck {
         Ok(())
     }
 
-    /// Takes the next bytes of the current file: `range` of the segment, which was decoded from
-    /// position `at`.
-    pub fn take(
-        &mut self,
-        archive: &str,
-        view: &SegmentView,
-        range: Range<usize>,
-        last: bool,
-        at: Position,
-    ) -> Result<(), UnpackError> {
+    /// Takes the next bytes of the current file; `last` marks its end.
+    pub fn take(&mut self, archive: &str, span: &Span<'_>, last: bool) -> Result<(), UnpackError> {
         match self {
             Self::Structure(scanner) => {
                 let Some(open) = scanner else { return Ok(()) };
-                let bad = |error| PassError::storage(archive, error, at);
-                open.feed(&view.bytes()[range], &mut ()).map_err(bad)?;
+                let bad = |error| PassError::storage(archive, error, span.at);
+                open.feed(span.bytes(), &mut ()).map_err(bad)?;
                 if last && let Some(scanner) = scanner.take() {
                     scanner.finish().map_err(bad)?;
                 }
             }
             Self::Accounts { stream, open: true } => {
-                let mut taken = stream.piece(view.slice(0, range));
+                let mut taken = stream.piece(span.slice());
                 if last {
                     taken = taken.and_then(|()| stream.end());
                 }

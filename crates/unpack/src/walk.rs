@@ -1,9 +1,6 @@
 //! Listener of the walk: it turns entries of the archive into files.
 
-use std::{
-    ops::{ControlFlow, Range},
-    time::Instant,
-};
+use std::{ops::ControlFlow, time::Instant};
 
 use unsnap_arena::{Segment, SegmentView};
 use unsnap_commit::{Checkpoints, Manifest};
@@ -12,7 +9,7 @@ use unsnap_decode::Position;
 use unsnap_fit::Watch;
 use unsnap_layout::{Layout, LayoutError, Placement, Role, Summary, check_version};
 use unsnap_pass::{
-    BankCheck, Compromised, Listener, PassError, Passing, Progress, ProvenBank, Tap, show,
+    BankCheck, Compromised, Listener, PassError, Passing, Progress, ProvenBank, Span, Tap, show,
 };
 use unsnap_tarstream::{Event, Member};
 
@@ -73,7 +70,7 @@ pub(crate) struct Content {
 /// Records of files: checkpoints and the manifest.
 #[derive(Default)]
 pub(crate) struct Record<'a> {
-    pub checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<&'a mut Checkpoints>,
     pub manifest: Option<&'a mut Manifest>,
 }
 
@@ -104,18 +101,12 @@ impl Listener<UnpackError> for Entries<'_> {
         Ok(segment.prepend(files.take_carry()))
     }
 
-    fn event(
-        &mut self,
-        event: Event<'_>,
-        view: &SegmentView,
-        range: Range<usize>,
-        at: Position,
-    ) -> Result<ControlFlow<()>, UnpackError> {
+    fn event(&mut self, event: Event<'_>, span: &Span<'_>) -> Result<ControlFlow<()>, UnpackError> {
         match event {
-            Event::Skipped => show(&mut self.tap, Passing::Skipped, view, range)?,
-            Event::End => show(&mut self.tap, Passing::End, view, range)?,
-            Event::Member(member) => return self.member(member, view, range, at),
-            Event::Payload { last } => self.payload(last, view, range, at)?,
+            Event::Skipped => show(&mut self.tap, Passing::Skipped, span)?,
+            Event::End => show(&mut self.tap, Passing::End, span)?,
+            Event::Member(member) => return self.member(member, span),
+            Event::Payload { last } => self.payload(last, span)?,
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -140,11 +131,9 @@ impl Entries<'_> {
     fn member(
         &mut self,
         member: Member<'_>,
-        view: &SegmentView,
-        range: Range<usize>,
-        at: Position,
+        span: &Span<'_>,
     ) -> Result<ControlFlow<()>, UnpackError> {
-        let archive = self.archive;
+        let (archive, at) = (self.archive, span.at);
         if let Some(compromised) = self.hooks.compromised.take() {
             compromised.strike();
         }
@@ -181,17 +170,21 @@ impl Entries<'_> {
                 }
                 let Some(files) = &mut self.files else {
                     self.met.creates(member.size);
-                    return self.shown(member, Some(role), view, range);
+                    return self.shown(member, Some(role), span);
                 };
                 let place = self.places.place(&placement, member.size, files)?;
                 if let Some((destination, path)) = place {
                     self.met.creates(member.size);
                     self.content.placed(role, destination, path);
-                    files.begin(NewMember { destination, path, size: member.size }, view)?;
+                    let new = NewMember { destination, path, size: member.size };
+                    let file = files.begin(new, span.view)?;
+                    if let Some(checkpoints) = &mut self.record.checkpoints {
+                        checkpoints.begun(file);
+                    }
                 }
             }
         }
-        self.shown(member, role, view, range)
+        self.shown(member, role, span)
     }
 
     /// Shows an entry to the tap, and ends a file that is empty.
@@ -199,30 +192,23 @@ impl Entries<'_> {
         &mut self,
         member: Member<'_>,
         role: Option<Role>,
-        view: &SegmentView,
-        range: Range<usize>,
+        span: &Span<'_>,
     ) -> Result<ControlFlow<()>, UnpackError> {
-        show(&mut self.tap, Passing::Member { member, role }, view, range)?;
+        show(&mut self.tap, Passing::Member { member, role }, span)?;
         if role.is_some() && member.size == 0 {
             self.record.file_ended()?;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn payload(
-        &mut self,
-        last: bool,
-        view: &SegmentView,
-        range: Range<usize>,
-        at: Position,
-    ) -> Result<(), UnpackError> {
-        self.content.take(self.archive, view, range.clone(), last, at)?;
+    fn payload(&mut self, last: bool, span: &Span<'_>) -> Result<(), UnpackError> {
+        self.content.take(self.archive, span, last)?;
         if let Some(manifest) = &mut self.record.manifest {
-            manifest.content(&view.bytes()[range.clone()]);
+            manifest.content(span.bytes());
         }
-        show(&mut self.tap, Passing::Payload { last }, view, range.clone())?;
+        show(&mut self.tap, Passing::Payload { last }, span)?;
         if let Some(files) = &mut self.files {
-            files.payload(view, range, last)?;
+            files.payload(span.view, span.range.clone(), last)?;
         }
         if last {
             self.record.file_ended()?;
@@ -236,28 +222,23 @@ impl Entries<'_> {
             && checkpoints.is_due(Instant::now())
         {
             files.settle()?;
-            checkpoints.take(header_offset, self.met.entries, Instant::now());
+            checkpoints.take(header_offset, Instant::now());
         }
         Ok(())
     }
 
-    /// Takes a last checkpoint, if files can still be completed. The current file is left out. This
-    /// saves the progress of a run that is interrupted before its first checkpoint.
+    /// Gives up the current file and waits for all others, so that a last checkpoint saves as much as
+    /// possible. Does nothing if there is nothing to save.
     ///
     /// An error of a creator is reported only once, here or to the walk.
-    pub fn last_checkpoint(&mut self) -> Result<(), UnpackError> {
-        let (Some(checkpoints), Some(files)) = (&mut self.record.checkpoints, &mut self.files)
-        else {
-            return Ok(());
-        };
-        if !checkpoints.has_complete_members() {
-            return Ok(());
+    pub fn settle(&mut self) -> Result<(), UnpackError> {
+        match (&self.record.checkpoints, &mut self.files) {
+            (Some(checkpoints), Some(files)) if checkpoints.has_complete_members() => {
+                files.abandon();
+                Ok(files.settle()?)
+            }
+            _ => Ok(()),
         }
-        files.abandon();
-        // If creating files failed, it is unknown which ones are complete.
-        files.settle()?;
-        checkpoints.take_last(self.met.entries.saturating_sub(1));
-        Ok(())
     }
 }
 
@@ -281,19 +262,11 @@ impl Content {
         }
     }
 
-    fn take(
-        &mut self,
-        archive: &str,
-        view: &SegmentView,
-        range: Range<usize>,
-        last: bool,
-        at: Position,
-    ) -> Result<(), UnpackError> {
-        let bytes = &view.bytes()[range.clone()];
-        let version = self.version.take(bytes, last);
-        version.map_err(|source| PassError::layout(archive, source, Some(at)))?;
-        self.bank.take(bytes, last, at)?;
-        self.storages.take(archive, view, range, last, at)
+    fn take(&mut self, archive: &str, span: &Span<'_>, last: bool) -> Result<(), UnpackError> {
+        let version = self.version.take(span.bytes(), last);
+        version.map_err(|source| PassError::layout(archive, source, Some(span.at)))?;
+        self.bank.take(span.bytes(), last, span.at)?;
+        self.storages.take(archive, span, last)
     }
 }
 
@@ -375,9 +348,9 @@ mod tests {
             let mut start = 0;
             while start < piece.len() {
                 let step = walker.step(&piece[start..]).unwrap();
-                let range = start..start + step.consumed;
-                start = range.end;
-                let flow = entries.event(step.event, &view, range, at)?;
+                let span = Span { view: &view, range: start..start + step.consumed, at };
+                start = span.range.end;
+                let flow = entries.event(step.event, &span)?;
                 assert!(flow.is_continue());
             }
             entries.segment_end(&view)?;

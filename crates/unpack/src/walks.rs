@@ -29,7 +29,7 @@ pub(crate) struct Walks<'a> {
     /// Beginning of the first archive's walk. Others cannot be resumed.
     beginning: Beginning,
     /// Checkpoints of the first archive's walk.
-    pub checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<&'a mut Checkpoints>,
     /// Listener to the first archive's stream.
     tap: Option<&'a mut dyn Tap>,
 }
@@ -137,8 +137,8 @@ fn keep_cause(kept: &mut Option<UnpackError>, error: UnpackError) {
     }
 }
 
-/// Walks each archive on a thread of its own, the first on this one. With `resumes`, each walk ends
-/// with a last checkpoint, unless its archive is bad. `stop` ends all walks.
+/// Walks each archive on a thread of its own, the first on this one. With `resumes`, a walk that fails
+/// waits for the files before, unless its archive is bad. `stop` ends all walks.
 fn side_by_side(
     walks: Vec<(Walk<'_>, Entries<'_>)>,
     resumes: bool,
@@ -151,14 +151,13 @@ fn side_by_side(
     };
     let one = |(walk, mut entries): (Walk<'_>, Entries<'_>)| {
         let walked = walk.run(&mut entries);
-        let is_bad = |error: &UnpackError| error.family() == Family::BadArchive;
-        let recorded = if resumes && !walked.as_ref().is_err_and(is_bad) {
-            entries.last_checkpoint()
-        } else {
-            Ok(())
-        };
-        let (walked, recorded) = (walked.map_err(fail), recorded.map_err(fail));
-        walked.and(recorded).ok()?;
+        if let Err(error) = walked {
+            let settles = resumes && error.family() != Family::BadArchive;
+            let settled = if settles { entries.settle() } else { Ok(()) };
+            fail(error);
+            let _ = settled.map_err(fail);
+            return None;
+        }
         entries.finish().map_err(fail).ok()
     };
     let mut walks = walks.into_iter();

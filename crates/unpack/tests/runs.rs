@@ -12,8 +12,9 @@ use std::{
     time::Duration,
 };
 
-use unsnap_failure::{Code, Failure, Family};
-use unsnap_pass::{Archive, IoEngine, LayoutKind, Pace};
+use unsnap_failure::{Code, Errno, Failure, Family};
+use unsnap_pass::{Archive, FaultPlan, IoEngine, LayoutKind, Pace};
+use unsnap_ring::Call;
 use unsnap_source::DigestKind;
 use unsnap_testkit::{
     archive::write_archive,
@@ -21,7 +22,8 @@ use unsnap_testkit::{
     tar::TarBuilder,
 };
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, Report, Source, Tree, UnpackError, Unpacker, Verify,
+    Destination, DigestUse, FileSink, Options, Pair, Report, Source, Tree, UnpackError, Unpacker,
+    Verify,
 };
 
 /// Generates an archive under the name that belongs to it, unless another is given.
@@ -51,13 +53,12 @@ fn output(directory: &Path) -> PathBuf {
 }
 
 fn resumable(archive: &Archive, directory: &Path) -> Options {
-    let source =
-        Source::new(archive.clone(), None, LayoutKind::Snapshot, Verify::Structure).unwrap();
+    let source = Source::new(archive.clone(), LayoutKind::Snapshot, Verify::Structure).unwrap();
     tree(source, Tree { resume: true, ..Tree::new(output(directory)) })
 }
 
 fn check(archive: Archive, layout: LayoutKind, verify: Verify) -> Result<Report, UnpackError> {
-    Unpacker::new(Options::check(Source::new(archive, None, layout, verify).unwrap())).run()
+    Unpacker::new(Options::check(Source::new(archive, layout, verify).unwrap())).run()
 }
 
 /// An archive of 200 files of 20 KB: far less than what lies between two checkpoints.
@@ -96,6 +97,48 @@ fn a_resumable_run_that_is_cancelled_keeps_its_complete_files() {
     let again = tree(Source::snapshot(archive), Tree::new(output(scratch.path())));
     Unpacker::new(again).run().unwrap();
     assert_eq!(resumed_tree, unsnap_testkit::tree::read_tree(&output(scratch.path())).unwrap());
+}
+
+/// Whatever fails, the files before it are complete, and one checkpoint more than before records
+/// them. The faulty engine completes files in any order.
+#[test]
+fn a_resumable_run_whose_creator_fails_keeps_the_files_before() {
+    for seed in 0..4 {
+        let scratch = tempfile::tempdir().unwrap();
+        let archive = generate(&many_files(), scratch.path(), None);
+        let mut options = resumable(&archive, scratch.path());
+        let plan = FaultPlan::new(seed).fail_nth(Call::Close, 150, Errno::NOSPC);
+        options.pass.io.engine = IoEngine::Faulty(plan);
+        let error = Unpacker::new(options).run().unwrap_err();
+        assert_eq!(error.code(), Code::NoSpace, "{error}");
+        assert!(!output(scratch.path()).exists());
+
+        let report = Unpacker::new(resumable(&archive, scratch.path())).run().unwrap();
+        let resumed = report.resumed.expect("complete files are used");
+        assert!((50..=180).contains(&resumed.files), "{seed}: {resumed:?}");
+        let Archive::File(path) = &archive else { unreachable!() };
+        let entries = unsnap_testkit::tree::reference_entries_of_file(path).unwrap();
+        let expected = unsnap_testkit::tree::files(entries);
+        unsnap_testkit::tree::assert_tree_equals(&output(scratch.path()), &expected);
+    }
+}
+
+/// A run that succeeds syncs once, at its end: it needs no checkpoint. And after a sync has failed,
+/// nothing is recorded, although another sync would succeed here.
+#[test]
+fn only_a_run_that_is_interrupted_takes_a_last_checkpoint() {
+    let scratch = tempfile::tempdir().unwrap();
+    let archive = generate(&many_files(), scratch.path(), None);
+    for (nth, fails) in [(0, true), (1, false)] {
+        let mut options = resumable(&archive, scratch.path());
+        let plan = FaultPlan::new(1).fail_nth(Call::SyncFileSystem, nth, Errno::IO);
+        options.pass.io.engine = IoEngine::Faulty(plan.clone());
+        let result = Unpacker::new(options).run();
+        assert_eq!(result.is_err(), fails, "sync {nth}");
+        assert_eq!(plan.injected().len(), usize::from(fails), "sync {nth}");
+        let staging = scratch.path().join(".output.unsnap-staging");
+        assert_eq!((staging.exists(), output(scratch.path()).exists()), (false, !fails));
+    }
 }
 
 /// Creators that are paused complete nothing, so a grace period would only delay the end.
@@ -148,7 +191,7 @@ fn an_archive_under_the_name_of_another_slot_has_the_wrong_bank() {
     assert_eq!((error.family(), error.code()), (Family::BadArchive, Code::WrongBank), "{error}");
     let report = check(archive.clone(), LayoutKind::Snapshot, Verify::None).unwrap();
     assert_eq!(report.slot, Some(350_000_000));
-    let source = Source::new(archive, None, LayoutKind::Snapshot, Verify::None).unwrap();
+    let source = Source::new(archive, LayoutKind::Snapshot, Verify::None).unwrap();
     Unpacker::new(tree(source, Tree::new(output(scratch.path())))).run().unwrap();
 }
 
@@ -173,7 +216,7 @@ fn a_verified_pair_is_reported_with_both_archives_and_all_terms() {
     let [full, incremental] =
         [&full, &incremental].map(|spec| generate(spec, scratch.path(), None));
     let verify = Verify::Accounts { memory_bytes: None };
-    let source = Source::new(full, Some(incremental), LayoutKind::Snapshot, verify).unwrap();
+    let source = Source::pair(Pair::new(full, Some(incremental)).unwrap(), verify);
     let report = Unpacker::new(Options::check(source)).run().unwrap();
     let accounts = report.accounts.unwrap();
     assert!(accounts.accounts > 0);

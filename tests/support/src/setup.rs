@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use unsnap_pass::{Archive, LayoutKind};
+use unsnap_pass::{Archive, LayoutKind, PassError};
 use unsnap_source::DigestKind;
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, PreflightMode, Source, State, Tree, UnpackError,
-    Unpacker, Verify,
+    Destination, DigestUse, FileSink, Options, Pair, PreflightMode, Source, State, Tree,
+    UnpackError, Unpacker, Verify,
 };
 
 /// A run of the library, put together field by field. The library's own options refuse combinations
@@ -68,7 +68,12 @@ impl Setup {
     /// Returns the library's options.
     pub fn options(&self) -> Result<Options, UnpackError> {
         let Self { archive, incremental, layout, verify, .. } = self.clone();
-        let source = Source::new(archive, incremental, layout, verify)?;
+        let source = if incremental.is_some() {
+            let pair = Pair::new(archive, incremental).map_err(PassError::from)?;
+            Source::pair(pair, verify)
+        } else {
+            Source::new(archive, layout, verify)?
+        };
         let destination = match (&self.state, self.dry_run) {
             (Some(state), _) => Destination::State(state.clone()),
             (None, true) => Destination::Nowhere { manifest: self.manifest.clone() },

@@ -92,7 +92,7 @@ impl Bench<'_> {
 
     fn source(&self, verify: Verify) -> anyhow::Result<Source> {
         let archive = Archive::File(self.archive.clone());
-        Ok(Source::new(archive, None, LayoutKind::Snapshot, verify)?)
+        Ok(Source::new(archive, LayoutKind::Snapshot, verify)?)
     }
 
     fn run(&self, mut options: Options) -> anyhow::Result<Run> {
@@ -136,7 +136,7 @@ impl Bench<'_> {
     pub fn sizes(&self) -> anyhow::Result<Vec<u64>> {
         let mut sizes = Vec::new();
         let _display = Display::start_doing("listing", self.printer, self.handles.progress.clone());
-        let archives = [Archive::File(self.archive.clone())];
+        let archives = Archive::File(self.archive.clone()).into();
         let options = PassOptions::default();
         let reader = Reader { archives: &archives, options: &options, handles: &self.handles };
         let mut visit = |member: &Member<'_>| {

@@ -96,7 +96,8 @@ impl Staging {
         self.places.iter().any(|place| place.left_over)
     }
 
-    /// Empties the staging directories.
+    /// Empties the staging directories, which are no longer kept. After an error some of their files
+    /// remain; dropping removes them.
     pub fn clear(&mut self) -> Result<(), CommitError> {
         self.keep = false;
         self.places.iter().try_for_each(|place| {

@@ -44,16 +44,25 @@ fn scratch() -> (TempDir, PathBuf) {
     (scratch, path)
 }
 
+/// What may exist under the name of an output: nothing, an empty directory, or one with this entry.
+const EXISTING: [&str; 3] = ["absent", "empty", "lost+found"];
+
+/// Returns the path of an output of which so much exists.
+fn output(root: &Path, existing: &str) -> PathBuf {
+    let output = root.join("output");
+    match existing {
+        "absent" => {}
+        "empty" => fs::create_dir(&output).unwrap(),
+        entry => fs::create_dir_all(output.join(entry)).unwrap(),
+    }
+    output
+}
+
 #[test]
 fn a_destination_has_its_name_only_once_it_is_published() {
-    for existing in ["absent", "empty", "lost+found"] {
+    for existing in EXISTING {
         let (_scratch, root) = scratch();
-        let output = root.join("output");
-        match existing {
-            "absent" => {}
-            "empty" => fs::create_dir(&output).unwrap(),
-            entry => fs::create_dir_all(output.join(entry)).unwrap(),
-        }
+        let output = output(&root, existing);
         let before = existing != "absent";
         let mut staging = prepare(&[&output], false).unwrap();
         assert!(!staging.is_left_over());
@@ -73,14 +82,9 @@ fn a_destination_has_its_name_only_once_it_is_published() {
 
 #[test]
 fn dropped_before_publication_everything_is_as_it_was() {
-    for existing in ["absent", "empty", "lost+found"] {
+    for existing in EXISTING {
         let (_scratch, root) = scratch();
-        let output = root.join("output");
-        match existing {
-            "absent" => {}
-            "empty" => fs::create_dir(&output).unwrap(),
-            entry => fs::create_dir_all(output.join(entry)).unwrap(),
-        }
+        let output = output(&root, existing);
         let before = (names(&root), output.exists().then(|| names(&output)));
         let staging = prepare(&[&output], false).unwrap();
         fill(&staging, "file");

@@ -58,7 +58,7 @@ fn the_highest_full_archive_and_the_highest_upon_it() {
     ]);
     let candidates = find(&directory);
     let best = candidates.best().expect("a pair");
-    assert_eq!((best.slot(), best.full.name.slot(), best.full.bytes), (200, 100, 7));
+    assert_eq!((best.slot(), best.full().name.slot(), best.full().bytes), (200, 100, 7));
     let expected = [
         vec![full(100), incremental(100, 200)],
         vec![full(100), incremental(100, 110)],
@@ -83,7 +83,7 @@ fn what_was_downloaded_counts_as_well() {
     let candidates = find(&directory);
     let expected = vec![in_remote(&full(200)), in_remote(&incremental(200, 260))];
     assert_eq!(pairs(&candidates, &directory)[0], expected);
-    assert!(candidates.best().expect("a pair").full.remote);
+    assert!(candidates.best().expect("a pair").full().remote);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_proved_bad_is_set_aside() {
     let mut candidates = find(&directory);
     let path = |name: String| directory.path().join(name);
     let slots = |candidates: &Candidates| {
-        candidates.best().map(|pair| (pair.full.name.slot(), pair.slot()))
+        candidates.best().map(|pair| (pair.full().name.slot(), pair.slot()))
     };
     assert!(candidates.set_aside(&path(incremental(100, 120))));
     assert_eq!(slots(&candidates), Some((100, 110)));
@@ -161,8 +161,8 @@ fn links_to_files_are_archives() {
     let directory = directory(&[&full(10), "remote/elsewhere"]);
     symlink("remote/elsewhere", directory.path().join(full(20))).expect("a link");
     let best = find(&directory).best().expect("a pair");
-    assert_eq!((best.full.name.slot(), best.full.bytes), (20, 7));
-    assert_eq!(best.full.path, directory.path().join(full(20)));
+    assert_eq!((best.full().name.slot(), best.full().bytes), (20, 7));
+    assert_eq!(best.full().path, directory.path().join(full(20)));
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn directories_for_each_kind() {
     let dirs =
         SearchDirs { full: fulls.path().to_owned(), incremental: incrementals.path().to_owned() };
     let best = Candidates::find(&dirs).expect("readable directories").best().expect("a pair");
-    assert_eq!(best.full.path, fulls.path().join(full(10)));
-    assert_eq!(best.incremental.expect("an incremental archive").path, remote);
+    assert_eq!(best.full().path, fulls.path().join(full(10)));
+    assert_eq!(best.incremental().expect("an incremental archive").path, remote);
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Reader<'_> {
     ) -> Result<Inspection, LookupError> {
         let started = Instant::now();
         let Self { options, handles, .. } = *self;
-        let (archives, archive) = (&self.archives[..1], self.archive_name());
+        let (archives, archive) = (self.first(), self.archive_name());
         let mut opened = Opened::to_read(archives, options, handles, confined)?;
         let index = opened.load_indexes(options, handles)?.into_iter().flatten().next();
         let Some(OpenArchive::File(file)) = opened.archives.first() else {

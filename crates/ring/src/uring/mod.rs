@@ -138,8 +138,8 @@ impl Uring {
             tracing::debug!(%error, "cannot cap the ring's kernel workers");
         }
         if let Some(arena) = &self.arena {
-            // SAFETY: `self.arena` keeps the mapping alive longer than the ring: fields drop in
-            // order, and `drop` awaits all operations.
+            // SAFETY: `self.arena` keeps the mapping alive longer than the ring: nothing replaces it
+            // while the ring lives, and `ring` is the first field, so it is dropped first.
             match unsafe { register(&self.ring, arena) } {
                 Ok(()) => self.registered = true,
                 Err(error) => tracing::debug!(%error, "cannot register buffers with the ring"),
@@ -218,8 +218,9 @@ impl Uring {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: every address in the entry belongs to the slot's operation or to `event_count`,
-        // which stay in place until their completion has been reaped; see `complete` and `drop`.
+        // SAFETY: every address and descriptor in the entry belongs to the slot's operation, to the
+        // slot's `how` or to `event_count`. Slots are boxed and never move; `complete` frees an
+        // operation only after its completion, and `drop` awaits all of them or leaks them.
         let pushed = unsafe { self.ring.submission().push(entry) };
         // The queue has an entry for each slot and one for the wake-up, and each has at most one
         // entry waiting to be submitted.
@@ -473,7 +474,8 @@ fn step_result(result: i32, opening: bool) -> Result<StepDone, Errno> {
         Ok(_) if opening => {
             use std::os::fd::FromRawFd;
             // SAFETY: the completion of a successful open carries a descriptor that the kernel has
-            // just created for this process and that nothing else refers to.
+            // just created for this process and that nothing else refers to. `reap` has checked by
+            // the generation that the completion is that of the slot's last step, an open.
             Ok(StepDone::File(unsafe { OwnedFd::from_raw_fd(result) }))
         }
         Ok(count) => Ok(StepDone::Count(count as usize)),

@@ -78,6 +78,7 @@ pub(crate) unsafe fn register(ring: &IoUring, arena: &ArenaRanges) -> io::Result
         .pieces(REGISTERED_PIECE_BYTES)
         .map(|(start, len)| libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len })
         .collect();
-    // SAFETY: the pieces lie within the arena's mapping, which the caller keeps alive.
+    // SAFETY: the pieces lie within the arena's mapping (`ArenaRanges::pieces`), which the caller
+    // keeps alive. The call copies the list itself.
     unsafe { ring.submitter().register_buffers(&pieces) }
 }

@@ -104,7 +104,7 @@ impl Supervisor {
         };
         tracing::info!(
             job = id, target = target.target.name, slot = job.slot(), attempt = job.attempt,
-            archive = %job.pair.full.path.display(), "job started"
+            archive = %job.pair.full().path.display(), "job started"
         );
         if !self.workers[index].begin(work) {
             tracing::error!(

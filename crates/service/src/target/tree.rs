@@ -53,7 +53,7 @@ pub fn unpack(
         let resume = !matches!(verify, Verify::Accounts { .. });
         let run = |resume| {
             let archive = Archive::File(archive.path.clone());
-            let source = Source::new(archive, None, LayoutKind::Snapshot, verify)?;
+            let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
             let tree = Destination::Tree(Tree { resume, ..Tree::new(&path) });
             let digest = DigestUse::Report(DigestKind::Xxh3);
             let options = Options::new(source, tree, digest)?;

@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::{archive, full};
 
 fn pair(base: u64, slot: u64) -> Pair {
-    Pair { full: archive(base, None), incremental: Some(archive(slot, Some(base))) }
+    Pair::new(archive(base, None), Some(archive(slot, Some(base)))).unwrap()
 }
 
 fn job(id: u64, pair: Pair, origin: Origin) -> Job {
@@ -141,7 +141,7 @@ fn of_two_jobs_for_the_same_pair_one_stays() {
 fn another_pair_serves_while_a_file_cannot_be_read() {
     let mut model = Model::new(vec![pair(100, 150), full(100)]);
     let until = model.now + Duration::from_secs(30);
-    let path = pair(100, 150).incremental.unwrap().path;
+    let path = pair(100, 150).incremental().unwrap().path.clone();
     model.unreadable.insert(path, RetryTimer { failures: 1, until: Some(until) });
     assert_eq!(model.settle(), [Action::Queue(full(100)), Action::Start(1000)]);
     assert_eq!(model.decide(), Action::Wait(Some(until)));
@@ -172,7 +172,7 @@ fn pairs() -> impl Strategy<Value = Vec<Pair>> {
         (1_u64..5, 5_u64..9).prop_map(|(base, slot)| pair(base, slot))
     ];
     prop::collection::vec(one, 0..5).prop_map(|mut pairs| {
-        pairs.sort_by_key(|pair| std::cmp::Reverse((pair.full.name.slot(), pair.slot())));
+        pairs.sort_by_key(|pair| std::cmp::Reverse((pair.full().name.slot(), pair.slot())));
         pairs
     })
 }
