@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
 
-use super::{Layout, Pubkey, parts::parse_pubkey};
+use super::shared::{Layout, Pubkey, parse_pubkey, parse_range};
 
 pub const REPACK_EXAMPLES: &str = "\
 Examples:
@@ -151,7 +151,7 @@ pub struct DiffArgs {
 
     /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the
     /// directory for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
 
     #[command(flatten)]
@@ -183,7 +183,7 @@ pub struct AccountsArgs {
     /// Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
     ///
     /// A range may also be written MIN-MAX, MIN- or -MAX.
-    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range,
+    #[arg(long, value_name = "N|RANGE", value_parser = parse_range,
         allow_hyphen_values = true)]
     pub data_size: Option<std::ops::RangeInclusive<u64>>,
 
@@ -209,7 +209,7 @@ pub struct AccountsArgs {
 
     /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory
     /// for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
 
     #[command(flatten)]
@@ -236,7 +236,7 @@ pub enum AccountsFormat {
 #[command(next_help_heading = "Form of the new archive")]
 pub struct FrameArgs {
     /// Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub frame_size: Option<u64>,
 
     /// zstd level
