@@ -8,6 +8,7 @@
 //! | [`inspect`] | what archives are said to be |
 //! | [`bad_input`] | what is refused: by a clear error and the right exit code, with nothing under a final name |
 //! | [`environment`] | full, failing and read-only disks, and SIGKILL: errors that name the path, and nothing left |
+//! | [`second_signal`] | an impatient user is told what stays behind |
 //! | [`seek_table`] | seek tables are used where frames bear them out, and passed over where not |
 //! | [`repack`] | the same tar stream in frames that begin with entries, or nothing |
 //! | [`create`] | directories become archives that validators would have written |
@@ -41,6 +42,7 @@ mod programs;
 mod progress;
 mod repack;
 mod scan;
+mod second_signal;
 mod seek_table;
 mod shell;
 mod unpacking;

@@ -49,7 +49,8 @@ pub fn repack(
 ) -> Result<RepackReport, PackError> {
     options.check()?;
     let path = output_path(&read.archives()[0], output)?;
-    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
+    let unfinished = handles.cancel.unfinished();
+    let output = Output::create(calls, unfinished, &path, options.replace, options.direct_io)?;
     let mut read = read.clone();
     // Frames refer to the segments that they consist of until they have been written.
     read.pass.tuning.decode.held_bytes = options.held_bytes();

@@ -54,10 +54,12 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     let cancel = CancelToken::default();
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let scratch = ScratchDirectory::create(&args.output, printer)?;
+    let mut noted = cancel.unfinished().begin(scratch.path().to_owned());
 
     let measured = measure(args, printer, scratch.path(), &cancel);
     // In any case. An error of the measurement takes precedence.
     let removed = scratch.remove();
+    noted.finish();
     let mut result = measured?;
     removed?;
 

@@ -53,7 +53,8 @@ pub fn create(
     options.check()?;
     let content = Content::find(calls, request)?;
     let path = output_path(&content.name, &request.output)?;
-    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
+    let (replace, direct) = (options.replace, options.direct_io);
+    let output = Output::create(calls, cancel.unfinished(), &path, replace, direct)?;
     let bytes = options.held_bytes();
     let memory = |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
     let mut arena = Arena::builder().bytes(bytes).populate(false).build().map_err(memory)?;

@@ -17,7 +17,7 @@ use rustix::{
 };
 use unsnap_failure::Remedy;
 use unsnap_index::side_car_path;
-use unsnap_pass::PassError;
+use unsnap_pass::{PassError, Unfinished, UnfinishedPath};
 use unsnap_ring::{DirectMode, Syscalls};
 
 use self::writer::Writer;
@@ -54,13 +54,17 @@ struct Temporary {
     directory: OwnedFd,
     /// Empty after the file was renamed.
     name: OsString,
+    /// Notes the file.
+    unfinished: UnfinishedPath,
 }
 
 impl Output {
     /// Creates the file `path` in an existing directory. `replace`: an existing file may be
-    /// replaced. `direct`: use of direct I/O.
+    /// replaced. `direct`: use of direct I/O. Notes the file in `unfinished` as long as it is under
+    /// construction.
     pub fn create(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: &Path,
         replace: bool,
         direct: DirectMode,
@@ -90,8 +94,10 @@ impl Output {
         let mut temporary = OsString::from(".");
         temporary.push(name);
         temporary.push(UNDER_CONSTRUCTION);
+        let unfinished = unfinished.begin(path.with_file_name(&temporary));
         let file = Arc::new(begin(calls, &directory, &temporary, path)?);
-        let temporary = Temporary { calls: calls.clone(), directory, name: temporary };
+        let temporary =
+            Temporary { calls: calls.clone(), directory, name: temporary, unfinished };
         calls.ftruncate(&file, 0).map_err(failed("empty"))?;
         let writer = Writer::new(calls, &file, direct);
         let writer = writer.map_err(failed("use direct I/O on"))?;
@@ -159,6 +165,7 @@ impl Output {
             Err(errno) => return Err(self.failed("publish")(errno)),
         }
         self.temporary.name.clear();
+        self.temporary.unfinished.finish();
         let directory = &self.temporary.directory;
         self.calls.fsync(directory).map_err(self.failed("sync the directory of"))?;
         // `fsync` on a directory succeeds on an XFS that has shut down; `fstat` fails.
