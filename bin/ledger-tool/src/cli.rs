@@ -96,8 +96,9 @@ pub enum Command {
     /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it,
     /// whose storages are in the accounts paths. The archive's name follows from the bank file.
     /// Entries and headers are those of a validator; storages come in the order of their slots. A
-    /// file that changes meanwhile is an error, so nothing may be running on the directory. Run
-    /// `ledger-tool verify` to check that the accounts add up to the hash in the name.
+    /// file that changes meanwhile is an error, so nothing may be running on the directory. The
+    /// archive gets its name when it has been read again and verified; --verify accounts checks
+    /// that the accounts add up to the hash in the name.
     #[command(after_long_help = packing::CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// Compare the storages and accounts of two snapshots

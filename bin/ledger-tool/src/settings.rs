@@ -32,7 +32,7 @@ pub fn present(path: &Path) -> Result<(), PassError> {
 /// Checks that archives exist, before their names are judged.
 pub fn all_present<'a>(archives: impl IntoIterator<Item = &'a Archive>) -> Result<(), PassError> {
     archives.into_iter().try_for_each(|archive| match archive {
-        Archive::File(path) => present(path),
+        Archive::File(path) | Archive::Unpublished { path, .. } => present(path),
         Archive::Stdin => Ok(()),
     })
 }

@@ -56,16 +56,22 @@ pub fn repack(
     read.pass.tuning.decode.held_bytes = options.held_bytes();
     let unpacker = Unpacker::new(read).with_handles(handles.clone());
     let wrote = |bytes| handles.progress.count_written(bytes);
-    let ((archive, digest), report) = pack(options, output, wrote, |take| {
-        let framer = Framer::new(options.frame_bytes, take);
-        let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
-        let report = unpacker.tap(&mut digesting)?;
-        let Digesting { framer, hasher } = digesting;
-        match framer.finish() {
-            ControlFlow::Continue(()) => Ok((report, hasher.digest())),
-            ControlFlow::Break(()) => Err(UnpackError::CANCELLED.into()),
-        }
-    })?;
+    let ((archive, digest), report) = pack(
+        options,
+        output,
+        wrote,
+        |take| {
+            let framer = Framer::new(options.frame_bytes, take);
+            let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
+            let report = unpacker.tap(&mut digesting)?;
+            let Digesting { framer, hasher } = digesting;
+            match framer.finish() {
+                ControlFlow::Continue(()) => Ok((report, hasher.digest())),
+                ControlFlow::Break(()) => Err(UnpackError::CANCELLED.into()),
+            }
+        },
+        |_| Ok(()),
+    )?;
     Ok(RepackReport { pack: report, raw_digest: digest.to_string(), archive })
 }
 
@@ -88,7 +94,7 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
         |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
     let name_of = |path: &Path| ArchiveName::parse(path.file_name()?.to_str()?).ok();
     let old = match archive {
-        Archive::File(path) => name_of(path),
+        Archive::File(path) | Archive::Unpublished { name: path, .. } => name_of(path),
         Archive::Stdin => None,
     };
     let archive = archive.display_name();

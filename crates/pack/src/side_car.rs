@@ -31,6 +31,8 @@ impl SideCarFile {
     pub fn write(mut self, index: &Index) -> Result<(PathBuf, u64), PackError> {
         let path = self.output.path().to_owned();
         self.output.write(&index.encode())?;
-        Ok((path, self.output.publish()?))
+        let bytes = self.output.sync()?;
+        self.output.publish()?;
+        Ok((path, bytes))
     }
 }

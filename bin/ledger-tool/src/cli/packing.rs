@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
+use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
 use super::shared::{Layout, Pubkey, parse_pubkey, parse_range};
 
@@ -28,6 +28,10 @@ Examples:
   Make one of a state that a validator would start from:
     ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts \\
       --output /mnt/archives
+
+  Also prove that no account is missing, before the archive gets its name:
+    ledger-tool create /mnt/ledger/unpacked --output /mnt/archives \\
+      --verify accounts
 
   Make an incremental archive of its unpacked tree:
     ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 \\
@@ -113,6 +117,18 @@ pub struct CreateArgs {
     /// Make an incremental archive that builds on the full snapshot of this slot
     #[arg(long, value_name = "SLOT")]
     pub base_slot: Option<u64>,
+
+    /// Checks of the new archive, before it gets its name
+    ///
+    /// Reads and decodes the archive once more. Only `accounts` notices that a storage is missing;
+    /// it needs the time of `ledger-tool verify`, and is possible for a full archive.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
+    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file in the
+    /// directory for temporary files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
+    pub verify_memory: Option<u64>,
 
     #[command(flatten)]
     pub frames: FrameArgs,
