@@ -20,6 +20,7 @@
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
+//! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
 //! | [`programs`] | (the programs, as their `--help` tells of them) |
 //! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod environment;
 mod examples;
 mod inspect;
 mod lookup;
+mod outputs;
 mod pipes;
 mod programs;
 mod progress;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use unsnap_arena::Slice;
 use unsnap_failure::Remedy;
 use unsnap_layout::{ArchiveName, Compression};
-use unsnap_pass::{Archive, Handles, Passing, Tap};
+use unsnap_pass::{Archive, Handles, PassError, Passing, Tap};
 use unsnap_ring::Syscalls;
 use unsnap_source::{DigestKind, Hasher};
 use unsnap_unpack::{Options, Report, UnpackError, Unpacker};
@@ -111,10 +111,13 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
     match (old, new) {
         (Some(old), Some(new)) if new == old.with_compression(Compression::Zstd) => {}
         (None, None) if output.extension().is_some_and(|extension| extension == "zst") => {}
+        (_, None) if output.extension().is_none() && !output.exists() => {
+            return Err(PassError::no_directory(output).into());
+        }
         (Some(_), None) if output.extension().is_none() => {
             return refuse(
                 format!("{} is neither a directory nor a snapshot's name", output.display()),
-                "create the directory first, or give the archive's name in another directory",
+                "give a directory, or the archive's name in one",
             );
         }
         (Some(old), _) => {

@@ -144,6 +144,9 @@ fn output_path(name: &ArchiveName, output: &Path) -> Result<PathBuf, PackError> 
     if output.file_name().is_some_and(|given| *given == *name) {
         return Ok(output.to_owned());
     }
+    if output.extension().is_none() && !output.exists() {
+        return Err(PassError::no_directory(output).into());
+    }
     let reason = format!("the bank file requires the archive's name {name}");
     Err(PackError::request(reason, Remedy::advice("give that name, or a directory")))
 }

@@ -79,10 +79,9 @@ impl Output {
             _ => Path::new("."),
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let directory = calls.open(holder, flags).map_err(|errno| PackError::File {
-            step: "open",
-            path: holder.to_owned(),
-            errno,
+        let directory = calls.open(holder, flags).map_err(|errno| match errno {
+            Errno::NOENT => PassError::no_directory(holder).into(),
+            errno => PackError::File { step: "open", path: holder.to_owned(), errno },
         })?;
         if !replace {
             match calls.lstatat(&directory, name) {
