@@ -48,7 +48,7 @@ fn assert_refused(site: &Site, config: &Setup, what: &str) -> UnpackError {
 fn archive_of(config: &Setup) -> PathBuf {
     match &config.archive {
         unsnap_pass::Archive::File(path) => path.clone(),
-        unsnap_pass::Archive::Stdin => unreachable!("refusals read files"),
+        other => unreachable!("refusals read files, not {other:?}"),
     }
 }
 

@@ -7,7 +7,9 @@ use std::{
     process::Command,
 };
 
-use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
+use unsnap_test_support::{
+    Outcome, Site, genuine, genuine_full, has_tool, ledger_tool, ledger_tool_path, run,
+};
 use unsnap_testkit::tree::{decompress, files, reference_entries};
 
 fn create(directory: &Path, output: &Path, more: &[&str]) -> Command {
@@ -177,4 +179,76 @@ fn what_makes_no_snapshot_becomes_nothing() {
     let other = site.place().join("snapshot-1.tar.zst");
     run(&mut create(&tree, &other, &[])).assert_code(2).assert_error(&["name snapshot-39-"]);
     site.assert_untouched(&before, "another name");
+}
+
+#[test]
+fn an_archive_gets_its_name_when_it_is_verified() {
+    let site = Site::new();
+    let before = site.state();
+    let name = genuine_full().file_name().unwrap().to_owned();
+    let tree = site.path("tree");
+    unpack(&genuine_full(), &tree, &[]);
+    let made = |more: &[&str]| {
+        let more = [more, &["--format", "json"]].concat();
+        let report = run(&mut create(&tree, &site.place(), &more)).assert_code(0).json();
+        fs::remove_file(site.place().join(&name)).unwrap();
+        report["verification"].clone()
+    };
+
+    assert!(made(&["--verify", "none"]).is_null());
+    let structure = made(&[]);
+    assert!(structure["bank"].is_object() && structure["accounts"].is_null(), "{structure}");
+    let accounts = made(&["--verify", "accounts", "--verify-memory", "1MiB"]);
+    assert!(accounts["accounts"]["accounts"].as_u64().unwrap() > 0, "{accounts}");
+
+    // Only the sum of all accounts tells.
+    let mut storages = fs::read_dir(tree.join("accounts")).unwrap();
+    fs::remove_file(storages.next().unwrap().unwrap().path()).unwrap();
+    made(&[]);
+    let outcome = run(&mut create(&tree, &site.place(), &["--verify", "accounts"])).assert_code(1);
+    // The archive is named as it would be called.
+    let parts = ["the new archive is not what its name says", "hash", name.to_str().unwrap()];
+    outcome.assert_error(&parts).assert_error(&["hint: the directory lacks storages"]);
+    site.assert_untouched(&before, "a storage is missing");
+}
+
+/// strace swallows the first bytes that are written, and claims that they are in the file.
+#[test]
+fn what_cannot_be_read_again_gets_no_name() {
+    if !has_tool("strace", "--version") {
+        return;
+    }
+    let site = Site::new();
+    let before = site.state();
+    let tree = site.path("tree");
+    unpack(&genuine_full(), &tree, &[]);
+    let name = genuine_full().file_name().unwrap().to_str().unwrap().to_owned();
+    let partial = site.place().join(format!(".{name}.unsnap-partial"));
+    let lying = |more: &[&str]| {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-P"]).arg(&partial);
+        command.args(["-e", "trace=write,pwrite64"]);
+        command.args(["-e", "inject=write,pwrite64:retval=512:when=1"]);
+        command.arg(ledger_tool_path()).arg("create").arg(&tree).args(more);
+        run(command.arg("--output").arg(site.place()))
+    };
+    lying(&[]).assert_code(1).assert_error(&["the new archive is not what its name says", &name]);
+    site.assert_untouched(&before, "the beginning was not written");
+    lying(&["--verify", "none"]).assert_code(0);
+    let made = site.place().join(&name);
+    run(ledger_tool().arg("verify").arg(made)).assert_code(1);
+}
+
+#[test]
+fn the_accounts_of_an_incremental_archive_alone_cannot_be_verified() {
+    let site = Site::new();
+    let before = site.state();
+    let tree = site.path("tree");
+    unpack(&incremental(), &tree, &[]);
+    let more = ["--base-slot", "39", "--verify", "accounts"];
+    run(&mut create(&tree, &site.place(), &more))
+        .assert_code(2)
+        .assert_error(&["without its full archive", "hint: verify the structure now"]);
+    site.assert_untouched(&before, "an incremental archive");
+    run(&mut create(&tree, &site.place(), &more[..2])).assert_code(0);
 }

@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use serde_json::Value;
 use unsnap_test_support::{Site, genuine, genuine_full};
 use unsnap_testkit::{
     compress,
     spec::{ArchiveSpec, Frames},
+    tar::{TarBuilder, snapshot_head, snapshot_tar},
     tree::{files, reference_entries},
 };
 
@@ -109,4 +111,89 @@ fn a_bank_file_that_is_not_of_the_name_is_shown_and_is_an_error() {
     // A bank file of another slot than the name's does not even belong into the archive.
     let archive = site.write(name, &bytes);
     tool(&["inspect"], &archive).assert_code(1).assert_error(&["40"]);
+}
+
+/// Inspects bytes under a name, in both forms. The same error ends both.
+#[track_caller]
+fn inspect_bad(
+    site: &Site,
+    name: &str,
+    bytes: &[u8],
+    more: &[&str],
+    error: &str,
+) -> (String, Value) {
+    let archive = site.write(name, bytes);
+    let words = |format| [&["inspect", "--format", format], more].concat();
+    let text = tool(&words("text"), &archive).assert_code(1).assert_error(&[error]);
+    let json = tool(&words("json"), &archive).assert_code(1).assert_error(&[error]);
+    assert!(text.stdout.contains("\n  examined "), "{text:?}");
+    let found = json.json();
+    (text.stdout, found)
+}
+
+#[test]
+fn what_comes_before_damage_is_shown() {
+    let site = Site::new();
+    let tar = snapshot_tar(7, &[(7, 1, vec![0; 5000])]);
+    let bank = position(&tar, b"snapshots/7/7\0");
+    let name = "damaged.tar";
+
+    // The bank file is cut.
+    let (text, found) = inspect_bad(&site, name, &tar[..bank + 1024], &[], "error: ");
+    assert!(text.contains("  bank file      NOT REACHED: "), "{text}");
+    assert!(text.contains("  DAMAGED        5 entries read, up to snapshots/7/7: "), "{text}");
+    assert_eq!(found["bank_not_reached"], true, "{found}");
+    assert_eq!(found["damage"]["entries"], 5, "{found}");
+    assert_eq!(found["damage"]["last_entry"], "snapshots/7/7", "{found}");
+    assert!(found["damage"]["reason"].as_str().unwrap().contains(name), "{found}");
+    assert!(!found["not_looked_at"].to_string().contains("bank file"), "{found}");
+
+    // Nothing can be decoded.
+    let mut frames = compress::zstd_frames(&tar, 1 << 20, 1);
+    let middle = frames.len() / 2;
+    frames.truncate(middle);
+    let (text, found) = inspect_bad(&site, "cut.tar.zst", &frames, &[], "[archive-cut]");
+    assert!(text.contains("CUT at byte") && text.contains("NOT REACHED"), "{text}");
+    assert_eq!(found["frames"]["damage"]["is_cut"], true, "{found}");
+    assert_eq!(found["compression"], "zstd", "{found}");
+
+    // An entry that no snapshot has, with a name that a terminal must not see.
+    let link = TarBuilder::new().file("version", b"1.2.0").symlink("a\x1b[31m", "/etc").finish();
+    let (text, found) = inspect_bad(&site, "link.tar", &link, &[], "error: ");
+    assert!(text.contains("2 entries read, up to a") && !text.contains('\x1b'), "{text}");
+    assert_eq!(found["bank_not_reached"], true, "{found}");
+
+    // No archive at all.
+    let (text, found) = inspect_bad(&site, "garbage.tar", b"neither", &[], "[not-an-archive]");
+    assert!(text.contains("NOT REACHED") && text.contains("(7 bytes)"), "{text}");
+    assert_eq!(found["damage"]["last_entry"], Value::Null, "{found}");
+}
+
+#[test]
+fn damage_behind_the_bank_file_leaves_its_fields() {
+    let site = Site::new();
+    let tar = snapshot_tar(7, &[(7, 1, vec![0; 5000]), (6, 2, vec![0; 5000])]);
+    let cut = &tar[..tar.len() - 4096];
+    let archive = site.write("behind.tar", cut);
+    // It is not seen if nobody looks there.
+    tool(&["inspect"], &archive).assert_code(0);
+    let (text, found) = inspect_bad(&site, "behind.tar", cut, &["--storages"], "error: ");
+    assert_eq!(found["bank"]["slot"], 7, "{found}");
+    assert!(found.get("bank_not_reached").is_none(), "{found}");
+    assert_eq!(found["storages"]["count"], 2, "{found}");
+    assert!(text.contains("up to accounts/6.2") && text.contains("before the damage"), "{text}");
+}
+
+#[test]
+fn a_bank_file_that_cannot_be_parsed_is_called_bad() {
+    let site = Site::new();
+    let tar = snapshot_head(7, b"not a bank file", b"status").finish();
+    let (text, found) = inspect_bad(&site, "bad.tar", &tar, &[], "[wrong-bank]");
+    assert!(text.contains("  bank file      BAD: ") && !text.contains("DAMAGED"), "{text}");
+    assert_eq!((&found["bank_is_bad"], &found["bank"]), (&true.into(), &Value::Null), "{found}");
+    assert!(found.get("damage").is_none(), "{found}");
+}
+
+fn position(bytes: &[u8], part: &[u8]) -> usize {
+    bytes.windows(part.len()).position(|window| window == part).unwrap()
 }

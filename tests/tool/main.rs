@@ -8,6 +8,7 @@
 //! | [`inspect`] | what archives are said to be |
 //! | [`bad_input`] | what is refused: by a clear error and the right exit code, with nothing under a final name |
 //! | [`environment`] | full, failing and read-only disks, and SIGKILL: errors that name the path, and nothing left |
+//! | [`second_signal`] | an impatient user is told what stays behind |
 //! | [`seek_table`] | seek tables are used where frames bear them out, and passed over where not |
 //! | [`repack`] | the same tar stream in frames that begin with entries, or nothing |
 //! | [`create`] | directories become archives that validators would have written |
@@ -19,6 +20,7 @@
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
+//! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
 //! | [`programs`] | (the programs, as their `--help` tells of them) |
 //! | [`bench`] | what is measured is told in every form, and everything that was made is removed |
 #![forbid(unsafe_code)]
@@ -36,11 +38,13 @@ mod environment;
 mod examples;
 mod inspect;
 mod lookup;
+mod outputs;
 mod pipes;
 mod programs;
 mod progress;
 mod repack;
 mod scan;
+mod second_signal;
 mod seek_table;
 mod shell;
 mod unpacking;

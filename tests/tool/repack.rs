@@ -251,7 +251,12 @@ fn what_makes_no_sense_is_refused() {
     refused(&place.join("other.tar.zst"), &[], 2, &["does not match that of", "hint: "]);
     refused(&place, &["--frame-size", "1MiB"], 2, &["4 to 32 MiB"]);
     refused(&place, &["--frame-size", "33MiB"], 2, &["4 to 32 MiB"]);
-    refused(&place.join("missing").join(full.file_name().unwrap()), &[], 3, &["No such file"]);
+    refused(
+        &place.join("missing").join(full.file_name().unwrap()),
+        &[],
+        2,
+        &["missing does not exist"],
+    );
     for level in ["0", "23"] {
         run(&mut repack(&full, &place, &["--level", level])).assert_code(2);
     }

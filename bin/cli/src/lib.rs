@@ -20,6 +20,7 @@ pub mod examples;
 pub mod exit;
 pub mod flags;
 pub mod generated;
+mod last_words;
 pub mod log;
 pub mod manual;
 pub mod printer;

@@ -1,5 +1,5 @@
-//! The only module that writes to the terminal. Data goes to standard output, everything else to
-//! standard error.
+//! The only module that writes to the terminal, apart from the last words of a process. Data goes to
+//! standard output, everything else to standard error.
 
 use std::io::{self, IsTerminal, Write};
 

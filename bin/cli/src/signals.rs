@@ -1,8 +1,10 @@
-//! Signals: the first stops the run, the second ends the process at once.
+//! Signals: the first stops the run, the second ends the process and says what it leaves behind, the
+//! third ends it even if nothing can be said.
 
 use std::{
     fs, io,
-    process::ExitCode,
+    path::PathBuf,
+    process::{self, ExitCode},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,12 +14,15 @@ use std::{
 
 use anyhow::Context;
 use signal_hook::{
+    SigId,
     consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
     flag,
     iterator::{self, Handle},
-    low_level::emulate_default_handler,
+    low_level::{emulate_default_handler, unregister},
 };
 use unsnap_pass::CancelToken;
+
+use crate::last_words::last_words;
 
 /// Number of the signal that stopped the run; 0 for none.
 static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -25,53 +30,102 @@ static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// SIGINT, SIGTERM and SIGHUP, caught.
 pub struct Signals {
     caught: iterator::Signals,
-    again: Arc<AtomicBool>,
+    /// Whether the next signal ends the process at once, in the handler itself.
+    at_once: Arc<AtomicBool>,
+    /// Actions that set `at_once` at the first signal, as long as no thread waits for signals.
+    unwatched: Vec<SigId>,
 }
 
 impl Signals {
     /// Catches these signals. The first one is kept for [`cancel`](Self::cancel). The second one
-    /// ends the process at once, because the user is impatient: staged files stay behind, and the
-    /// next run removes them. A signal that was ignored when the process started (`nohup`) stays
-    /// ignored.
+    /// ends the process, because the user is impatient: staged files stay behind, and the next run
+    /// removes them. A signal that was ignored when the process started (`nohup`) stays ignored.
     pub fn catch() -> anyhow::Result<Self> {
         let ignored = ignored();
         let numbers = [SIGINT, SIGTERM, SIGHUP];
         let numbers = numbers.into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
-        let again = Arc::new(AtomicBool::new(false));
+        let at_once = Arc::new(AtomicBool::new(false));
+        let mut unwatched = Vec::new();
         let register = || {
             for number in numbers.clone() {
                 let value = usize::try_from(number).unwrap_or(0);
                 // The order matters: the first signal must not count as the second.
-                flag::register_conditional_default(number, Arc::clone(&again))?;
+                flag::register_conditional_default(number, Arc::clone(&at_once))?;
                 flag::register_usize(number, Arc::clone(&RECEIVED), value)?;
-                flag::register(number, Arc::clone(&again))?;
+                unwatched.push(flag::register(number, Arc::clone(&at_once))?);
             }
             // A write beyond the limit of file sizes then fails, instead of ending the process.
             flag::register(SIGXFSZ, Arc::default())?;
             iterator::Signals::new(numbers)
         };
         let caught = register().context("cannot watch for signals")?;
-        Ok(Self { caught, again })
+        Ok(Self { caught, at_once, unwatched })
     }
 
-    /// Starts a thread that cancels the run at the first signal, or at once if one has arrived.
+    /// Starts a thread that cancels the run at the first signal, or at once if one has arrived. At
+    /// the second it prints what the run leaves behind and ends the process.
     pub fn cancel(self, token: CancelToken) -> io::Result<Watch> {
-        self.each(move || token.cancel())
+        let unfinished = token.unfinished().clone();
+        self.watch(move || token.cancel(), move || unfinished.paths())
     }
 
-    /// Starts a thread that calls `act` at each signal, or at once if one has arrived.
-    pub fn each(mut self, mut act: impl FnMut() + Send + 'static) -> io::Result<Watch> {
-        let (handle, again) = (self.caught.handle(), self.again);
-        let watch = move || self.caught.forever().for_each(|_| act());
-        let thread = thread::Builder::new().name("unsnap-signals".to_owned()).spawn(watch)?;
-        Ok(Watch { handle, again, thread })
+    /// Starts a thread that calls `act` at the first signal, or at once if one has arrived. The
+    /// second one ends the process.
+    pub fn at_first(self, act: impl FnOnce() + Send + 'static) -> io::Result<Watch> {
+        self.watch(act, Vec::new)
     }
+
+    fn watch(
+        mut self,
+        act: impl FnOnce() + Send + 'static,
+        left: impl FnOnce() -> Vec<PathBuf> + Send + 'static,
+    ) -> io::Result<Watch> {
+        // From now on the thread handles the second signal. It is never one of the threads that a
+        // file system may block, and whatever blocks it, the third signal needs no thread.
+        for action in self.unwatched {
+            unregister(action);
+        }
+        self.at_once.store(false, Ordering::SeqCst);
+        let (handle, at_once) = (self.caught.handle(), Arc::clone(&self.at_once));
+        let watch = move || {
+            let mut signals = self.caught.forever();
+            if signals.next().is_none() {
+                return;
+            }
+            act();
+            let Some(second) = signals.next() else { return };
+            self.at_once.store(true, Ordering::SeqCst);
+            if let Some(words) = left_behind(&left()) {
+                last_words(&words);
+            }
+            process::exit(die_of(second));
+        };
+        let thread = thread::Builder::new().name("unsnap-signals".to_owned()).spawn(watch)?;
+        Ok(Watch { handle, at_once, thread })
+    }
+}
+
+/// Returns what to say about paths that stay behind; `None` if there are none.
+fn left_behind(paths: &[PathBuf]) -> Option<String> {
+    let named: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let (be, them) = match named.len() {
+        0 => return None,
+        1 => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    Some(format!(
+        "error: ended by a second signal: {} {be} left behind\n\
+         hint: the next run of the same command removes or resumes {them}; to remove {them} now: \
+         rm -r {}\n",
+        named.join(" and "),
+        named.join(" "),
+    ))
 }
 
 /// The thread that waits for signals. It keeps running when this is dropped.
 pub struct Watch {
     handle: Handle,
-    again: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -80,11 +134,11 @@ impl Watch {
     /// [`Signals::catch`]. Returns whether one has arrived; the caller then calls
     /// [`die_of_received`].
     pub fn end(self) -> bool {
-        let received = self.again.swap(true, Ordering::SeqCst);
+        self.at_once.store(true, Ordering::SeqCst);
         self.handle.close();
         // If a signal was pending, the thread has handled it by now.
         let _ = self.thread.join();
-        received || RECEIVED.load(Ordering::SeqCst) != 0
+        received()
     }
 }
 
@@ -108,7 +162,31 @@ pub fn die_of_received() -> ExitCode {
         Err(_) | Ok(0) => SIGINT,
         Ok(signal) => signal,
     };
+    ExitCode::from(u8::try_from(die_of(signal)).unwrap_or(130))
+}
+
+/// Ends the process by a signal. Returns the exit code for a process that this does not end: the
+/// signal is blocked, or the process is the first of a container.
+fn die_of(signal: i32) -> i32 {
     let _ = emulate_default_handler(signal);
-    // Reached only if the signal is blocked, or the process is the first of a container.
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(130))
+    128 + signal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_behind_is_named_with_who_removes_it() {
+        assert_eq!(left_behind(&[]), None);
+        let one = left_behind(&["/x/.y".into()]).unwrap();
+        assert!(one.contains("/x/.y is left behind\n"), "{one}");
+        assert!(one.contains("the same command removes or resumes it"), "{one}");
+        assert!(one.ends_with("rm -r /x/.y\n"), "{one}");
+        let two = left_behind(&["/x/.y".into(), "/z".into()]).unwrap();
+        assert!(
+            two.contains("/x/.y and /z are left") && two.ends_with("rm -r /x/.y /z\n"),
+            "{two}"
+        );
+    }
 }

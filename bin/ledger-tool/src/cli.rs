@@ -3,16 +3,13 @@
 mod fastboot;
 mod packing;
 mod parts;
+mod shared;
 mod shell;
+mod unpacking;
 mod whole;
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand, ValueEnum};
-pub use unsnap_cli::args::{
-    IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg,
-};
-use unsnap_source::Digest;
+use clap::{Parser, Subcommand};
+pub use unsnap_cli::args::{OutputArgs, ReportFormat};
 
 use crate::{
     bench::{self, BenchArgs},
@@ -24,8 +21,10 @@ pub use fastboot::{FastbootAction, FastbootArgs, LookAfterArgs, PlacesArgs, Prep
 pub use packing::{
     AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
 };
-pub use parts::{ExtractArgs, ExtractFormat, IndexArgs, IndexMakeArgs, InspectArgs, Pubkey};
+pub use parts::{ExtractArgs, ExtractFormat, IndexMakeArgs, InspectArgs};
+pub use shared::{Layout, Pubkey};
 pub use shell::{CompletionsArgs, ManArgs};
+pub use unpacking::{DigestArg, UnpackArgs};
 pub use whole::{ListArgs, ListFormat, VerifyArgs};
 
 /// Unpack and examine a validator's snapshot archives
@@ -47,7 +46,7 @@ pub enum Command {
     ///
     /// The files get their final names only when all of them are complete and on disk. After a
     /// failure or an interruption the destination is as it was.
-    #[command(after_long_help = UNPACK_EXAMPLES)]
+    #[command(after_long_help = unpacking::UNPACK_EXAMPLES)]
     Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
@@ -97,8 +96,9 @@ pub enum Command {
     /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it,
     /// whose storages are in the accounts paths. The archive's name follows from the bank file.
     /// Entries and headers are those of a validator; storages come in the order of their slots. A
-    /// file that changes meanwhile is an error, so nothing may be running on the directory. Run
-    /// `ledger-tool verify` to check that the accounts add up to the hash in the name.
+    /// file that changes meanwhile is an error, so nothing may be running on the directory. The
+    /// archive gets its name when it has been read again and verified; --verify accounts checks
+    /// that the accounts add up to the hash in the name.
     #[command(after_long_help = packing::CREATE_EXAMPLES)]
     Create(CreateArgs),
     /// Compare the storages and accounts of two snapshots
@@ -171,149 +171,6 @@ Examples:
 
   Prepare the state that a validator starts from without unpacking:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts";
-
-const UNPACK_EXAMPLES: &str = "\
-Examples:
-  Unpack a snapshot:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked
-
-  Put the account files on a disk of their own:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
-      --output /mnt/ledger/unpacked --accounts /mnt/accounts/run
-
-  Unpack while downloading:
-    curl --fail --silent <URL> \\
-      | ledger-tool unpack - --output /mnt/ledger/unpacked
-
-  Only check that an archive is whole:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst --dry-run
-
-  Beside a validator, which keeps priority on the disk and the processors:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
-      --output /mnt/ledger/unpacked \\
-      --rate-limit 200MB --io-class idle --nice 10 --cpus 0-3
-
-  Continue after an interruption:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
-      --output /mnt/ledger/unpacked --resume
-
-  Accept only exactly this archive, and list its files:
-    ledger-tool unpack snapshot-39-<HASH>.tar.zst \\
-      --output /mnt/ledger/unpacked --digest blake3 \\
-      --expect-digest blake3:<HEX> --manifest files.jsonl";
-
-#[derive(Debug, Args)]
-pub struct UnpackArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
-    pub archive: PathBuf,
-
-    /// Incremental archive that builds on this one; with --dry-run, both are checked
-    ///
-    /// A full and an incremental archive together become a validator's state, not a tree: see
-    /// `ledger-tool fastboot prepare`.
-    #[arg(long, value_name = "ARCHIVE")]
-    pub incremental: Option<PathBuf>,
-
-    /// Output directory: created if absent, otherwise empty; its parent must exist
-    #[arg(long, short, value_name = "DIR", required_unless_present = "dry_run")]
-    pub output: Option<PathBuf>,
-
-    /// Directories for the account files instead of accounts/ in the output; files are spread by
-    /// size
-    #[arg(long, value_name = "DIR", value_delimiter = ',')]
-    pub accounts: Vec<PathBuf>,
-
-    /// Entries that the archive may contain
-    #[arg(long, value_enum, default_value = "snapshot")]
-    pub layout: Layout,
-
-    /// Check the archive completely, and create nothing
-    ///
-    /// With --output also check that the directory could be used and that the files would fit.
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// Continue an interrupted run, and stay resumable
-    ///
-    /// Checks and keeps the files that the interrupted run made durable. If they are damaged,
-    /// unpacking starts over. If they belong to another archive or to other destinations, the run
-    /// is refused. If this run is interrupted as well, it leaves its files beside the destination
-    /// for the next run with --resume. A run that was killed, or whose machine went down, can be
-    /// resumed whether or not it had this flag.
-    #[arg(long, conflicts_with = "dry_run")]
-    pub resume: bool,
-
-    /// Bytes of files between two checkpoints for --resume [default: 16GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub checkpoint_every: Option<u64>,
-
-    /// Digest of the whole archive in the report
-    #[arg(long, value_enum, value_name = "KIND", default_value = "xxh3")]
-    pub digest: DigestArg,
-
-    /// Expected digest of the archive, such as blake3:HEX; any other archive is refused
-    #[arg(long, value_name = "DIGEST")]
-    pub expect_digest: Option<Digest>,
-
-    /// Write the name, size and digest of every file to FILE, as lines of JSON; "-" is standard
-    /// output
-    ///
-    /// An existing file is refused without --force; one that is empty, or that a run to be resumed
-    /// has left, is taken. With "-" the manifest is printed when everything is durable, and the
-    /// report goes to standard error.
-    #[arg(long, value_name = "FILE")]
-    pub manifest: Option<PathBuf>,
-
-    /// Replace an existing manifest
-    #[arg(long, requires = "manifest")]
-    pub force: bool,
-
-    /// Checks of the snapshot's content
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
-    pub verify: VerifyArg,
-
-    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside
-    /// the output [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
-    pub verify_memory: Option<u64>,
-
-    #[command(flatten)]
-    pub preflight: PreflightArgs,
-
-    /// Format of the report on standard output
-    #[arg(long, value_enum, default_value = "text")]
-    pub format: ReportFormat,
-
-    #[command(flatten)]
-    pub index: IndexArgs,
-
-    #[command(flatten)]
-    pub io: IoArgs,
-
-    #[command(flatten)]
-    pub neighbour: NeighbourArgs,
-
-    #[command(flatten)]
-    pub output_control: OutputArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Layout {
-    /// Only the entries of a validator's snapshot
-    Snapshot,
-    /// Files and directories under any safe relative path
-    Any,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DigestArg {
-    /// 128 bits; detects damage; as xxhsum -H2 prints it
-    Xxh3,
-    /// 256 bits; cannot be forged; as b3sum prints it
-    Blake3,
-    /// No digest
-    None,
-}
 
 impl Command {
     /// Returns how the process ends on this error: `diff --exit-code` has codes of its own.

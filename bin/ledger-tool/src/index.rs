@@ -44,7 +44,8 @@ pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let (name, archives) = (archive.display_name(), archive.into());
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
-    let side_car = SideCarFile::begin(&Syscalls::default(), &args.archive)?;
+    let unfinished = handles.cancel.unfinished();
+    let side_car = SideCarFile::begin(&Syscalls::default(), unfinished, &args.archive)?;
     let display = Display::start_doing("indexing", printer, handles.progress.clone());
     // By a confined thread: this one writes beside the archive.
     let reader = Reader { archives: &archives, options: &options, handles: &handles };

@@ -37,7 +37,7 @@ pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
     drop(display);
     let mut inspected = inspected?;
     printer.report(args.format, &inspected, text)?;
-    // Everything that is known has been printed; the exit code says that something is wrong.
+    // Everything that is known has been printed, also about a damaged archive; the exit code says that something is wrong.
     inspected.mismatch.take().map_or(Ok(()), |error| Err(error.into()))
 }
 
@@ -77,6 +77,18 @@ fn text(found: &Inspection) -> String {
     }
     if found.bank_is_bad {
         line("bank file", "BAD: see the error".to_owned());
+    }
+    if found.bank_not_reached {
+        line("bank file", "NOT REACHED: the damage comes before its end".to_owned());
+    }
+    if let Some(damage) = &found.damage {
+        let begun = count(damage.entries, "entry");
+        let last =
+            damage.last_entry.as_ref().map_or(String::new(), |path| format!(", up to {path}"));
+        line("DAMAGED", format!("{begun} read{last}: see the error"));
+        if found.storages.is_some() || found.owners.is_some() {
+            line("", "only what comes before the damage is counted below".to_owned());
+        }
     }
     if let Some(storages) = &found.storages {
         storage_lines(storages, &mut line);

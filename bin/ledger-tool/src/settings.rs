@@ -2,7 +2,6 @@
 
 use std::{
     num::NonZeroUsize,
-    ops::RangeInclusive,
     path::{Path, PathBuf},
     thread,
 };
@@ -33,7 +32,7 @@ pub fn present(path: &Path) -> Result<(), PassError> {
 /// Checks that archives exist, before their names are judged.
 pub fn all_present<'a>(archives: impl IntoIterator<Item = &'a Archive>) -> Result<(), PassError> {
     archives.into_iter().try_for_each(|archive| match archive {
-        Archive::File(path) => present(path),
+        Archive::File(path) | Archive::Unpublished { path, .. } => present(path),
         Archive::Stdin => Ok(()),
     })
 }
@@ -180,31 +179,6 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Parses a range of sizes: `N`, `MIN..MAX`, `MIN..` or `..MAX`, with `-` in place of `..` if that
-/// is preferred. Both ends are included.
-pub fn parse_range(text: &str) -> Result<RangeInclusive<u64>, String> {
-    range(text, parse_size)
-}
-
-/// Parses a range of slots: like [`parse_range`], but of plain numbers.
-pub fn parse_slots(text: &str) -> Result<RangeInclusive<u64>, String> {
-    range(text, |number| number.parse().map_err(|_| format!("\"{number}\" is not a slot")))
-}
-
-fn range(
-    text: &str,
-    number: impl Fn(&str) -> Result<u64, String>,
-) -> Result<RangeInclusive<u64>, String> {
-    let ends = text.split_once("..").or_else(|| text.split_once('-'));
-    let (min, max) = ends.unwrap_or((text, text));
-    if min.is_empty() && max.is_empty() {
-        return Err("expected N, MIN..MAX, MIN.. or ..MAX".to_owned());
-    }
-    let end = |end: &str, default| if end.is_empty() { Ok(default) } else { number(end) };
-    let range = end(min, 0)?..=end(max, u64::MAX)?;
-    if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
-}
-
 fn layout(layout: Layout) -> LayoutKind {
     match layout {
         Layout::Snapshot => LayoutKind::Snapshot,
@@ -257,29 +231,4 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
     options.pass.io.index = args.index.index_use();
     options.pass.neighbour = args.neighbour.limits();
     Ok(options)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_include_their_ends() {
-        for (two_dots, hyphen, range) in [
-            ("165", "165", 165..=165),
-            ("1KiB..2KiB", "1KiB-2KiB", 1024..=2048),
-            ("10..", "10-", 10..=u64::MAX),
-            ("..10", "-10", 0..=10),
-        ] {
-            assert_eq!(parse_range(two_dots), Ok(range.clone()));
-            assert_eq!(parse_range(hyphen), Ok(range));
-        }
-        assert_eq!(parse_slots("17..20"), Ok(17..=20));
-        assert_eq!(parse_slots("17-20"), Ok(17..=20));
-        assert_eq!(parse_slots("-20"), Ok(0..=20));
-        for bad in ["", "..", "-", "5..4", "5-4", "x", "1..x", "1...2", "1-2-3"] {
-            assert!(parse_range(bad).is_err() && parse_slots(bad).is_err(), "{bad}");
-        }
-        assert!(parse_slots("1.5").is_err() && parse_slots("1KiB").is_err());
-    }
 }

@@ -4,7 +4,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufWriter, Write},
+    io::{BufWriter, ErrorKind, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -76,7 +76,13 @@ impl Manifest {
             return refuse("is in a destination");
         }
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| failed("create", path, &error))?;
+        let file = file.map_err(|error| match (error.kind(), absolute.parent()) {
+            (ErrorKind::NotFound, Some(parent)) if !parent.exists() => CommitError::Request {
+                reason: format!("directory {} does not exist", parent.display()),
+                remedy: Remedy::make_directory(parent),
+            },
+            _ => failed("create", path, &error),
+        })?;
         let metadata = file.metadata().map_err(|error| failed("look at", path, &error))?;
         if archive == Some((metadata.dev(), metadata.ino())) {
             return refuse("is the archive");
@@ -253,6 +259,6 @@ mod tests {
             assert!(!path.exists());
         }
         let error = create(&scratch.path().join("absent/manifest"), None).unwrap_err();
-        assert!(matches!(error, CommitError::Staging { errno: Errno::NOENT, .. }), "{error}");
+        assert!(error.to_string().ends_with("absent does not exist"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags};
 use unsnap_create::Destination;
-use unsnap_pass::Need;
+use unsnap_pass::{Need, Unfinished};
 use unsnap_ring::{DirectMode, Syscalls};
 
 use crate::{CommitError, Spot, Staging, SyncTarget};
@@ -28,16 +28,18 @@ pub struct Target {
 
 impl Target {
     /// Makes and opens the staging directories of `spots`. The first `destinations` of them take
-    /// the archives' files. With `resume`, files of an interrupted run are kept. After an error, the
-    /// staging directories that were made are removed again.
+    /// the archives' files. With `resume`, files of an interrupted run are kept. Notes the staging
+    /// directories in `unfinished` as long as they exist. After an error, the staging directories
+    /// that were made are removed again.
     pub fn open(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         spots: &[Spot],
         destinations: usize,
         direct: DirectMode,
         resume: bool,
     ) -> Result<Self, CommitError> {
-        let staging = Staging::prepare(calls, spots, resume)?;
+        let staging = Staging::prepare(calls, unfinished, spots, resume)?;
         let directories = staging.directories()?.into_iter().map(|(directory, _)| directory);
         let directories = directories.collect();
         let destinations = staging

@@ -1,5 +1,7 @@
 //! Remedies, and their wording.
 
+use std::path::Path;
+
 use rustix::io::Errno;
 
 /// Option that the operator can set. The [`Vocabulary`] of a front end gives it a name.
@@ -138,6 +140,11 @@ impl Remedy {
     /// Returns a remedy that names no option.
     pub fn advice(text: impl Into<String>) -> Self {
         Self::Advice(text.into())
+    }
+
+    /// Returns the remedy for a directory that does not exist, and that is not made by itself.
+    pub fn make_directory(path: &Path) -> Self {
+        Self::Advice(format!("make it first: mkdir -p {}", path.display()))
     }
 
     /// Returns the remedy for an error number, if one is known.

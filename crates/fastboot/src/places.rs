@@ -8,6 +8,7 @@ use rustix::{
     process::geteuid,
 };
 use unsnap_failure::Remedy;
+use unsnap_pass::PassError;
 use unsnap_state::RUN_DIRECTORY;
 
 use crate::{FastbootError, LedgerLock, SearchDirs};
@@ -176,9 +177,7 @@ fn at(step: &'static str, path: &Path, errno: Errno) -> FastbootError {
 
 fn resolve(path: &Path) -> Result<PathBuf, FastbootError> {
     path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            FastbootError::request(format!("directory {} does not exist", path.display()), None)
-        }
+        std::io::ErrorKind::NotFound => PassError::no_directory(path).into(),
         _ => at("resolve", path, Errno::from_io_error(&error).unwrap_or(Errno::IO)),
     })
 }
@@ -208,6 +207,8 @@ fn make(path: &Path) -> Result<(), FastbootError> {
                 _ => Err(at("use", path, Errno::NOTDIR)),
             }
         }
+        // The holder of a directory is not made.
+        Err(Errno::NOENT) => Err(PassError::no_directory(path.parent().unwrap_or(path)).into()),
         Err(errno) => Err(at("create", path, errno)),
     }
 }

@@ -93,7 +93,8 @@ impl Reader<'_> {
             ExtractTo::Stream(_) => None,
             ExtractTo::Directory(path) => {
                 let calls = options.io.engine.syscalls();
-                Some(Target::open(&calls, &[Spot::empty(path)], 1, options.io.direct, false)?)
+                let (spots, direct) = ([Spot::empty(path)], options.io.direct);
+                Some(Target::open(&calls, cancel.unfinished(), &spots, 1, direct, false)?)
             }
         };
         let mut opened = Opened::open(archives, options)?;

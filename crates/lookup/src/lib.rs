@@ -39,7 +39,9 @@ pub use diff::{
 };
 pub use error::LookupError;
 pub use extract::{ExtractTo, Extracted, Reads};
-pub use inspect::{BankInspection, FrameDamage, FrameFacts, Inspection, Sizes, WhatToInspect};
+pub use inspect::{
+    BankInspection, FrameDamage, FrameFacts, Inspection, Sizes, StreamDamage, WhatToInspect,
+};
 pub use listing::{AccountsFormat, AccountsListed, AccountsQuery, list_accounts};
 pub use owners::OwnerTotals;
 pub use producer::Producer;

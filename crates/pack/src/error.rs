@@ -24,6 +24,9 @@ pub enum PackError {
         /// libzstd's message.
         reason: &'static str,
     },
+    /// The new archive did not pass the checks of its content. It got no name.
+    #[error("the new archive is not what its name says, and was removed: {0}")]
+    Refuted(#[source] UnpackError),
     /// A frame that was decoded again differs from its input.
     #[error(
         "the frame compressed at offset {raw_offset} of the stream decodes to other bytes: this \
@@ -85,7 +88,7 @@ impl PackError {
 impl Failure for PackError {
     fn inner(&self) -> Option<&dyn Failure> {
         match self {
-            Self::Unpack(error) => Some(error),
+            Self::Unpack(error) | Self::Refuted(error) => Some(error),
             Self::Pass(error) => Some(error),
             _ => None,
         }
@@ -115,6 +118,10 @@ impl Failure for PackError {
         match self {
             Self::Exists { .. } => Some(Remedy::FreeName),
             Self::File { errno, .. } => Remedy::of_errno(*errno),
+            Self::Refuted(_) => Some(Remedy::advice(
+                "the directory lacks storages that its bank file counts, or they are damaged: give \
+                 all directories of storages, or unpack the snapshot again",
+            )),
             Self::Changed { .. } => Some(Remedy::advice(
                 "stop the process that writes there, or make the archive of a copy",
             )),

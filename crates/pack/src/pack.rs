@@ -12,7 +12,7 @@ use serde::Serialize;
 use unsnap_failure::{Knob, Remedy};
 use unsnap_index::{SeekEntry, SeekTable};
 use unsnap_pass::{
-    PassError, millis,
+    Archive, PassError, millis,
     ordered::{self, Submit, Times},
 };
 use unsnap_ring::DirectMode;
@@ -146,7 +146,8 @@ pub struct PackReport {
 }
 
 /// Compresses the frames from `produce`, in order, into `output`, and publishes the file if
-/// `produce` succeeds. Calls `wrote` with the number of bytes after each write.
+/// `produce` succeeds and then `prove`, which gets the archive when it is complete and durable and
+/// has no name yet. Calls `wrote` with the number of bytes after each write.
 ///
 /// `produce` runs on the calling thread. It must end when a frame is refused; this function returns
 /// the reason.
@@ -155,6 +156,7 @@ pub(crate) fn pack<R>(
     mut output: Output,
     wrote: impl Fn(u64) + Send + Sync,
     produce: impl FnOnce(&(dyn Fn(RawFrame) -> ControlFlow<()> + Sync)) -> Result<R, PackError>,
+    prove: impl FnOnce(Archive) -> Result<(), PackError>,
 ) -> Result<(R, PackReport), PackError> {
     let begun = Instant::now();
     let (times, compress_times) = (Times::default(), CompressTimes::default());
@@ -198,13 +200,17 @@ pub(crate) fn pack<R>(
     let packed_in = begun.elapsed();
     let path = output.path().display().to_string();
     let direct_write = output.is_direct();
+    let bytes_written = output.sync()?;
+    let synced_in = begun.elapsed().saturating_sub(packed_in);
+    prove(output.archive())?;
+    let proven_at = begun.elapsed();
     // Before the archive is replaced: an index must never describe another archive.
     if output.remove_stale_index()? {
         tracing::warn!(archive = %path, "the index of an older archive was removed");
     }
-    let bytes_written = output.publish()?;
+    output.publish()?;
     let elapsed = begun.elapsed();
-    let syncing = elapsed.saturating_sub(packed_in);
+    let syncing = synced_in + elapsed.saturating_sub(proven_at);
     let report = PackReport {
         output: path,
         bytes_written,

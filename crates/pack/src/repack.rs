@@ -9,7 +9,7 @@ use serde::Serialize;
 use unsnap_arena::Slice;
 use unsnap_failure::Remedy;
 use unsnap_layout::{ArchiveName, Compression};
-use unsnap_pass::{Archive, Handles, Passing, Tap};
+use unsnap_pass::{Archive, Handles, PassError, Passing, Tap};
 use unsnap_ring::Syscalls;
 use unsnap_source::{DigestKind, Hasher};
 use unsnap_unpack::{Options, Report, UnpackError, Unpacker};
@@ -49,22 +49,29 @@ pub fn repack(
 ) -> Result<RepackReport, PackError> {
     options.check()?;
     let path = output_path(&read.archives()[0], output)?;
-    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
+    let unfinished = handles.cancel.unfinished();
+    let output = Output::create(calls, unfinished, &path, options.replace, options.direct_io)?;
     let mut read = read.clone();
     // Frames refer to the segments that they consist of until they have been written.
     read.pass.tuning.decode.held_bytes = options.held_bytes();
     let unpacker = Unpacker::new(read).with_handles(handles.clone());
     let wrote = |bytes| handles.progress.count_written(bytes);
-    let ((archive, digest), report) = pack(options, output, wrote, |take| {
-        let framer = Framer::new(options.frame_bytes, take);
-        let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
-        let report = unpacker.tap(&mut digesting)?;
-        let Digesting { framer, hasher } = digesting;
-        match framer.finish() {
-            ControlFlow::Continue(()) => Ok((report, hasher.digest())),
-            ControlFlow::Break(()) => Err(UnpackError::CANCELLED.into()),
-        }
-    })?;
+    let ((archive, digest), report) = pack(
+        options,
+        output,
+        wrote,
+        |take| {
+            let framer = Framer::new(options.frame_bytes, take);
+            let mut digesting = Digesting { framer, hasher: DigestKind::Xxh3.hasher() };
+            let report = unpacker.tap(&mut digesting)?;
+            let Digesting { framer, hasher } = digesting;
+            match framer.finish() {
+                ControlFlow::Continue(()) => Ok((report, hasher.digest())),
+                ControlFlow::Break(()) => Err(UnpackError::CANCELLED.into()),
+            }
+        },
+        |_| Ok(()),
+    )?;
     Ok(RepackReport { pack: report, raw_digest: digest.to_string(), archive })
 }
 
@@ -87,7 +94,7 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
         |reason: String, advice: &str| Err(PackError::request(reason, Remedy::advice(advice)));
     let name_of = |path: &Path| ArchiveName::parse(path.file_name()?.to_str()?).ok();
     let old = match archive {
-        Archive::File(path) => name_of(path),
+        Archive::File(path) | Archive::Unpublished { name: path, .. } => name_of(path),
         Archive::Stdin => None,
     };
     let archive = archive.display_name();
@@ -104,10 +111,13 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
     match (old, new) {
         (Some(old), Some(new)) if new == old.with_compression(Compression::Zstd) => {}
         (None, None) if output.extension().is_some_and(|extension| extension == "zst") => {}
+        (_, None) if output.extension().is_none() && !output.exists() => {
+            return Err(PassError::no_directory(output).into());
+        }
         (Some(_), None) if output.extension().is_none() => {
             return refuse(
                 format!("{} is neither a directory nor a snapshot's name", output.display()),
-                "create the directory first, or give the archive's name in another directory",
+                "give a directory, or the archive's name in one",
             );
         }
         (Some(old), _) => {

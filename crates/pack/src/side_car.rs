@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use unsnap_index::{Index, side_car_path};
+use unsnap_pass::Unfinished;
 use unsnap_ring::{DirectMode, Syscalls};
 
 use crate::{PackError, output::Output};
@@ -15,15 +16,23 @@ pub struct SideCarFile {
 
 impl SideCarFile {
     /// Creates the file beside an archive. Call this before reading the archive, so that an
-    /// obstacle (a read-only file system, say) is reported at once.
-    pub fn begin(calls: &Syscalls, archive: &Path) -> Result<Self, PackError> {
-        Ok(Self { output: Output::create(calls, &side_car_path(archive), true, DirectMode::Off)? })
+    /// obstacle (a read-only file system, say) is reported at once. Notes the file in
+    /// `unfinished`.
+    pub fn begin(
+        calls: &Syscalls,
+        unfinished: &Unfinished,
+        archive: &Path,
+    ) -> Result<Self, PackError> {
+        let path = side_car_path(archive);
+        Ok(Self { output: Output::create(calls, unfinished, &path, true, DirectMode::Off)? })
     }
 
     /// Publishes the index durably, in place of an older one. Returns its path and size in bytes.
     pub fn write(mut self, index: &Index) -> Result<(PathBuf, u64), PackError> {
         let path = self.output.path().to_owned();
         self.output.write(&index.encode())?;
-        Ok((path, self.output.publish()?))
+        let bytes = self.output.sync()?;
+        self.output.publish()?;
+        Ok((path, bytes))
     }
 }

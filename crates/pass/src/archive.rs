@@ -21,6 +21,14 @@ use crate::PassError;
 pub enum Archive {
     /// A path: of a regular file, or of a pipe, which is read like standard input.
     File(PathBuf),
+    /// A complete file that does not have its name yet. It is judged, and named in messages, by that
+    /// name. An index beside it is ignored, since it belongs to an archive that had the name before.
+    Unpublished {
+        /// Path of the file.
+        path: PathBuf,
+        /// Path that it will have.
+        name: PathBuf,
+    },
     /// Standard input.
     Stdin,
 }
@@ -29,14 +37,14 @@ impl Archive {
     /// Returns the name for messages.
     pub fn display_name(&self) -> String {
         match self {
-            Self::File(path) => path.display().to_string(),
+            Self::File(path) | Self::Unpublished { name: path, .. } => path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
         }
     }
 
     /// Returns the parsed file name, if it is the name of a snapshot archive.
     pub fn snapshot_name(&self) -> Option<ArchiveName> {
-        let Self::File(path) = self else { return None };
+        let (Self::File(path) | Self::Unpublished { name: path, .. }) = self else { return None };
         match ArchiveName::parse(path.file_name()?.to_str()?) {
             Ok(name) => Some(name),
             Err(error) => {
@@ -110,7 +118,7 @@ impl OpenArchive {
                     .map(Self::Stream)
                     .map_err(|errno| open_error(Path::new("standard input"), errno));
             }
-            Archive::File(path) => path,
+            Archive::File(path) | Archive::Unpublished { path, .. } => path,
         };
         let stat = calls.stat(path).map_err(|errno| open_error(path, errno))?;
         let kind = FileType::from_raw_mode(stat.st_mode);

@@ -1,5 +1,7 @@
 //! Errors of a pass over an archive.
 
+use std::path::Path;
+
 use unsnap_decode::{DecodeError, Position};
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 use unsnap_index::IndexError;
@@ -165,6 +167,12 @@ impl PassError {
     /// Creates the error for a request that makes no sense, with a remedy.
     pub fn request_with(reason: impl Into<String>, remedy: Remedy) -> Self {
         Self::Request { reason: reason.into(), remedy: Some(remedy) }
+    }
+
+    /// Creates the error for a result whose directory does not exist.
+    pub fn no_directory(path: &Path) -> Self {
+        let reason = format!("directory {} does not exist", path.display());
+        Self::request_with(reason, Remedy::make_directory(path))
     }
 
     /// Creates the error for a thread that the kernel refused to start.

@@ -12,6 +12,8 @@ use std::{
 use unsnap_create::CreateProgress;
 use unsnap_ring::Pace;
 
+use crate::Unfinished;
+
 /// Current activity of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -296,6 +298,9 @@ pub fn millis(duration: Duration) -> u64 {
 /// completes and records what it can, and keeps it) and returns
 /// [`PassError::Cancelled`](crate::PassError::Cancelled). A run that is already publishing
 /// completes, since its result is durable by then.
+///
+/// Whoever cannot wait for that learns from [`unfinished`](Self::unfinished) what is left behind if
+/// the process ends now.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken {
     shared: Arc<CancelShared>,
@@ -306,6 +311,7 @@ struct CancelShared {
     cancelled: AtomicBool,
     /// Wakes the threads of the run.
     rouse: Mutex<Option<Rouse>>,
+    unfinished: Unfinished,
 }
 
 type Rouse = Box<dyn Fn() + Send>;
@@ -322,6 +328,11 @@ impl CancelToken {
     /// Returns whether the run was asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.shared.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Returns the record of what the run has begun and neither finished nor removed.
+    pub fn unfinished(&self) -> &Unfinished {
+        &self.shared.unfinished
     }
 
     /// Registers a function to be called on cancellation, until the guard is dropped. If the run

@@ -12,7 +12,7 @@ use unsnap_failure::{Failure, Family};
 use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
 use unsnap_pass::{
     CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, Pace, PassError, Phase,
-    Progress, ReadMark, Tap, choose_engine,
+    Progress, ReadMark, Tap, Unfinished, choose_engine,
 };
 use unsnap_source::DigestKind;
 
@@ -65,7 +65,7 @@ fn stage_all(
     let (limits, refused) = options.pass.neighbour.settle()?;
 
     // Open: the destinations and the archives.
-    let mut target = open_target(options)?;
+    let mut target = open_target(options, cancel.unfinished())?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
     log_opened(options);
     let mut manifest = open_manifest(options, &opened)?;
@@ -297,7 +297,7 @@ fn log_opened(options: &Options) {
     }
 }
 
-fn open_target(options: &Options) -> Result<Option<Target>, UnpackError> {
+fn open_target(options: &Options, unfinished: &Unfinished) -> Result<Option<Target>, UnpackError> {
     let destination = options.destination();
     if let Destination::Nowhere { .. } = destination {
         return Ok(None);
@@ -305,7 +305,8 @@ fn open_target(options: &Options) -> Result<Option<Target>, UnpackError> {
     let calls = options.pass.io.engine.syscalls();
     let (spots, destinations) = (destination.spots(), destination.paths().len());
     let direct = options.pass.io.direct;
-    Ok(Some(Target::open(&calls, &spots, destinations, direct, options.resumes())?))
+    let resume = options.resumes();
+    Ok(Some(Target::open(&calls, unfinished, &spots, destinations, direct, resume)?))
 }
 
 fn open_manifest(options: &Options, opened: &Opened) -> Result<Option<Manifest>, UnpackError> {

@@ -255,6 +255,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -s V -l 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -s o -l output -d 'Existing directory, or the new archive\'s name in one (the name that the bank file gives)' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l accounts -d 'Directories with the storages, if not accounts/ of the tree; for a state, its accounts paths' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l base-slot -d 'Make an incremental archive that builds on the full snapshot of this slot' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l verify -d 'Checks of the new archive, before it gets its name' -r -f -a "none\t'No checks beyond the archive format'
+structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
+accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l verify-memory -d 'With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l frame-size -d 'Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l level -d 'zstd level' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand create" -l threads -d 'Compressing threads [default: number of cores, at most 64]' -r

@@ -95,7 +95,11 @@ fn requests_that_make_no_sense() {
     for (case, code, parts) in [
         (with(vec![accounts, accounts]), 2, &["overlap"][..]),
         (with(vec![&ledger.snapshots]), 2, &["is both a snapshots directory and an accounts path"]),
-        (with(vec![&site.path("nowhere/deep")]), 3, &["cannot create", "nowhere/deep"]),
+        (
+            with(vec![&site.path("nowhere/deep")]),
+            2,
+            &["nowhere does not exist [request]", "mkdir -p"],
+        ),
         (with(vec![&file]), 3, &["Not a directory"]),
         (
             Ledger { root: site.path("nowhere"), ..ledger.clone() },

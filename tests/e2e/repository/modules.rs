@@ -192,6 +192,8 @@ mod tests {
         let b = ("b.rs", "use crate::a::A; pub struct B(A);");
         let a = "pub struct A; fn f() { vec![super::b::B]; }";
         assert_eq!(cycles(&[root, b, ("a.rs", a)]), ["a -> b (B) -> a (A)"]);
+        let attribute = "pub struct A { #[arg(value_parser = crate::b::B)] x: u8 }";
+        assert_eq!(cycles(&[root, b, ("a.rs", attribute)]), ["a -> b (B) -> a (A)"]);
         for innocent in [
             "pub struct A; // crate::b::B",
             "pub struct A; const X: &str = \"crate::b::B\";",

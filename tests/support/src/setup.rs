@@ -60,7 +60,7 @@ impl Setup {
     /// If the archive is standard input.
     pub fn archive_path(&self) -> &Path {
         match &self.archive {
-            Archive::File(path) => path,
+            Archive::File(path) | Archive::Unpublished { path, .. } => path,
             Archive::Stdin => panic!("this reads standard input"),
         }
     }

@@ -29,7 +29,7 @@ use unsnap_cli::{
     units::{count, duration, size},
 };
 use unsnap_failure::{Failure, Family};
-use unsnap_pass::{CancelToken, Handles, Progress};
+use unsnap_pass::{CancelToken, Handles, PassError, Progress};
 
 pub use args::{BenchArgs, EXAMPLES};
 use error::cannot;
@@ -54,10 +54,12 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     let cancel = CancelToken::default();
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let scratch = ScratchDirectory::create(&args.output, printer)?;
+    let mut noted = cancel.unfinished().begin(scratch.path().to_owned());
 
     let measured = measure(args, printer, scratch.path(), &cancel);
     // In any case. An error of the measurement takes precedence.
     let removed = scratch.remove();
+    noted.finish();
     let mut result = measured?;
     removed?;
 
@@ -68,8 +70,14 @@ pub fn run(args: &BenchArgs, printer: &Printer) -> anyhow::Result<()> {
     printer.report(args.format, &result, |result| text::text(result, printer))
 }
 
-fn check_request(args: &BenchArgs) -> Result<(), RequestError> {
-    let refuse = |reason: String| Err(RequestError(reason));
+fn check_request(args: &BenchArgs) -> anyhow::Result<()> {
+    let refuse = |reason: String| Err(RequestError(reason).into());
+    let page = args.html.as_deref().map(holder);
+    for directory in page.into_iter().chain([&*args.output]) {
+        if !directory.exists() {
+            return Err(PassError::no_directory(directory).into());
+        }
+    }
     if !args.output.is_dir() {
         return refuse(format!("{} is not a directory", args.output.display()));
     }
@@ -279,6 +287,14 @@ impl Measured {
     }
 }
 
+/// Returns the directory that holds a file.
+fn holder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
 /// The page's file, which gets its name when it is complete.
 struct Page {
     file: ScratchFile,
@@ -287,11 +303,7 @@ struct Page {
 
 impl Page {
     fn begin(path: &Path, printer: &Printer) -> Result<Self, ProgramFailure> {
-        let directory = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        let file = ScratchFile::create(directory, printer)?;
+        let file = ScratchFile::create(holder(path), printer)?;
         Ok(Self { file, path: path.to_owned() })
     }
 

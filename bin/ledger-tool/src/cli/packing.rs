@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
+use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
-use super::{Layout, Pubkey, parts::parse_pubkey};
+use super::shared::{Layout, Pubkey, parse_pubkey, parse_range};
 
 pub const REPACK_EXAMPLES: &str = "\
 Examples:
@@ -28,6 +28,10 @@ Examples:
   Make one of a state that a validator would start from:
     ledger-tool create /mnt/ledger/snapshots/39 --accounts /mnt/accounts \\
       --output /mnt/archives
+
+  Also prove that no account is missing, before the archive gets its name:
+    ledger-tool create /mnt/ledger/unpacked --output /mnt/archives \\
+      --verify accounts
 
   Make an incremental archive of its unpacked tree:
     ledger-tool create /mnt/ledger/unpacked-47 --base-slot 39 \\
@@ -114,6 +118,18 @@ pub struct CreateArgs {
     #[arg(long, value_name = "SLOT")]
     pub base_slot: Option<u64>,
 
+    /// Checks of the new archive, before it gets its name
+    ///
+    /// Reads and decodes the archive once more. Only `accounts` notices that a storage is missing;
+    /// it needs the time of `ledger-tool verify`, and is possible for a full archive.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
+    pub verify: VerifyArg,
+
+    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file in the
+    /// directory for temporary files [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
+    pub verify_memory: Option<u64>,
+
     #[command(flatten)]
     pub frames: FrameArgs,
 
@@ -151,7 +167,7 @@ pub struct DiffArgs {
 
     /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the
     /// directory for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
 
     #[command(flatten)]
@@ -183,7 +199,7 @@ pub struct AccountsArgs {
     /// Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
     ///
     /// A range may also be written MIN-MAX, MIN- or -MAX.
-    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_range,
+    #[arg(long, value_name = "N|RANGE", value_parser = parse_range,
         allow_hyphen_values = true)]
     pub data_size: Option<std::ops::RangeInclusive<u64>>,
 
@@ -209,7 +225,7 @@ pub struct AccountsArgs {
 
     /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory
     /// for temporary files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
 
     #[command(flatten)]
@@ -236,7 +252,7 @@ pub enum AccountsFormat {
 #[command(next_help_heading = "Form of the new archive")]
 pub struct FrameArgs {
     /// Most decoded bytes in a frame, 4MiB to 32MiB [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub frame_size: Option<u64>,
 
     /// zstd level

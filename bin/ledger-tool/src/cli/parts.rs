@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
-use unsnap_layout::ArchiveHash;
-use unsnap_pass::IndexUse;
+
+use super::shared::{IndexArgs, Layout, Pubkey, parse_pubkey, parse_slots};
 
 /// [`ReadOptions::COALESCE_GAP`](unsnap_index::ReadOptions::COALESCE_GAP), as a user types it.
 const COALESCE_GAP: &str = "48KiB";
@@ -49,33 +49,6 @@ Examples:
   Does the index still match the archive, to the last byte? (exit code 1 if not)
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool inspect snapshot-39-<HASH>.tar.zst --check-index";
-
-/// Use of the index beside an archive.
-#[derive(Clone, Copy, Debug, Default, Args)]
-#[command(next_help_heading = "The archive's index (see `ledger-tool index`)")]
-pub struct IndexArgs {
-    /// Ignore the archive's index, ARCHIVE.unsnap-index, and a seek table at its end
-    #[arg(long, conflicts_with = "check_index")]
-    pub no_index: bool,
-
-    /// Fail unless the archive has the digest that its index records
-    ///
-    /// Reads all bytes of the archive. Without this flag the archive's size and 64 of its blocks
-    /// are compared; an index that does not match is ignored with a warning.
-    #[arg(long)]
-    pub check_index: bool,
-}
-
-impl IndexArgs {
-    /// Returns how the index is used.
-    pub fn index_use(self) -> IndexUse {
-        match (self.no_index, self.check_index) {
-            (true, _) => IndexUse::Ignore,
-            (false, true) => IndexUse::Proven,
-            (false, false) => IndexUse::Auto,
-        }
-    }
-}
 
 #[derive(Debug, Args)]
 pub struct InspectArgs {
@@ -122,7 +95,7 @@ pub struct ExtractArgs {
     /// ends included
     ///
     /// A range may also be written MIN-MAX, MIN- or -MAX.
-    #[arg(long, value_name = "N|RANGE", value_parser = crate::settings::parse_slots,
+    #[arg(long, value_name = "N|RANGE", value_parser = parse_slots,
         allow_hyphen_values = true)]
     pub slot: Vec<RangeInclusive<u64>>,
 
@@ -153,12 +126,12 @@ pub struct ExtractArgs {
     pub format: ExtractFormat,
 
     /// Largest gap between two wanted frames that is read over, to save a read
-    #[arg(long, value_name = "SIZE", default_value = COALESCE_GAP, value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = COALESCE_GAP, value_parser = unsnap_cli::settings::parse_size)]
     pub coalesce_gap: u64,
 
     /// Entries that the archive may contain
     #[arg(long, value_enum, default_value = "snapshot")]
-    pub layout: super::Layout,
+    pub layout: Layout,
 
     #[command(flatten)]
     pub index: IndexArgs,
@@ -196,16 +169,6 @@ pub enum ExtractFormat {
     Raw,
 }
 
-/// An account's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pubkey(pub [u8; 32]);
-
-pub fn parse_pubkey(text: &str) -> Result<Pubkey, String> {
-    // The hash in an archive's name is written the same way.
-    let hash = ArchiveHash::parse(text).ok_or("expected 32 bytes in base58")?;
-    Ok(Pubkey(*hash.as_bytes()))
-}
-
 #[cfg(test)]
 mod tests {
     use unsnap_index::ReadOptions;
@@ -214,14 +177,6 @@ mod tests {
 
     #[test]
     fn the_default_gap_is_the_measured_one() {
-        assert_eq!(crate::settings::parse_size(COALESCE_GAP), Ok(ReadOptions::COALESCE_GAP));
-    }
-
-    #[test]
-    fn addresses_are_32_bytes() {
-        assert_eq!(parse_pubkey("11111111111111111111111111111111"), Ok(Pubkey([0; 32])));
-        for bad in ["", "1", "0OIl", "111111111111111111111111111111111"] {
-            assert!(parse_pubkey(bad).is_err(), "{bad}");
-        }
+        assert_eq!(unsnap_cli::settings::parse_size(COALESCE_GAP), Ok(ReadOptions::COALESCE_GAP));
     }
 }

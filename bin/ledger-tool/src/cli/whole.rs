@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
-use super::IndexArgs;
+use super::shared::IndexArgs;
 
 pub const LIST_EXAMPLES: &str = "\
 Examples:
@@ -69,7 +69,7 @@ pub struct VerifyArgs {
 
     /// Memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary
     /// files [default: 1GiB]
-    #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub verify_memory: Option<u64>,
 
     /// Format of the report on standard output

@@ -31,7 +31,7 @@ pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
     let (status, mut watching) = Client::connect(&ask.socket)?.watch().map_err(cleaned)?;
     let stop = watching.end().context("cannot watch for signals")?;
-    signals.each(move || stop.end()).context("cannot watch for signals")?;
+    signals.at_first(move || stop.end()).context("cannot watch for signals")?;
     let mut screen = Screen::new(ask, printer, status)?;
     let end = loop {
         match watching.next_event() {

@@ -32,7 +32,7 @@ use rustix::{
     io::Errno,
 };
 use unsnap_failure::Remedy;
-use unsnap_pass::Need;
+use unsnap_pass::{Need, Unfinished};
 use unsnap_ring::Syscalls;
 
 use crate::{CommitError, SyncTarget};
@@ -65,14 +65,20 @@ pub struct Staging {
 
 impl Staging {
     /// Makes and locks a staging directory for each spot; the first is the output directory.
-    /// Removes files left by an interrupted run, unless `resume` is set.
+    /// Removes files left by an interrupted run, unless `resume` is set. Notes the staging
+    /// directories in `unfinished` until they are published or removed.
     ///
     /// # Errors
     ///
     /// [`CommitError::Request`] if destinations overlap, [`CommitError::NotClean`] if one is not
     /// empty, [`CommitError::Locked`] if another process uses one. Staging directories that were
     /// made before the error are removed again.
-    pub fn prepare(calls: &Syscalls, spots: &[Spot], resume: bool) -> Result<Self, CommitError> {
+    pub fn prepare(
+        calls: &Syscalls,
+        unfinished: &Unfinished,
+        spots: &[Spot],
+        resume: bool,
+    ) -> Result<Self, CommitError> {
         let paths: Vec<&Path> = spots.iter().map(|spot| &*spot.path).collect();
         let resolved = resolve_all(calls, &paths)?;
         // Filled one by one, so that dropping it after an error removes the earlier ones.
@@ -80,7 +86,8 @@ impl Staging {
         let mut staging =
             Self { places: Vec::new(), keep: false, begun: false, journal_removed: false, spare };
         for (path, spot) in resolved.into_iter().zip(spots) {
-            let place = Place::prepare(calls, path, &spot.existing, resume).inspect_err(|_| {
+            let place = Place::prepare(calls, unfinished, path, &spot.existing, resume);
+            let place = place.inspect_err(|_| {
                 // Files that may still be resumed stay.
                 staging.places.retain(|place| !(resume && place.left_over));
             })?;
@@ -213,6 +220,7 @@ impl Staging {
             }
         }
         (self.keep, self.begun) = (true, true);
+        self.places.iter_mut().for_each(|place| place.unfinished.finish());
         Ok(())
     }
 }

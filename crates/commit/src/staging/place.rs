@@ -11,6 +11,7 @@ use rustix::{
     io::Errno,
 };
 use unsnap_failure::Remedy;
+use unsnap_pass::{Unfinished, UnfinishedPath};
 use unsnap_ring::Syscalls;
 
 use super::{
@@ -68,6 +69,8 @@ pub(super) struct Place {
     staging_name: CString,
     /// The staging directory, locked.
     pub staging: OwnedFd,
+    /// Notes the staging directory.
+    pub unfinished: UnfinishedPath,
     /// Whether an interrupted run made the staging directory.
     pub left_over: bool,
     /// How the destination gets its name.
@@ -90,12 +93,13 @@ impl Place {
     /// Makes and locks the staging directory for a destination. `path` must be free of links.
     pub fn prepare(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: PathBuf,
         existing: &Existing,
         resume: bool,
     ) -> Result<Self, CommitError> {
         if let Existing::WillBeCleared { stage_in, stage_as } = existing {
-            return Self::replacing(calls, path, stage_in.as_deref(), stage_as);
+            return Self::replacing(calls, unfinished, path, stage_in.as_deref(), stage_as);
         }
         let at = |step, errno| CommitError::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -113,7 +117,7 @@ impl Place {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             // The root directory is a mount point without a parent.
             let Some((_, destination)) = existing else { return Err(at("open", Errno::NOENT)) };
-            return Self::inside(calls, path, destination, resume);
+            return Self::inside(calls, unfinished, path, destination, resume);
         };
         let holder = open_holder(calls, parent)?;
         match existing {
@@ -123,24 +127,25 @@ impl Place {
                     || is_mount_point(calls, &holder, &destination)
                         .map_err(|errno| at("look at", errno))? =>
             {
-                Self::inside(calls, path, destination, resume)
+                Self::inside(calls, unfinished, path, destination, resume)
             }
             Some((_, destination)) => {
-                match Self::beside(calls, path.clone(), holder, name, true, resume) {
+                match Self::beside(calls, unfinished, path.clone(), holder, name, true, resume) {
                     Err(CommitError::Staging {
                         errno: Errno::ACCESS | Errno::ROFS | Errno::PERM,
                         ..
-                    }) => Self::inside(calls, path, destination, resume),
+                    }) => Self::inside(calls, unfinished, path, destination, resume),
                     result => result,
                 }
             }
-            None => Self::beside(calls, path.clone(), holder, name, false, resume),
+            None => Self::beside(calls, unfinished, path.clone(), holder, name, false, resume),
         }
     }
 
     /// Stages a destination that is to be cleared before publication.
     fn replacing(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: PathBuf,
         stage_in: Option<&Path>,
         stage_as: &str,
@@ -174,21 +179,36 @@ impl Place {
             }
             Err(errno) => return Err(at("open", errno)),
         }
-        let stage_in = stage_in.map(|path| open_holder(calls, path)).transpose()?;
+        let stage_in = stage_in
+            .map(|path| Ok::<_, CommitError>((path, open_holder(calls, path)?)))
+            .transpose()?;
         let device = |directory: &OwnedFd| {
             calls.fstat(directory).map(|stat| stat.st_dev).map_err(|errno| at("look at", errno))
         };
         let stage_in = match stage_in {
-            Some(other) if device(&other)? == device(&holder)? => Some(other),
+            Some((path, other)) if device(&other)? == device(&holder)? => Some((path, other)),
             _ => None,
         };
+        let around = stage_in.as_ref().map_or(parent, |(path, _)| path);
+        let unfinished = unfinished.begin(around.join(stage_as));
+        let stage_in = stage_in.map(|(_, directory)| directory);
         let staging_name = c_string(OsStr::new(stage_as), &path)?;
         let name = c_string(name, &path)?;
         let around = stage_in.as_ref().unwrap_or(&holder);
         let (staging, left_over) = make_staging(calls, around, &staging_name, &path, false)?;
         let publication = Publication::RenameWhenCleared { name, replaced_empty: false };
         let calls = calls.clone();
-        Ok(Self { calls, path, holder, stage_in, staging_name, staging, left_over, publication })
+        Ok(Self {
+            calls,
+            path,
+            holder,
+            stage_in,
+            staging_name,
+            staging,
+            unfinished,
+            left_over,
+            publication,
+        })
     }
 
     /// Returns the directory that holds the staging directory.
@@ -199,6 +219,7 @@ impl Place {
     /// Stages beside the destination.
     fn beside(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: PathBuf,
         holder: OwnedFd,
         name: &OsStr,
@@ -207,21 +228,32 @@ impl Place {
     ) -> Result<Self, CommitError> {
         let name = c_string(name, &path)?;
         let staging_name = [b".", name.as_bytes(), STAGING_NAME.as_bytes()].concat();
+        let unfinished = unfinished.begin(path.with_file_name(OsStr::from_bytes(&staging_name)));
         let staging_name = c_string(OsStr::from_bytes(&staging_name), &path)?;
         let (staging, left_over) = make_staging(calls, &holder, &staging_name, &path, resume)?;
         let publication = Publication::Rename { name, replaces_empty };
-        let calls = calls.clone();
-        let stage_in = None;
-        Ok(Self { calls, path, holder, stage_in, staging_name, staging, left_over, publication })
+        Ok(Self {
+            calls: calls.clone(),
+            path,
+            holder,
+            stage_in: None,
+            staging_name,
+            staging,
+            unfinished,
+            left_over,
+            publication,
+        })
     }
 
     /// Stages inside the destination.
     fn inside(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: PathBuf,
         destination: OwnedFd,
         resume: bool,
     ) -> Result<Self, CommitError> {
+        let unfinished = unfinished.begin(path.join(STAGING_NAME));
         let staging_name = c_string(OsStr::new(STAGING_NAME), &path)?;
         let (staging, left_over) = make_staging(calls, &destination, &staging_name, &path, resume)?;
         let publication = Publication::MoveEntries { moved: Vec::new() };
@@ -233,6 +265,7 @@ impl Place {
             stage_in: None,
             staging_name,
             staging,
+            unfinished,
             left_over,
             publication,
         })

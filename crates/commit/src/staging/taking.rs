@@ -30,7 +30,7 @@ pub(super) fn open_holder(calls: &Syscalls, parent: &Path) -> Result<OwnedFd, Co
     calls.open(parent, flags).map_err(|errno| match errno {
         Errno::NOENT => CommitError::Request {
             reason: format!("directory {} does not exist", parent.display()),
-            remedy: Remedy::advice(format!("make it first: mkdir -p {}", parent.display())),
+            remedy: Remedy::make_directory(parent),
         },
         errno => CommitError::Staging { step: "open", path: parent.to_owned(), errno },
     })

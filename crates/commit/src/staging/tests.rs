@@ -7,13 +7,14 @@ use std::{
 
 use tempfile::TempDir;
 use unsnap_failure::Failure;
+use unsnap_pass::Unfinished;
 use unsnap_ring::{Call, FaultPlan};
 
 use super::*;
 
 fn prepare(paths: &[&Path], resume: bool) -> Result<Staging, CommitError> {
     let spots: Vec<Spot> = paths.iter().map(|path| Spot::empty(path)).collect();
-    Staging::prepare(&Syscalls::default(), &spots, resume)
+    Staging::prepare(&Syscalls::default(), &Unfinished::default(), &spots, resume)
 }
 
 /// Stages a file in each destination.
@@ -263,7 +264,8 @@ fn a_destination_that_was_cleared_is_replaced() {
         let existing =
             Existing::WillBeCleared { stage_in: Some(above.clone()), stage_as: ".staged" };
         let spot = Spot { path: run.clone(), existing };
-        let mut staging = Staging::prepare(&Syscalls::default(), &[spot], false).unwrap();
+        let mut staging =
+            Staging::prepare(&Syscalls::default(), &Unfinished::default(), &[spot], false).unwrap();
         fill(&staging, "new");
         assert_eq!(names(&above.join(".staged")), ["new"]);
         assert_eq!(names(&run), ["old"]);
@@ -298,8 +300,12 @@ fn failures(lasting: bool) -> Vec<Outcome> {
         let plan =
             if lasting { plan.fail_from(step, Errno::IO) } else { plan.fail(step, Errno::IO) };
         let calls = Syscalls::with_faults(plan.clone());
-        let staging =
-            Staging::prepare(&calls, &[Spot::empty(&scratch.path().join("output"))], false);
+        let staging = Staging::prepare(
+            &calls,
+            &Unfinished::default(),
+            &[Spot::empty(&scratch.path().join("output"))],
+            false,
+        );
         let Some(injected) = plan.injected().first().copied() else { break };
         let result = staging.map(drop);
         let left = fs::read_dir(scratch.path()).unwrap().count();

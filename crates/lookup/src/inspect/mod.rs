@@ -9,6 +9,7 @@ use std::{io, ops::ControlFlow, time::Instant};
 
 use serde::Serialize;
 use unsnap_decode::{DecodeError, Format, Position};
+use unsnap_failure::{Failure, Family};
 use unsnap_layout::ArchiveName;
 use unsnap_pass::{OpenArchive, Opened, Pass, PassError, Phase, millis};
 use unsnap_tarstream::Event;
@@ -21,7 +22,7 @@ use self::{
 pub use self::{
     frames::{FrameDamage, FrameFacts, Sizes},
     scope::WhatToInspect,
-    stream_facts::BankInspection,
+    stream_facts::{BankInspection, StreamDamage},
 };
 use crate::{LookupError, OwnerTotals, Producer, Reader, StorageFacts, producer::Evidence};
 
@@ -55,6 +56,13 @@ pub struct Inspection {
     /// Whether the bank file cannot be parsed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bank_is_bad: bool,
+    /// Whether damage comes before the end of the bank file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bank_not_reached: bool,
+    /// Damage that ended the pass over the decoded stream. Facts about entries, storages and owners
+    /// are those of the part before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<StreamDamage>,
     /// Facts about its storages.
     pub storages: Option<StorageFacts>,
     /// Owners with the most data.
@@ -67,16 +75,16 @@ pub struct Inspection {
     pub not_looked_at: Vec<String>,
     /// Elapsed time in milliseconds.
     pub elapsed_ms: u64,
-    /// Defect of the archive: its frames are damaged, or its bank file is bad or does not match its
-    /// name.
+    /// Defect of the archive: its stream or its frames are damaged, or its bank file is bad or does
+    /// not match its name.
     #[serde(skip)]
-    pub mismatch: Option<PassError>,
+    pub mismatch: Option<LookupError>,
 }
 
 impl Reader<'_> {
     /// Inspects an archive: its properties, its producer, its bank file. Reads only the parts that
-    /// hold these, unless `what` requests more. A defective bank file or damaged frames do not fail
-    /// the inspection: see [`Inspection::mismatch`].
+    /// hold these, unless `what` requests more. Damage and a defective bank file do not fail the
+    /// inspection: see [`Inspection::mismatch`].
     pub fn inspect(
         &self,
         what: WhatToInspect,
@@ -101,8 +109,8 @@ impl Reader<'_> {
         let mut seen = StreamFacts::new(&archive, &archives[0], options, what);
         handles.progress.enter(Phase::Unpacking);
         let whole = what.owners.is_some() || (what.storages && index.is_none());
-        if let (Some(index), false) = (&index, whole) {
-            seen.index(index, &file, options, handles)?;
+        let passed = if let (Some(index), false) = (&index, whole) {
+            seen.index(index, &file, options, handles)
         } else {
             // Frames decoded ahead are wasted if the pass ends with the bank file, so one thread
             // suffices there.
@@ -114,8 +122,14 @@ impl Reader<'_> {
                 let flow = if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
                 Ok::<_, LookupError>(flow)
             };
-            pass.over(archives, opened.archives, see)?;
-        }
+            pass.over(archives, opened.archives, see).map(drop)
+        };
+        // What was seen before damage is still wanted.
+        let refuted = match passed {
+            Err(error) if error.family() != Family::BadArchive => return Err(error),
+            passed => passed.err(),
+        };
+        let damage = refuted.as_ref().map(|error| seen.damage(error));
         handles.progress.enter(Phase::Done);
         let (bank, bank_error) = seen.bank(name.as_ref());
         let bank_is_bad = seen.bank_is_bad();
@@ -130,13 +144,16 @@ impl Reader<'_> {
             block_id: proven.map(|bank| bank.block_id.is_some()),
         }
         .guess();
-        let mismatch = frames.damage.map(|damage| damage_error(&archive, damage, &frames));
+        let bank_not_reached = damage.is_some() && bank.is_none() && !bank_is_bad;
+        let mismatch = refuted
+            .or_else(|| Some(damage_error(&archive, frames.damage?, &frames).into()))
+            .or_else(|| Some(PassError::bank(&archive, bank_error?, seen.bank_at).into()));
         let mut not_looked_at = Vec::new();
         let mut missing = |what: &str, how: &str| not_looked_at.push(format!("{what}: {how}"));
         if !frames.complete && frames.damage.is_none() {
             missing("all frames", "--frames, or make an index (ledger-tool index)");
         }
-        if bank.is_none() && !bank_is_bad {
+        if bank.is_none() && !bank_is_bad && !bank_not_reached {
             let how = "it does not come before the first storage; make an index, or use --storages";
             missing("the bank file", how);
         }
@@ -167,8 +184,9 @@ impl Reader<'_> {
             not_looked_at,
             elapsed_ms: millis(started.elapsed()),
             bank_is_bad,
-            mismatch: mismatch
-                .or_else(|| Some(PassError::bank(&archive, bank_error?, seen.bank_at))),
+            bank_not_reached,
+            damage,
+            mismatch,
             archive,
         })
     }

@@ -8,7 +8,7 @@ use unsnap_layout::{
 };
 use unsnap_pass::{Archive, Handles, LayoutKind, Options, PassError};
 use unsnap_source::ArchiveFile;
-use unsnap_tarstream::Event;
+use unsnap_tarstream::{Event, printable};
 use unsnap_verify::StorageScanner;
 
 use super::scope::WhatToInspect;
@@ -44,6 +44,17 @@ pub struct BankInspection {
     pub hash_check: String,
 }
 
+/// Damage of the decoded stream, or an entry that no snapshot has.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamDamage {
+    /// The reason.
+    pub reason: String,
+    /// Number of entries that begin before it.
+    pub entries: u64,
+    /// Path of the last of them, escaped for display.
+    pub last_entry: Option<String>,
+}
+
 /// Facts gathered so far.
 pub struct StreamFacts<'a> {
     archive: &'a str,
@@ -61,6 +72,10 @@ pub struct StreamFacts<'a> {
     scanner: Option<StorageScanner>,
     pub owners: Option<Owners>,
     pub bytes_decoded: u64,
+    /// Entries that have begun.
+    entries: u64,
+    /// Path of the last of them.
+    last_entry: Vec<u8>,
 }
 
 impl<'a> StreamFacts<'a> {
@@ -79,6 +94,8 @@ impl<'a> StreamFacts<'a> {
             scanner: None,
             owners: what.owners.map(|_| Owners::default()),
             bytes_decoded: 0,
+            entries: 0,
+            last_entry: Vec::new(),
         }
     }
 
@@ -117,6 +134,9 @@ impl<'a> StreamFacts<'a> {
         self.bytes_decoded += bytes.len() as u64;
         match event {
             Event::Member(member) => {
+                self.entries += 1;
+                self.last_entry.clear();
+                self.last_entry.extend_from_slice(member.path);
                 let placement = self.rules.admit(&member);
                 let placement =
                     placement.map_err(|source| PassError::layout(self.archive, source, at))?;
@@ -168,6 +188,15 @@ impl<'a> StreamFacts<'a> {
             self.facts = Some((reader.finish()?, size));
         }
         Ok(())
+    }
+
+    /// Returns what is known about damage that ended the stream.
+    pub fn damage(&self, error: &LookupError) -> StreamDamage {
+        StreamDamage {
+            reason: error.to_string(),
+            entries: self.entries,
+            last_entry: (self.entries > 0).then(|| printable(&self.last_entry)),
+        }
     }
 
     /// Returns whether the bank file cannot be parsed.

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use unsnap_arena::Arena;
-use unsnap_failure::Remedy;
+use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_layout::{ArchiveName, Compression};
-use unsnap_pass::{Handles, PassError, Phase};
+use unsnap_pass::{Archive, Handles, IndexUse, LayoutKind, PassError, Phase};
 use unsnap_ring::Syscalls;
+use unsnap_unpack::{Options, Report, Source, UnpackError, Unpacker, Verify};
 
 pub use self::request::CreateRequest;
 use self::{content::Content, stream::Stream};
@@ -32,45 +33,65 @@ pub struct CreateReport {
     pub slot: u64,
     /// Slot of the full snapshot that it builds on.
     pub base_slot: Option<u64>,
-    /// Hash in the name: that of the accounts lattice hash in the bank file. `verify` checks that
-    /// the accounts have this hash.
+    /// Hash in the name: that of the accounts lattice hash in the bank file. Only the verification of
+    /// accounts checks that the accounts have this hash.
     pub hash: String,
     /// Number of storages.
     pub storages: u64,
     /// Their total size in bytes.
     pub storage_bytes: u64,
+    /// Report of verifying the archive, as by `verify`; `None` if that was not wanted.
+    pub verification: Option<Report>,
 }
 
 /// Makes an archive from a directory. Entries, headers and their order are those of a validator,
 /// except that storages are in the order of their slots. The archive gets its name when it is
-/// complete and durable. A file that changes meanwhile is an error.
+/// complete, durable and verified. A file that changes meanwhile is an error.
+///
+/// Calls `written` when the archive is complete and durable, and before it is read again.
 pub fn create(
     request: &CreateRequest,
     options: &PackOptions,
     calls: &Syscalls,
-    Handles { progress, cancel }: &Handles,
+    handles: &Handles,
+    written: impl FnOnce(),
 ) -> Result<CreateReport, PackError> {
     options.check()?;
+    let Handles { progress, cancel } = handles;
     let content = Content::find(calls, request)?;
+    check_verification(&content.name, request.verify)?;
     let path = output_path(&content.name, &request.output)?;
-    let output = Output::create(calls, &path, options.replace, options.direct_io)?;
+    let (replace, direct) = (options.replace, options.direct_io);
+    let output = Output::create(calls, cancel.unfinished(), &path, replace, direct)?;
     let bytes = options.held_bytes();
     let memory = |error: unsnap_arena::ArenaError| PassError::Memory { reason: error.to_string() };
     let mut arena = Arena::builder().bytes(bytes).populate(false).build().map_err(memory)?;
     let pool = arena.pool(bytes).map_err(memory)?;
     let wrote = |bytes| progress.count_written(bytes);
-    let ((), report) = pack(options, output, wrote, |take| {
-        let mut stream = Stream::new(&pool, options.frame_bytes, take);
-        progress.begin_bytes(Phase::Unpacking, content.bytes());
-        content.each(|entry| {
-            if cancel.is_cancelled() {
-                return Err(PackError::CANCELLED);
-            }
-            stream.entry(calls, entry, progress)
-        })?;
-        stream.finish()?;
-        content.unchanged(calls)
-    })?;
+    let mut verification = None;
+    let prove = |archive| {
+        written();
+        verification = verify(archive, request.verify, handles)?;
+        Ok(())
+    };
+    let ((), report) = pack(
+        options,
+        output,
+        wrote,
+        |take| {
+            let mut stream = Stream::new(&pool, options.frame_bytes, take);
+            progress.begin_bytes(Phase::Unpacking, content.bytes());
+            content.each(|entry| {
+                if cancel.is_cancelled() {
+                    return Err(PackError::CANCELLED);
+                }
+                stream.entry(calls, entry, progress)
+            })?;
+            stream.finish()?;
+            content.unchanged(calls)
+        },
+        prove,
+    )?;
     Ok(CreateReport {
         pack: report,
         slot: content.name.slot(),
@@ -78,6 +99,38 @@ pub fn create(
         hash: content.name.hash().to_string(),
         storages: content.summary.storages,
         storage_bytes: content.summary.storage_bytes,
+        verification,
+    })
+}
+
+/// Checks that an archive of this name can be verified alone.
+fn check_verification(name: &ArchiveName, verify: Verify) -> Result<(), PackError> {
+    if name.base_slot().is_none() || !matches!(verify, Verify::Accounts { .. }) {
+        return Ok(());
+    }
+    let reason =
+        "the accounts of an incremental archive cannot be verified without its full archive";
+    let advice = "verify the structure now, and both archives together when this one is made";
+    Err(PackError::request(reason, Remedy::advice(advice)))
+}
+
+/// Reads the archive and verifies it; `None` if no checks are wanted.
+fn verify(
+    archive: Archive,
+    verify: Verify,
+    handles: &Handles,
+) -> Result<Option<Report>, PackError> {
+    if verify == Verify::None {
+        return Ok(None);
+    }
+    let source = Source::new(archive, None, LayoutKind::Snapshot, verify)?;
+    let mut options = Options::check(source);
+    // Its own seek table is no proof of what it holds.
+    options.pass.io.index = IndexUse::Ignore;
+    let verified = Unpacker::new(options).with_handles(handles.clone()).run();
+    verified.map(Some).map_err(|error: UnpackError| match error.family() {
+        Family::BadArchive => PackError::Refuted(error),
+        _ => error.into(),
     })
 }
 
@@ -90,6 +143,9 @@ fn output_path(name: &ArchiveName, output: &Path) -> Result<PathBuf, PackError> 
     }
     if output.file_name().is_some_and(|given| *given == *name) {
         return Ok(output.to_owned());
+    }
+    if output.extension().is_none() && !output.exists() {
+        return Err(PassError::no_directory(output).into());
     }
     let reason = format!("the bank file requires the archive's name {name}");
     Err(PackError::request(reason, Remedy::advice("give that name, or a directory")))
@@ -131,6 +187,7 @@ mod tests {
             accounts: Vec::new(),
             base_slot: None,
             output: PathBuf::new(),
+            verify: Verify::None,
         };
         let calls = Syscalls::default();
         let content = Content::find(&calls, &request).unwrap();
@@ -176,6 +233,26 @@ mod tests {
     }
 
     #[test]
+    fn the_file_is_noted_as_unfinished_until_it_has_its_name() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("tree");
+        tree(&directory);
+        let output = scratch.path().to_owned();
+        let verify = Verify::Structure;
+        let request =
+            CreateRequest { directory, accounts: Vec::new(), base_slot: None, output, verify };
+        let (calls, handles) = (Syscalls::default(), Handles::default());
+        let mut noted = Vec::new();
+        let written = || noted = handles.cancel.unfinished().paths();
+        let options = PackOptions::default();
+        let report = create(&request, &options, &calls, &handles, written).unwrap();
+        let [partial] = &*noted else { panic!("{noted:?}") };
+        let name = Path::new(&report.pack.output).file_name().unwrap().to_str().unwrap();
+        assert_eq!(*partial, scratch.path().join(format!(".{name}.unsnap-partial")));
+        assert!(!partial.exists() && handles.cancel.unfinished().paths().is_empty());
+    }
+
+    #[test]
     fn faults_at_every_call_leave_nothing_or_the_archive() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("tree");
@@ -187,6 +264,7 @@ mod tests {
             accounts: Vec::new(),
             base_slot: None,
             output: place.clone(),
+            verify: Verify::None,
         };
         let options = PackOptions { threads: NonZeroUsize::MIN, ..PackOptions::default() };
         let names = || fs::read_dir(&place).unwrap().count();
@@ -195,7 +273,7 @@ mod tests {
             assert!(step < 1000, "it never ends");
             let plan = FaultPlan::new(0).fail(step, rustix::io::Errno::IO);
             let calls = Syscalls::with_faults(plan.clone());
-            let created = create(&request, &options, &calls, &Handles::default());
+            let created = create(&request, &options, &calls, &Handles::default(), || ());
             if plan.steps() <= step {
                 created.unwrap();
                 assert_eq!(names(), 1);

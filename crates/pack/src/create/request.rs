@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use unsnap_unpack::Verify;
+
 /// A request to make an archive from a directory.
 #[derive(Clone, Debug)]
 pub struct CreateRequest {
@@ -16,4 +18,6 @@ pub struct CreateRequest {
     /// The archive, or the directory that will hold it. The bank file determines the archive's
     /// name.
     pub output: PathBuf,
+    /// Checks of the archive between writing it and giving it its name.
+    pub verify: Verify,
 }

@@ -17,7 +17,7 @@ use rustix::{
 };
 use unsnap_failure::Remedy;
 use unsnap_index::side_car_path;
-use unsnap_pass::PassError;
+use unsnap_pass::{Archive, PassError, Unfinished, UnfinishedPath};
 use unsnap_ring::{DirectMode, Syscalls};
 
 use self::writer::Writer;
@@ -54,13 +54,17 @@ struct Temporary {
     directory: OwnedFd,
     /// Empty after the file was renamed.
     name: OsString,
+    /// Notes the file.
+    unfinished: UnfinishedPath,
 }
 
 impl Output {
     /// Creates the file `path` in an existing directory. `replace`: an existing file may be
-    /// replaced. `direct`: use of direct I/O.
+    /// replaced. `direct`: use of direct I/O. Notes the file in `unfinished` as long as it is under
+    /// construction.
     pub fn create(
         calls: &Syscalls,
+        unfinished: &Unfinished,
         path: &Path,
         replace: bool,
         direct: DirectMode,
@@ -75,10 +79,9 @@ impl Output {
             _ => Path::new("."),
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let directory = calls.open(holder, flags).map_err(|errno| PackError::File {
-            step: "open",
-            path: holder.to_owned(),
-            errno,
+        let directory = calls.open(holder, flags).map_err(|errno| match errno {
+            Errno::NOENT => PassError::no_directory(holder).into(),
+            errno => PackError::File { step: "open", path: holder.to_owned(), errno },
         })?;
         if !replace {
             match calls.lstatat(&directory, name) {
@@ -90,8 +93,9 @@ impl Output {
         let mut temporary = OsString::from(".");
         temporary.push(name);
         temporary.push(UNDER_CONSTRUCTION);
+        let unfinished = unfinished.begin(path.with_file_name(&temporary));
         let file = Arc::new(begin(calls, &directory, &temporary, path)?);
-        let temporary = Temporary { calls: calls.clone(), directory, name: temporary };
+        let temporary = Temporary { calls: calls.clone(), directory, name: temporary, unfinished };
         calls.ftruncate(&file, 0).map_err(failed("empty"))?;
         let writer = Writer::new(calls, &file, direct);
         let writer = writer.map_err(failed("use direct I/O on"))?;
@@ -132,12 +136,23 @@ impl Output {
         Ok(())
     }
 
-    /// Makes the file durable and renames it to its final name, durably. Returns its size in bytes.
-    pub fn publish(mut self) -> Result<u64, PackError> {
+    /// Makes the complete file durable. Returns its size in bytes.
+    pub fn sync(&mut self) -> Result<u64, PackError> {
         let bytes = self.writer.finish().map_err(self.failed("write"))?;
         // A failed early sync is final: the kernel reports an error only once.
         let early = self.syncer.take().map_or(Ok(()), Syncer::finish);
         early.and_then(|()| self.calls.fsync(&self.file)).map_err(self.failed("sync"))?;
+        Ok(bytes)
+    }
+
+    /// Returns the file as an archive without its name.
+    pub fn archive(&self) -> Archive {
+        let path = self.path.with_file_name(&self.temporary.name);
+        Archive::Unpublished { path, name: self.path.clone() }
+    }
+
+    /// Renames the file to its final name, durably. It must have been synced.
+    pub fn publish(mut self) -> Result<(), PackError> {
         let Temporary { directory, name: from, .. } = &self.temporary;
         let (from, to) = (&**from, &*self.name);
         let renamed = if self.replace {
@@ -159,11 +174,12 @@ impl Output {
             Err(errno) => return Err(self.failed("publish")(errno)),
         }
         self.temporary.name.clear();
+        self.temporary.unfinished.finish();
         let directory = &self.temporary.directory;
         self.calls.fsync(directory).map_err(self.failed("sync the directory of"))?;
         // `fsync` on a directory succeeds on an XFS that has shut down; `fstat` fails.
         self.calls.fstat(directory).map_err(self.failed("sync the directory of"))?;
-        Ok(bytes)
+        Ok(())
     }
 
     /// Removes the index beside the final name, durably, since it describes another archive. Returns

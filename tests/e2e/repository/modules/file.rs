@@ -68,7 +68,17 @@ impl Walk<'_> {
         while at < tokens.len() {
             if is_punct(&tokens[at], '#') {
                 let (after, is_test) = attribute(&tokens, at);
-                at = if is_test { after_item(&tokens, after) } else { after };
+                if is_test {
+                    at = after_item(&tokens, after);
+                    continue;
+                }
+                // Attributes name items as well, such as the parser of an argument.
+                for token in &tokens[at + 1..after] {
+                    if let TokenTree::Group(group) = token {
+                        self.items(group.stream(), false);
+                    }
+                }
+                at = after;
                 continue;
             }
             match &tokens[at] {
