@@ -29,7 +29,7 @@ use crate::{
     walks::Walks,
 };
 
-/// Unpacks without publishing: see [`stage_all`]. If a file could not be created, the error names
+/// Unpacks without publishing: see [`stage_all`]. If something could not be created, the error names
 /// the resource that is short.
 pub(crate) fn stage(
     options: &Options,
@@ -38,10 +38,15 @@ pub(crate) fn stage(
     fits: impl FnOnce(Room) -> Result<(), UnpackError>,
     tap: Option<&mut dyn Tap>,
 ) -> Result<Staged, UnpackError> {
-    stage_all(options, handles, confined, fits, tap).map_err(|error| match error {
+    stage_all(options, handles, confined, fits, tap).map_err(with_resource)
+}
+
+/// Names the resource that is short. The answer is right only until staged files are removed.
+fn with_resource(error: UnpackError) -> UnpackError {
+    match error {
         UnpackError::Commit(error) => error.with_resource().into(),
         error => error,
-    })
+    }
 }
 
 /// Unpacks without publishing. Read from top to bottom, this is the whole of unsnap.
@@ -172,7 +177,7 @@ fn stage_all(
         Ok((walked, created))
     });
     let paused = paused_watch.and_then(PausedWatch::finish);
-    let walked = paused.map_or(walked, |error| Err(error.into()));
+    let walked = paused.map_or(walked, |error| Err(error.into())).map_err(with_resource);
 
     // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
@@ -422,7 +427,7 @@ fn write_lists(
 fn keep(staging: &mut Staging, recorded: bool, error: &UnpackError) {
     if staging.keep(recorded && error.family() != Family::BadArchive) {
         tracing::warn!(
-            "complete files stay in the staging directory; run again with resuming to continue"
+            "complete files stay in the staging directory, for the next run that resumes"
         );
     }
 }
