@@ -125,18 +125,28 @@ impl Source {
         let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
         if let Some(incremental) = &incremental {
             let base = incremental.snapshot_name().and_then(|name| name.base_slot());
-            if base.is_none() || base != name.as_ref().map(ArchiveName::slot) {
-                return Err(PassError::request(
-                    "an incremental archive needs the full archive that its name refers to",
-                ));
+            let Some(base) = base else {
+                return Err(PassError::request(format!(
+                    "{} does not have the name of an incremental archive, \
+                     incremental-snapshot-<SLOT>-<SLOT2>-<HASH>.tar.zst",
+                    incremental.display_name()
+                )));
+            };
+            if name.as_ref().map(ArchiveName::slot) != Some(base) {
+                return Err(PassError::request(format!(
+                    "{} builds on the full snapshot of slot {base}, but {} does not have its name",
+                    incremental.display_name(),
+                    archive.display_name()
+                )));
             }
         }
         if let Verify::Accounts { .. } = verify {
             let Some(name) = name else {
-                return Err(PassError::request(
-                    "accounts can be verified only of an archive with a snapshot's file name, \
-                     which holds their hash",
-                ));
+                return Err(PassError::request(format!(
+                    "the accounts of {} cannot be verified: only the name of a snapshot archive, \
+                     snapshot-<SLOT>-<HASH>.tar.zst, says what their hash should be",
+                    archive.display_name()
+                )));
             };
             if name.base_slot().is_some() {
                 return Err(PassError::request_with(
