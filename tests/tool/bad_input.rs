@@ -39,7 +39,7 @@ fn what_is_not_there_is_not_found() {
     for _ in 0..2 {
         let output = site.output();
         let words = ["extract", "--entry", "accounts/1.99", "--output", output.to_str().unwrap()];
-        tool(&words, &archive).assert_code(1).assert_error(&["no entry matches"]);
+        tool(&words, &archive).assert_code(1).assert_error(&["no entry matches \"accounts/1.99\""]);
         site.assert_untouched(&before, "nothing found");
         // The second time by the index.
         index(&archive);

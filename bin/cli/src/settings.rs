@@ -70,8 +70,11 @@ impl LimitsFile {
     fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| RequestError(format!("cannot read {}: {error}", path.display())))?;
-        let file = toml::from_str(&text)
-            .map_err(|error| RequestError(format!("{}: {error}", path.display())))?;
+        let file = toml::from_str(&text).map_err(|error| {
+            // The code and the hint follow on the same line.
+            let error = error.to_string();
+            RequestError(format!("{}: {}", path.display(), error.trim_end()))
+        })?;
         Ok(file)
     }
 }

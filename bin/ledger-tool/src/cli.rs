@@ -50,8 +50,8 @@ pub enum Command {
     Unpack(Box<UnpackArgs>),
     /// List an archive's entries
     ///
-    /// Reads the whole archive and proves its end, as unpacking does, but accepts any tar. With an
-    /// index (`ledger-tool index`), lists the index and does not read the archive.
+    /// Reads the whole archive and checks that it is complete, as unpacking does, but accepts any
+    /// tar. With an index (`ledger-tool index`), lists the index and does not read the archive.
     #[command(after_long_help = whole::LIST_EXAMPLES)]
     List(ListArgs),
     /// Show an archive's frames, producer and bank file
@@ -70,16 +70,17 @@ pub enum Command {
     Extract(ExtractArgs),
     /// Write an index of an archive beside it
     ///
-    /// Reads the whole archive once, proves its end, and writes ARCHIVE.unsnap-index: the position
-    /// of every frame and entry, and the archive's digest. list, inspect and extract use the index
-    /// to read less; unpack uses it to know exactly how much it will write.
+    /// Reads the whole archive once, checks that it is complete, and writes ARCHIVE.unsnap-index:
+    /// the position of every frame and entry, and the archive's digest. list, inspect and extract
+    /// use the index to read less; unpack uses it to know exactly how much it will write.
     #[command(after_long_help = parts::INDEX_EXAMPLES)]
     Index(IndexMakeArgs),
     /// Check that an archive holds what its name says
     ///
-    /// Reads and decodes the whole archive, proves its end, and adds up the hashes of all accounts.
-    /// The sum must be the hash in the archive's name, and their lamports the capitalization in its
-    /// bank file. Writes nothing except a temporary file, if memory does not suffice.
+    /// Reads and decodes the whole archive, checks that it is complete, and adds up all accounts.
+    /// Their hashes must add up to the hash in the archive's name, and their lamports to the
+    /// capitalization in its bank file. Writes nothing except a temporary file, if memory does not
+    /// suffice.
     #[command(after_long_help = whole::VERIFY_EXAMPLES)]
     Verify(VerifyArgs),
     /// Rewrite an archive in frames that several threads can unpack
@@ -95,8 +96,8 @@ pub enum Command {
     ///
     /// The directory is a tree as `unpack` makes it, or a state as `fastboot prepare` makes it,
     /// whose storages are in the accounts paths. The archive's name follows from the bank file.
-    /// Entries and headers are those of a validator; storages come in the order of their slots. A
-    /// file that changes meanwhile is an error, so nothing may be running on the directory. The
+    /// Entries and headers are those of a validator; storages come in the order of their slots. If
+    /// a file changes meanwhile, the command fails, so nothing may write to the directory. The
     /// archive gets its name when it has been read again and verified; --verify accounts checks
     /// that the accounts add up to the hash in the name.
     #[command(after_long_help = packing::CREATE_EXAMPLES)]
@@ -105,7 +106,7 @@ pub enum Command {
     ///
     /// Compares storages by slot, and accounts by their newest version. A snapshot is one archive,
     /// or a full archive with its incremental one. Reads all archives completely, one after the
-    /// other, and prints nothing before all have proven to be whole. Exits with 0 whether or not
+    /// other, and prints nothing until all have proved to be complete. Exits with 0 whether or not
     /// the snapshots differ, unless --exit-code is given.
     #[command(after_long_help = packing::DIFF_EXAMPLES)]
     Diff(DiffArgs),
@@ -141,11 +142,11 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Measure what limits unpacking on this machine, and which flags make it faster
     ///
-    /// Unpacks an archive repeatedly, with a cold cache, in each way that a flag may select; also
-    /// reads, decodes and writes the same data alone. Reports the stage that limits a run, how far
-    /// the run is from that stage alone, and the flags to use. Removes all its files, also after an
-    /// interruption. Takes some minutes, which it announces first; meanwhile the disk and the
-    /// processors are busy.
+    /// Unpacks an archive repeatedly, with a cold cache, in each way that a flag may select. Also
+    /// reads, decodes and writes the same data alone. Reports the stage that limits a run, how much
+    /// longer the run takes than that stage alone, and the flags to use. Takes some minutes, in which
+    /// the disk and the processors are busy; first prints how much it will write. Removes all its
+    /// files, also after an interruption.
     #[command(after_long_help = bench::EXAMPLES)]
     Bench(BenchArgs),
     /// Print the completion script for a shell
@@ -166,7 +167,7 @@ Examples:
   Unpack a snapshot:
     ledger-tool unpack snapshot-39-<HASH>.tar.zst --output /mnt/ledger/unpacked
 
-  What is this archive?
+  Identify an archive:
     ledger-tool inspect snapshot-39-<HASH>.tar.zst
 
   Prepare the state that a validator starts from without unpacking:

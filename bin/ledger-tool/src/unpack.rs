@@ -197,16 +197,16 @@ fn verified(report: &AccountsReport) -> String {
 fn space(preflight: &PreflightReport) -> String {
     let mut text = String::new();
     if let Some(reason) = &preflight.skipped {
-        let _ = writeln!(text, "  space needed: not known beforehand: {reason}");
+        let _ = writeln!(text, "  space needed: unknown: {reason}");
     }
     let about = if preflight.bytes_exact { "" } else { "about " };
     let basis = match (preflight.tar_bytes, preflight.sampled_since) {
         _ if preflight.bytes_exact => String::new(),
         (Some(bytes), None) if preflight.tar_bytes_exact => {
-            format!(" (by the {bytes} bytes of its tar stream)")
+            format!(" (estimated from the {bytes} bytes of its tar stream)")
         }
-        (_, Some(reason)) => format!(" (by an estimate: {reason})"),
-        (_, None) => " (by an estimate)".to_owned(),
+        (_, Some(reason)) => format!(" (estimated: {reason})"),
+        (_, None) => " (estimated)".to_owned(),
     };
     for system in &preflight.file_systems {
         if let (Some(needed), Some(available)) = (system.bytes_needed, system.bytes_available) {

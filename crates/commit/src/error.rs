@@ -127,7 +127,9 @@ impl Failure for CommitError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Staging { errno, .. } => Remedy::of_errno(*errno),
-            Self::NoInodes { .. } => Some(Remedy::MakeRoom { inodes: true, unpacking: true }),
+            Self::NoInodes { .. } => Some(Remedy::advice(
+                "remove files there, or unpack to a file system made with more inodes (see df -i)",
+            )),
             Self::NotClean { .. } => Some(Remedy::EmptyDestination),
             Self::Locked { .. } => Some(Remedy::WaitOrMove),
             Self::Create(error) => error.remedy(),

@@ -30,13 +30,14 @@ impl Failure for DecodeError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
-            Self::Truncated { .. } => Some(Remedy::FetchWhole),
+            Self::Empty | Self::Truncated { .. } => Some(Remedy::FetchWhole),
             Self::Limit { .. } => Some(Remedy::RaiseLimits(&[])),
             Self::UnknownFormat { .. } => Some(Remedy::CheckFile),
-            Self::Empty
-            | Self::Corrupt { .. }
-            | Self::TrailingBytes { .. }
-            | Self::Unsupported { .. } => Some(Remedy::FetchAgain),
+            Self::Corrupt { .. } | Self::TrailingBytes { .. } => Some(Remedy::FetchAgain),
+            Self::Unsupported { .. } => Some(Remedy::advice(
+                "no snapshot needs this: fetch the archive again, or compress the tar again with \
+                 the zstd tool",
+            )),
             Self::Source(error) => error.remedy(),
             Self::SetUp { .. } => Some(Remedy::LessMemory),
             Self::Cancelled => None,

@@ -67,6 +67,8 @@ pub enum Remedy {
     FetchAgain,
     /// Fetch the archive that the digest belongs to.
     FetchOther,
+    /// Fetch an archive from elsewhere, because the content of this one is not what its name says.
+    FetchElsewhere,
     /// Wait until the file is complete.
     WaitForDownload,
     /// Check that the file is an archive.
@@ -187,10 +189,14 @@ impl Remedy {
             Self::FetchOther => {
                 say("this is not the archive that the digest belongs to: fetch it again")
             }
-            Self::WaitForDownload => say("wait until the download is complete"),
-            Self::CheckFile => {
-                say("snapshot archives end in .tar.zst or .tar.lz4: is this the right file?")
+            Self::FetchElsewhere => {
+                say("the content is not what the name says: fetch the archive from elsewhere")
             }
+            Self::WaitForDownload => say("wait until the download is complete"),
+            Self::CheckFile => say(
+                "look at the file (head -c 200): a failed download may have saved an error page \
+                 under the archive's name",
+            ),
             Self::RaiseLimits(limits) => {
                 let named = match limits {
                     [] => "the limit named in brackets".to_owned(),
@@ -264,8 +270,13 @@ impl Remedy {
             Self::Quota => say("free space, or raise this user's disk quota"),
             Self::MoreOpenFiles => say("raise the limit on open files (ulimit -n, LimitNOFILE=)"),
             Self::LargerFiles => say("raise the limit on file sizes (ulimit -f, LimitFSIZE=)"),
-            Self::Permissions => say("check the owner and permissions of the path"),
-            Self::ReadOnlyMount => say("the file system is mounted read-only"),
+            Self::Permissions => {
+                say("check the owner and permissions of the path and of the directories above it")
+            }
+            Self::ReadOnlyMount => {
+                say("the file system is mounted read-only: by /etc/fstab, by a systemd unit \
+                 (ReadWritePaths=), or by the kernel after a disk error (dmesg)")
+            }
             Self::KernelLog => say("the disk reports errors: see the kernel log (dmesg)"),
             Self::Advice(text) => Some(text.clone()),
             Self::Set(knob, sentence) => name(*knob).map(|name| sentence.replace("{}", &name)),

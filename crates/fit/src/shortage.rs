@@ -71,13 +71,13 @@ impl Shortage {
         let needed = self.amount(self.needed.unwrap_or(0));
         let estimate = match tar_bytes {
             _ if *exact => String::new(),
-            Some(bytes) => format!(", by an estimate from the {bytes} bytes of its tar stream,"),
-            None => ", by an estimate,".to_owned(),
+            Some(bytes) => format!(" (estimated from the {bytes} bytes of its tar stream)"),
+            None => " (estimated)".to_owned(),
         };
         let available = self.amount(self.available);
         format!(
-            "{about}{needed}{estimate} are needed on the file system of {file_system}, and \
-             {available} are available"
+            "{about}{needed} are needed on the file system of {file_system}, and {available} are \
+             available{estimate}"
         )
     }
 }
@@ -105,7 +105,7 @@ impl std::fmt::Display for Shortage {
             }
             None => write!(
                 formatter,
-                "{available} are available, and the archive does not tell how much is still to come"
+                "{available} are available, and how much is still to come is unknown"
             ),
         }
     }

@@ -36,6 +36,7 @@ impl Failure for LayoutError {
                 "bank_file_bytes_max",
                 "status_cache_bytes_max",
             ]),
+            Self::WrongSlot { .. } => Remedy::FetchElsewhere,
             _ => return None,
         })
     }
@@ -48,6 +49,10 @@ impl Failure for BankError {
 
     fn code(&self) -> Code {
         Code::WrongBank
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        Some(Remedy::FetchElsewhere)
     }
 }
 

@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
         (extracted.entries, extracted.bytes) = (extraction.entries, extraction.bytes);
         if extracted.entries == 0 {
-            let what = "no entry matches".to_owned();
+            let what = format!("no entry matches {}", what.words());
             return Err(LookupError::NotFound { archive, what });
         }
         extraction.output.finish()?;

@@ -64,6 +64,20 @@ impl Selection {
         self.slots.iter().any(|range| range.contains(&slot))
     }
 
+    /// Returns the patterns and slots as text, for an error.
+    pub(crate) fn words(&self) -> String {
+        let patterns = self
+            .entries
+            .iter()
+            .map(|entry| format!("\"{}\"", printable(entry.as_str().as_bytes())));
+        let slots = self.slots.iter().map(|slots| match (*slots.start(), *slots.end()) {
+            (first, last) if first == last => format!("slot {first}"),
+            (first, u64::MAX) => format!("slots from {first} on"),
+            (first, last) => format!("slots {first} to {last}"),
+        });
+        patterns.chain(slots).collect::<Vec<_>>().join(" or ")
+    }
+
     /// Returns the largest possible number of selected entries; `None` if it depends on the
     /// archive.
     pub(crate) fn entries_max(&self) -> Option<u64> {
@@ -80,6 +94,13 @@ mod tests {
     fn takes(entries: &[&str], slots: Vec<RangeInclusive<u64>>, path: &str) -> bool {
         let entries: Vec<String> = entries.iter().map(|&text| text.to_owned()).collect();
         Selection::new(&entries, slots).unwrap().includes(path.as_bytes())
+    }
+
+    #[test]
+    fn an_error_tells_what_was_selected() {
+        let selection = Selection::new(&["version".to_owned()], vec![3..=3, 5..=6, 9..=u64::MAX]);
+        let words = selection.unwrap().words();
+        assert_eq!(words, "\"version\" or slot 3 or slots 5 to 6 or slots from 9 on");
     }
 
     #[test]

@@ -122,16 +122,16 @@ impl OpenArchive {
         };
         let stat = calls.stat(path).map_err(|errno| open_error(path, errno))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
-        // A device such as /dev/zero has no end.
-        let device = match kind {
-            FileType::CharacterDevice => Some("character"),
-            FileType::BlockDevice => Some("block"),
+        let unsuitable = match kind {
+            // A device such as /dev/zero has no end.
+            FileType::CharacterDevice => Some("character device"),
+            FileType::BlockDevice => Some("block device"),
+            FileType::Directory => Some("directory"),
             _ => None,
         };
-        if let Some(device) = device {
+        if let Some(kind) = unsuitable {
             let path = path.display();
-            let reason =
-                format!("{path} is a {device} device: archives are files, pipes or sockets");
+            let reason = format!("{path} is a {kind}: archives are files, pipes or sockets");
             return Err(PassError::request(reason));
         }
         if matches!(kind, FileType::Fifo | FileType::Socket) {
@@ -170,15 +170,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_not_an_archive() {
+    fn a_device_or_directory_is_not_an_archive() {
         let calls = Syscalls::default();
         let open = |path: &str| {
             OpenArchive::open(&calls, &Archive::File(path.into()), DirectMode::Auto).map(drop)
         };
-        for device in ["/dev/zero", "/dev/full"] {
-            let error = open(device).unwrap_err();
+        for (path, kind) in [
+            ("/dev/zero", "character device"),
+            ("/dev/full", "character device"),
+            ("/", "directory"),
+        ] {
+            let error = open(path).unwrap_err();
             assert_eq!(error.family(), Family::Request);
-            assert!(error.to_string().contains("character device"), "{error}");
+            assert!(error.to_string().contains(kind), "{error}");
         }
         assert!(open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).is_ok());
     }

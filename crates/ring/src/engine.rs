@@ -214,8 +214,8 @@ impl UringRefused {
     pub fn reason(&self) -> &'static str {
         match self.errno {
             Errno::PERM | Errno::ACCESS => {
-                "sysctl kernel.io_uring_disabled is set, or a seccomp filter (a container's, say) \
-                 forbids it"
+                "sysctl kernel.io_uring_disabled is set, or a seccomp filter forbids it, as in \
+                 many containers"
             }
             Errno::NOSYS => "the kernel is built without it, or a seccomp filter hides it",
             Errno::NOMEM => "the locked-memory limit (ulimit -l) is too low",

@@ -118,10 +118,11 @@ impl Source {
         if let Verify::Accounts { .. } = verify {
             let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);
             let Some(name) = name else {
-                return Err(PassError::request(
-                    "accounts can be verified only of an archive with a snapshot's file name, \
-                     which holds their hash",
-                ));
+                return Err(PassError::request(format!(
+                    "the accounts of {} cannot be verified: only the name of a snapshot archive, \
+                     snapshot-<SLOT>-<HASH>.tar.zst, says what their hash should be",
+                    archive.display_name()
+                )));
             };
             if name.base_slot().is_some() {
                 return Err(PassError::request_with(

@@ -30,7 +30,7 @@ use crate::{
     walks::Walks,
 };
 
-/// Unpacks without publishing: see [`stage_all`]. If a file could not be created, the error names
+/// Unpacks without publishing: see [`stage_all`]. If something could not be created, the error names
 /// the resource that is short.
 pub(crate) fn stage(
     options: &Options,
@@ -39,10 +39,15 @@ pub(crate) fn stage(
     fits: impl FnOnce(Room) -> Result<(), UnpackError>,
     tap: Option<&mut dyn Tap>,
 ) -> Result<Staged, UnpackError> {
-    stage_all(options, handles, confined, fits, tap).map_err(|error| match error {
+    stage_all(options, handles, confined, fits, tap).map_err(with_resource)
+}
+
+/// Names the resource that is short. The answer is right only until staged files are removed.
+fn with_resource(error: UnpackError) -> UnpackError {
+    match error {
         UnpackError::Commit(error) => error.with_resource().into(),
         error => error,
-    })
+    }
 }
 
 /// Unpacks without publishing. Read from top to bottom, this is the whole of unsnap.
@@ -175,7 +180,7 @@ fn stage_all(
         Ok((walked, created))
     });
     let paused = paused_watch.and_then(PausedWatch::finish);
-    let walked = paused.map_or(walked, |error| Err(error.into()));
+    let walked = paused.map_or(walked, |error| Err(error.into())).map_err(with_resource);
 
     // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
@@ -453,7 +458,7 @@ fn can_be_resumed(options: &Options, error: &UnpackError) -> bool {
 fn keep(staging: &mut Staging, keep: bool) {
     if staging.keep(keep) {
         tracing::warn!(
-            "complete files stay in the staging directory; run again with resuming to continue"
+            "complete files stay in the staging directory, for the next run that resumes"
         );
     }
 }

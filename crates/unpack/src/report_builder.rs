@@ -64,9 +64,11 @@ impl ReportBuilder {
         fallbacks.extend(created.fallbacks.iter().cloned());
         let copied = sum(|one| one.copied_frames);
         if copied > 0 {
-            fallbacks.push(format!(
-                "copying decoder: the window of {copied} frame(s) is larger than a segment"
-            ));
+            let frames = match copied {
+                1 => "the window of 1 frame is larger".to_owned(),
+                copied => format!("the windows of {copied} frames are larger"),
+            };
+            fallbacks.push(format!("copying decoder: {frames} than a segment"));
         }
         let (archive, layout) = (&options.archives()[0], options.source().layout());
         let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);

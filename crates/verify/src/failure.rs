@@ -1,6 +1,6 @@
 //! Family, code and remedy of each error.
 
-use unsnap_failure::{Code, Failure, Family};
+use unsnap_failure::{Code, Failure, Family, Remedy};
 
 use crate::{StorageError, accounts::AccountsError};
 
@@ -30,5 +30,9 @@ impl Failure for AccountsError {
             error if error.is_bad_archive() => Code::WrongAccounts,
             _ => Code::VerifySpace,
         }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        self.is_bad_archive().then_some(Remedy::FetchElsewhere)
     }
 }

@@ -57,7 +57,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l manif
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify -d 'Checks of the snapshot\'s content' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
 accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside the output [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l verify-memory -d 'With --verify accounts: memory for 16 bytes per record; the rest goes to an unnamed file beside the output [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight -d 'How to check that the archives fit, before anything is written' -r -f -a "auto\t'Estimate from samples; if they leave a doubt, add up the sizes declared in all frame headers'
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
@@ -151,7 +151,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s o -l
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l format -d 'Format of accounts, and of the report about entries' -r -f -a "text\t'For people'
 json\t'For programs; an account\'s data in hexadecimal'
 raw\t'Only the data, of a single account'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Largest gap between two wanted frames that is read over, to save a read' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Largest gap between two wanted frames to read through, which saves a read' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layout -d 'Entries that the archive may contain' -r -f -a "snapshot\t'Only the entries of a validator\'s snapshot'
 any\t'Files and directories under any safe relative path'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
@@ -200,7 +200,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l incre
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify -d 'Checks of the snapshot\'s content' -r -f -a "none\t'No checks beyond the archive format'
 structure\t'The bank file matches the archive\'s name, and every storage is a sequence of accounts'
 accounts\t'The same, and all accounts add up to the hash in the archive\'s name'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for 16 bytes per record; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
@@ -280,7 +280,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l after-i
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l format -d 'Format of the differences on standard output' -r -f -a "text\t'Numbers, for people'
 json\t'Numbers, as one object'
 json-lines\t'Every difference, one object a line'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory -d 'Memory for 80 bytes per record of all archives; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory -d 'Memory for 80 bytes per record of all archives; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -309,7 +309,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l for
 csv\t'Comma-separated values, with a line of names'
 json\t'One array'
 json-lines\t'One object a line'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for 80 bytes per record; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -374,7 +374,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 always\t'Always'
 never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if an existing state, in place or ready beside, is as new'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if an existing state, in place or beside, is as new'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l beside -d 'Prepare a state beside those of a validator, which may be running'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-shadow -d 'Do not keep hard links to the storages for repairs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
@@ -427,7 +427,7 @@ never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s v -l verbose -d 'Log each step; twice: log details'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l no-progress -d 'Hide progress'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l beside -d 'Withdraw only the state ready beside; also works while a validator is running'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l beside -d 'Withdraw only the state that was prepared with --beside; works while a validator is running'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "prepare" -d 'Make a state of the newest full archive and its newest incremental one'
@@ -438,7 +438,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "status" -d 'Show the state of the service and its targets'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "resume" -d 'Resume paused jobs'
@@ -545,7 +545,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __f
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "status" -d 'Show the state of the service and its targets'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "resume" -d 'Resume paused jobs'
@@ -614,7 +614,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'
@@ -646,7 +646,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive that the service would not choose, or not now'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'

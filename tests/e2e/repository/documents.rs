@@ -119,6 +119,22 @@ fn documents_link_to_what_is_there() {
     assert!(checked > 100, "only {checked} links were found");
 }
 
+/// Their paths begin at the root or in `crates`.
+#[test]
+fn the_maps_of_the_code_name_files_that_are_there() {
+    let mut checked = 0;
+    for document in ["ARCHITECTURE.md", "crates/README.md"] {
+        let text = read(document);
+        let quoted = prose(&text).flat_map(|line| line.split('`').skip(1).step_by(2));
+        for path in quoted.filter(|word| word.ends_with(".rs") && word.contains('/')) {
+            checked += 1;
+            let there = root().join(path).is_file() || root().join("crates").join(path).is_file();
+            assert!(there, "{document} names {path}");
+        }
+    }
+    assert!(checked > 10, "only {checked} paths were found");
+}
+
 #[test]
 fn the_book_contains_every_document_once() {
     let summary = read("docs/SUMMARY.md");

@@ -93,7 +93,7 @@ pub fn advice(variants: &[Measured], rounds: u32) -> (String, String) {
         .filter(|variant| variant.ratio.max < 1.0 && variant.ratio.median * GAIN_MIN <= 1.0)
         .min_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
     if rounds < ROUNDS_MIN {
-        let text = format!("Use no flags: a recommendation needs --rounds {ROUNDS_MIN} or more.");
+        let text = format!("No recommendation: it needs --rounds {ROUNDS_MIN} or more.");
         return (String::new(), text);
     }
     let Some(best) = better else {

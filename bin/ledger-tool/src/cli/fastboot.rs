@@ -60,7 +60,7 @@ Examples:
   Let the validator unpack its archives itself:
     ledger-tool fastboot withdraw --ledger /mnt/ledger --accounts /mnt/accounts
 
-  Withdraw only the state ready beside, while the validator is running:
+  Withdraw only a state made with --beside, while the validator is running:
     ledger-tool fastboot withdraw --beside \\
       --ledger /mnt/ledger --accounts /mnt/accounts";
 
@@ -90,12 +90,12 @@ pub enum FastbootAction {
     Status(LookAfterArgs),
     /// Restore the newest state from its shadow, or withdraw it
     ///
-    /// A state ready beside is left alone.
+    /// Leaves a state that was prepared with --beside alone.
     #[command(after_long_help = REPAIR_EXAMPLES)]
     Repair(LookAfterArgs),
     /// Remove all states and their shadows; leave storages to the validator
     ///
-    /// Also removes a state ready beside, which would otherwise be adopted.
+    /// Also removes a state that was prepared with --beside, which would otherwise be adopted.
     #[command(after_long_help = WITHDRAW_EXAMPLES)]
     Withdraw(WithdrawArgs),
 }
@@ -109,13 +109,13 @@ pub struct PrepareArgs {
     #[command(flatten)]
     pub state: StateArgs,
 
-    /// Prepare the archives even if an existing state, in place or ready beside, is as new
+    /// Prepare the archives even if an existing state, in place or beside, is as new
     #[arg(long)]
     pub replace: bool,
 
     /// Prepare a state beside those of a validator, which may be running
     ///
-    /// The state stays ready beside until `prepare` without --beside, or the program `validator`,
+    /// The state waits until `prepare` without --beside, or the program `validator`,
     /// adopts it. It is made in directories .unsnap-ready of the accounts paths and of the
     /// snapshots directory, and needs as much space as another state.
     #[arg(long)]
@@ -163,7 +163,7 @@ pub struct WithdrawArgs {
     #[command(flatten)]
     pub look_after: LookAfterArgs,
 
-    /// Withdraw only the state ready beside; also works while a validator is running
+    /// Withdraw only the state that was prepared with --beside; works while a validator is running
     #[arg(long)]
     pub beside: bool,
 }

@@ -42,7 +42,7 @@ Examples:
   The number of changes between two snapshots:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-139-<HASH>.tar.zst
 
-  What an incremental archive changes in its full one:
+  The changes that an incremental archive makes to its full one:
     ledger-tool diff snapshot-39-<HASH>.tar.zst snapshot-39-<HASH>.tar.zst \\
       --after-incremental incremental-snapshot-39-47-<HASH>.tar.zst
 
@@ -51,7 +51,7 @@ Examples:
       --format json-lines \\
       | jq -r 'select(.kind == \"account\" and .change == \"added\") | .pubkey'
 
-  In a script: are two archives the same? (exit code 1 if not, 2 for trouble)
+  In a script, compare two archives (exit code 1 if they differ, 2 on failure):
     ledger-tool diff --exit-code --quiet \\
       snapshot-39-<HASH>.tar.zst /mnt/repacked/snapshot-39-<HASH>.tar.zst";
 
@@ -165,7 +165,7 @@ pub struct DiffArgs {
     #[arg(long)]
     pub exit_code: bool,
 
-    /// Memory for 80 bytes per record of all archives; more goes to an unnamed file in the
+    /// Memory for 80 bytes per record of all archives; the rest goes to an unnamed file in the
     /// directory for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
@@ -223,7 +223,7 @@ pub struct AccountsArgs {
     #[arg(long, value_enum, default_value = "json-lines")]
     pub format: AccountsFormat,
 
-    /// With --newest: memory for 80 bytes per record; more goes to an unnamed file in the directory
+    /// With --newest: memory for 80 bytes per record; the rest goes to an unnamed file in the directory
     /// for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,

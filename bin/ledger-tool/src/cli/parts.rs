@@ -12,7 +12,7 @@ const COALESCE_GAP: &str = "48KiB";
 
 pub const INSPECT_EXAMPLES: &str = "\
 Examples:
-  What is this?
+  Identify an archive:
     ledger-tool inspect snapshot-39-<HASH>.tar.zst
 
   Slot and capitalization, for a script:
@@ -46,7 +46,7 @@ Examples:
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool extract snapshot-39-<HASH>.tar.zst --entry version --output -
 
-  Does the index still match the archive, to the last byte? (exit code 1 if not)
+  Check the index against every byte of the archive (exit code 1 if they differ):
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool inspect snapshot-39-<HASH>.tar.zst --check-index";
 
@@ -125,7 +125,7 @@ pub struct ExtractArgs {
     #[arg(long, value_enum, default_value = "text")]
     pub format: ExtractFormat,
 
-    /// Largest gap between two wanted frames that is read over, to save a read
+    /// Largest gap between two wanted frames to read through, which saves a read
     #[arg(long, value_name = "SIZE", default_value = COALESCE_GAP, value_parser = unsnap_cli::settings::parse_size)]
     pub coalesce_gap: u64,
 

@@ -108,7 +108,7 @@ pub struct UnpackArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "structure")]
     pub verify: VerifyArg,
 
-    /// With --verify accounts: memory for 16 bytes per record; more goes to an unnamed file beside
+    /// With --verify accounts: memory for 16 bytes per record; the rest goes to an unnamed file beside
     /// the output [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub verify_memory: Option<u64>,

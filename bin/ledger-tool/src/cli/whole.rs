@@ -18,7 +18,7 @@ Examples:
 
 pub const VERIFY_EXAMPLES: &str = "\
 Examples:
-  Is this the snapshot that its name says? (exit code 1 if not)
+  Check an archive against its name (exit code 1 if they differ):
     ledger-tool verify snapshot-39-<HASH>.tar.zst
 
   An incremental archive together with its full one:
@@ -67,7 +67,7 @@ pub struct VerifyArgs {
     #[arg(long, value_enum, value_name = "WHAT", default_value = "accounts")]
     pub verify: VerifyArg,
 
-    /// Memory for 16 bytes per record; more goes to an unnamed file in the directory for temporary
+    /// Memory for 16 bytes per record; the rest goes to an unnamed file in the directory for temporary
     /// files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub verify_memory: Option<u64>,

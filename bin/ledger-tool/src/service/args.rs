@@ -84,7 +84,7 @@ pub enum ServiceAction {
     /// Show the state of the service and its targets
     #[command(after_long_help = STATUS_EXAMPLES)]
     Status(AskArgs),
-    /// Unpack an archive that the service would not choose, or not now
+    /// Unpack an archive now, even one that the service would not choose
     ///
     /// Prints the numbers of the queued jobs; `watch` and `status` show their progress.
     #[command(after_long_help = SUBMIT_EXAMPLES)]

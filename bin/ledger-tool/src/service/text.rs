@@ -37,6 +37,8 @@ pub fn status(status: &Status) -> String {
     }
     for bad in &status.bad {
         let (path, reason) = (clean(&bad.path.to_string_lossy()), clean(&bad.reason));
+        // Most reasons begin with the path.
+        let reason = reason.strip_prefix(&format!("{path}: ")).unwrap_or(&reason);
         let _ = writeln!(text, "bad archive: {path}: {reason} (found {})", ago(bad.seen_unix_ms));
     }
     text

@@ -123,7 +123,7 @@ fn verify(
     if verify == Verify::None {
         return Ok(None);
     }
-    let source = Source::new(archive, None, LayoutKind::Snapshot, verify)?;
+    let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
     let mut options = Options::check(source);
     // Its own seek table is no proof of what it holds.
     options.pass.io.index = IndexUse::Ignore;
