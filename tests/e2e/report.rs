@@ -388,11 +388,12 @@ fn requests_without_sense_end_with_2() {
 }
 
 #[test]
-fn archives_that_cannot_be_read_end_with_3() {
+fn a_missing_archive_ends_with_3_and_a_directory_with_2() {
     let site = Site::new();
     let before = site.state();
-    for (path, errno) in [("no such archive", "No such file"), ("/", "directory")] {
-        unpack(Path::new(path), &site, &[]).assert_code(3).assert_error(&[path, errno]);
+    for (path, code, words) in [("no such archive", 3, "No such file"), ("/", 2, "is a directory")]
+    {
+        unpack(Path::new(path), &site, &[]).assert_code(code).assert_error(&[path, words]);
         site.assert_untouched(&before, path);
     }
 }

@@ -428,7 +428,7 @@ fn a_stream_ends_before_the_disk_is_full() {
     finish(child).assert_code(3).assert_error(&[
         "error: stopped before the file system of ",
         "output is full: ",
-        "the archive does not tell how much is still to come",
+        "how much is still to come is unknown",
         "hint: free space there and unpack again; --no-preflight",
     ]);
     let left: Vec<_> =

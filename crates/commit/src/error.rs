@@ -59,6 +59,11 @@ pub enum CommitError {
     Cancelled,
 }
 
+/// Most free inodes that count as none. Creations that fail at the same time each hold an inode for a
+/// moment, so one can fail for lack of inodes and find some free afterwards. As many as may be in
+/// flight.
+const FREE_INODES_FEW: u64 = 16;
+
 impl CommitError {
     /// Names the resource that is short if something cannot be created for lack of space: the kernel's
     /// error is the same for bytes and inodes.
@@ -87,7 +92,8 @@ impl CommitError {
             _ => return self,
         };
         // Writing takes bytes, never inodes.
-        if errno != Errno::NOSPC || step.starts_with("write") || free_inodes(path) != Some(0) {
+        let creates = errno == Errno::NOSPC && !step.starts_with("write");
+        if !creates || free_inodes(path).is_none_or(|free| free > FREE_INODES_FEW) {
             return self;
         }
         Self::NoInodes { step, path: path.clone() }
@@ -167,7 +173,8 @@ mod tests {
             |step, errno| CommitError::from(CreateError::File { step, path: "/x".into(), errno });
         let code = |error: CommitError, free| error.with_resource_by(|_| free).code();
         assert_eq!(code(create("open", Errno::NOSPC), Some(0)), Code::NoInodes);
-        assert_eq!(code(create("open", Errno::NOSPC), Some(1)), Code::NoSpace);
+        assert_eq!(code(create("open", Errno::NOSPC), Some(1)), Code::NoInodes);
+        assert_eq!(code(create("open", Errno::NOSPC), Some(100)), Code::NoSpace);
         assert_eq!(code(create("open", Errno::NOSPC), None), Code::NoSpace, "no limit");
         assert_eq!(code(create("write", Errno::NOSPC), Some(0)), Code::NoSpace);
         assert_eq!(code(create("open", Errno::IO), Some(0)), Code::DiskError);

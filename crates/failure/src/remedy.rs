@@ -173,6 +173,7 @@ impl Remedy {
 
     /// Returns the text of the remedy with a front end's names; `None` if it does not apply to that
     /// front end.
+    #[allow(clippy::too_many_lines, reason = "a sentence for each remedy")]
     pub fn words(&self, names: &dyn Vocabulary) -> Option<String> {
         let name = |knob| names.name(knob);
         let say = |text: &str| Some(text.to_owned());

@@ -64,11 +64,8 @@ impl ReportBuilder {
         fallbacks.extend(created.fallbacks.iter().cloned());
         let copied = sum(|one| one.copied_frames);
         if copied > 0 {
-            let frames = match copied {
-                1 => "the window of 1 frame is larger".to_owned(),
-                copied => format!("the windows of {copied} frames are larger"),
-            };
-            fallbacks.push(format!("copying decoder: {frames} than a segment"));
+            let frames = if copied == 1 { "frame has a window" } else { "frames have windows" };
+            fallbacks.push(format!("copying decoder: {copied} {frames} larger than a segment"));
         }
         let (archive, layout) = (&options.archives()[0], options.source().layout());
         let name = archive.snapshot_name().filter(|_| layout == LayoutKind::Snapshot);

@@ -46,7 +46,7 @@ Examples:
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool extract snapshot-39-<HASH>.tar.zst --entry version --output -
 
-  Check the index against every byte of the archive (exit code 1 if they differ):
+  Check the index against the whole archive (exit code 1 if they differ):
     ledger-tool index snapshot-39-<HASH>.tar.zst
     ledger-tool inspect snapshot-39-<HASH>.tar.zst --check-index";
 
