@@ -121,7 +121,7 @@ fn a_second_signal_ends_a_process_whose_messages_nobody_reads() {
 fn fill(mut pipe: &PipeWriter) {
     let flags = fcntl_getfl(pipe).unwrap();
     fcntl_setfl(pipe, flags | OFlags::NONBLOCK).unwrap();
-    for bytes in [&[b'\n'; 4096][..], &[b'\n']] {
+    for bytes in [&[b'\n'; 4096][..], b"\n"] {
         while pipe.write(bytes).is_ok() {}
     }
     fcntl_setfl(pipe, flags).unwrap();
