@@ -12,16 +12,18 @@
 
 mod call;
 mod event;
+mod job;
 mod path;
 mod reply;
 mod status;
 
 pub use call::{Call, Level, Malformed, Request};
 pub use event::{Event, EventLine, Outcome};
+pub use job::{JobProgress, JobState, JobStatus, Origin};
 pub use reply::{Answered, Refusal, RefusalKind, Reply, ReplyResult, SubmittedJob};
 pub use status::{
-    ArchivesStatus, BadArchive, DiskStatus, JobProgress, JobState, JobStatus, Origin, PairName,
-    RECENT_EVENTS_MAX, ResultStatus, Status, TargetKind, TargetState, TargetStatus,
+    ArchivesStatus, BadArchive, DiskStatus, PairName, RECENT_EVENTS_MAX, ResultStatus, Status,
+    TargetKind, TargetState, TargetStatus,
 };
 
 /// Default path of the service's socket.
