@@ -237,7 +237,7 @@ fn what_cannot_be_verified_is_said_before_anything_is_read() {
         .assert_error(&["builds on slot 1000", "slot 999"]);
     let nameless = site.path("renamed.tar.zst");
     fs::copy(&full, &nameless).unwrap();
-    verify(&nameless, &[]).assert_code(2).assert_error(&["a snapshot's file name"]);
+    verify(&nameless, &[]).assert_code(2).assert_error(&["only the name of a snapshot archive"]);
     let stream = run(ledger_tool().args(["verify", "-"]).stdin(Stdio::null()));
     stream.assert_code(2);
 }
