@@ -12,8 +12,8 @@ use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_fit::{FitError, PreflightReport, Resource};
 use unsnap_test_support::Setup;
 use unsnap_test_support::{
-    Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
-    small, unpack, until,
+    Site, assert_holds, assert_same_tree, available, cleaned, expected_tree_of, finish, has_tool,
+    ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack, until,
 };
 use unsnap_testkit::{
     compress::zstd_frames,
@@ -112,6 +112,64 @@ fn too_few_inodes_are_refused() {
             assert!(read_tree(disk.path()).unwrap().is_empty());
         }
     }
+}
+
+/// ext4's reserved blocks are free space only for a process that certainly may use them: `doctor`
+/// and `unpack` say the same. Mounted for another user than root, so that nothing else lets root in.
+#[test]
+fn ext4s_reserved_blocks_count_only_for_the_capability_in_the_initial_user_namespace() {
+    if !has_tool("setpriv", "--version") || !has_tool("unshare", "--version") {
+        return;
+    }
+    let options = Ext4 {
+        size_bytes: 64 << 20,
+        reserved_percent: 40,
+        mount_options: "resuid=65534".to_owned(),
+        ..Ext4::default()
+    };
+    let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
+    // All free blocks, and those without the reserve. A failed run may leave a larger directory.
+    let free_now = || {
+        let space = statvfs(disk.path()).unwrap();
+        (space.f_bfree * space.f_frsize, space.f_bavail * space.f_frsize)
+    };
+    let (all, unreserved) = free_now();
+    let total_bytes = unreserved + (all - unreserved) / 2;
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes, ..ArchiveSpec::default() });
+    let output = disk.path().join("output");
+    let without: [&[&str]; 2] = [
+        &["setpriv", "--bounding-set", "-sys_resource"],
+        &["unshare", "--user", "--map-root-user"],
+    ];
+    let after = |prefix: &[&str]| {
+        let mut command = cleaned(Command::new(prefix[0]));
+        command.args(&prefix[1..]).arg(ledger_tool_path());
+        command
+    };
+    let free = |mut command: Command| {
+        let told = run(command.arg("doctor").arg(disk.path()).args(["--format", "json"]));
+        told.json()["facts"]["places"][0]["free_bytes"].as_u64().unwrap()
+    };
+    for prefix in without {
+        let tried = Command::new(prefix[0]).args(&prefix[1..]).arg("true").status().unwrap();
+        if !tried.success() {
+            skip_unsupported(format_args!("{prefix:?} is refused"));
+            return;
+        }
+        assert_eq!(free(after(prefix)), free_now().1, "{prefix:?}");
+        let unpack = |flags: &[&str]| {
+            let mut unpack = after(prefix);
+            run(unpack.arg("unpack").arg(&archive).arg("--output").arg(&output).args(flags))
+                .assert_code(3)
+        };
+        unpack(&["-q"]).assert_error(&["does not fit"]);
+        // It would be wrong to promise them.
+        unpack(&["-q", "--no-preflight"]).assert_error(&["No space left"]);
+        assert!(!output.exists());
+    }
+    assert_eq!(free(ledger_tool()), free_now().0);
+    run(&mut tool(&archive, &output)).assert_code(0);
 }
 
 #[test]

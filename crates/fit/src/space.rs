@@ -3,6 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use rustix::{
@@ -62,10 +63,31 @@ impl Free {
     }
 }
 
-/// Returns whether this process may use ext4's reserved blocks. That needs CAP_SYS_RESOURCE, which
-/// root in a container lacks by default: the user id does not decide.
+/// Returns whether this thread may use ext4's reserved blocks for certain: it has CAP_SYS_RESOURCE in
+/// the initial user namespace, which ext4 asks for (`capable`, in `ext4_has_free_clusters` of
+/// fs/ext4/balloc.c). A container's root lacks it by default, and a root of a child namespace has it
+/// there only. The user for whom the blocks are reserved (`resuid`, by default root) may use them
+/// without it, but `statfs` does not tell that user, so they do not count then: a figure that is too
+/// low refuses an archive, a figure that is too high lets a run fail in the middle.
 fn may_use_reserve() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
+    let has_capability = || {
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_RESOURCE))
+    };
+    has_capability() && is_initial_user_namespace()
+}
+
+/// Inode number of the initial user namespace (`USER_NS_INIT_INO`, linux/nsfs.h; the same since
+/// Linux 3.8).
+const INITIAL_USER_NAMESPACE: u64 = 0xEFFF_FFFD;
+
+/// Returns whether this process is in the initial user namespace; false if /proc does not tell. A
+/// process can change it only before it starts threads, so it is asked for once.
+fn is_initial_user_namespace() -> bool {
+    static IS_INITIAL: OnceLock<bool> = OnceLock::new();
+    *IS_INITIAL.get_or_init(|| {
+        let namespace = rustix::fs::stat("/proc/self/ns/user");
+        namespace.is_ok_and(|namespace| namespace.st_ino == INITIAL_USER_NAMESPACE)
+    })
 }
 
 /// A file system, and the destinations on it.
@@ -168,11 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_follows_the_effective_capabilities() {
+    fn the_reserve_follows_the_effective_capabilities_in_the_initial_user_namespace() {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
         let effective = u64::from_str_radix(effective.trim(), 16).unwrap();
+        // The kernel's name for it, such as `user:[4026531837]`.
+        let namespace = fs::read_link("/proc/self/ns/user").unwrap();
+        let is_initial = namespace.to_str() == Some("user:[4026531837]");
         // CAP_SYS_RESOURCE is number 24 (linux/capability.h).
-        assert_eq!(may_use_reserve(), effective >> 24 & 1 == 1);
+        assert_eq!(may_use_reserve(), effective >> 24 & 1 == 1 && is_initial);
     }
 }
