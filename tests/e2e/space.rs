@@ -493,3 +493,77 @@ fn a_stream_ends_before_the_disk_is_full() {
         fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["others"]);
 }
+
+/// Another program fills the disk while a stream is stuck in the middle: the run ends because one page
+/// less than min-free is free, and says so; without a check beforehand, too.
+#[test]
+fn a_run_ends_when_another_writer_leaves_less_than_min_free() {
+    let kept = 16 << 20;
+    for flags in [&[][..], &["--no-preflight"]] {
+        let options = Tmpfs { size_bytes: 64 << 20, inodes: None };
+        let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+        let site = Site::new();
+        let file_sizes = FileSizes::Fixed(200_000);
+        let spec = ArchiveSpec { total_bytes: 30_000_000, file_sizes, ..ArchiveSpec::default() };
+        let mut archive = fs::read(site.archive(&spec)).unwrap();
+        let rest = archive.split_off(archive.len() / 2);
+        let mut child = tool(Path::new("-"), &disk.path().join("output"))
+            .args(["--memory-budget", "1MiB", "--min-free", &kept.to_string()])
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut feed = child.stdin.take().unwrap();
+        feed.write_all(&archive).unwrap();
+        let staged = disk.path().join(".output.unsnap-staging/accounts");
+        until("some of it is staged", || {
+            fs::read_dir(&staged).is_ok_and(|entries| entries.count() > 50)
+        });
+        let free = statvfs(disk.path()).unwrap();
+        let others = free.f_bavail * free.f_frsize - kept + 4096;
+        fs::write(disk.path().join("others"), vec![1; usize::try_from(others).unwrap()]).unwrap();
+        // It may have ended before it has taken all.
+        let _ = feed.write_all(&rest);
+        drop(feed);
+        finish(child).assert_code(3).assert_error(&[
+            "error: stopped to leave 16.0 MiB (16777216 bytes) of the file system of ",
+            " to other programs (min-free): ",
+            " are free, and how much is still to come is unknown",
+            "hint: free space there and unpack again, or leave less to other programs (--min-free)",
+        ]);
+        let left: Vec<_> =
+            fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["others"]);
+    }
+}
+
+/// Room for the archive, but not beside what is to stay free.
+#[test]
+fn an_archive_that_would_leave_less_than_min_free_is_refused() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 9_000_000, ..ArchiveSpec::default() });
+    let needed = in_pages(&expected_tree_of(&archive));
+    let options = Tmpfs { size_bytes: needed + (16 << 20), inodes: None };
+    let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+    let output = disk.path().join("output");
+    for (min_free, code) in [("1KiB,100%", 3), ("17MiB", 3), ("15MiB", 0)] {
+        for dry in [&["--dry-run"][..], &[]] {
+            let told = run(tool(&archive, &output).args(["--min-free", min_free]).args(dry));
+            let told = told.assert_code(code);
+            if code == 3 {
+                told.assert_error(&[
+                    &format!("({needed} bytes) are needed on the file system of "),
+                    "are free, of which min-free leaves ",
+                    "hint: free space there, or leave less to other programs (--min-free)",
+                ]);
+                assert!(read_tree(disk.path()).unwrap().is_empty());
+            }
+        }
+    }
+    for bad in ["a lot", "110%"] {
+        let refused = run(tool(&archive, &output).args(["--min-free", bad])).assert_code(2);
+        assert!(refused.stderr.contains("such as 10GiB,2%"), "{refused:?}");
+    }
+}

@@ -15,9 +15,14 @@ mod steps;
 
 use unsnap_test_support::{Outcome, ledger::Ledger, ledger_tool, run};
 
-/// Runs `ledger-tool fastboot <action>`.
+/// Runs `ledger-tool fastboot <action>`. Unless the flags say otherwise, nothing of the disk is left
+/// to other programs: it may have less than the default.
 #[track_caller]
 fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> Outcome {
     let mut tool = ledger_tool();
-    run(tool.args(["fastboot", action]).args(ledger.arguments()).args(flags))
+    tool.args(["fastboot", action]).args(ledger.arguments()).args(flags);
+    if action == "prepare" && !flags.iter().any(|flag| flag.starts_with("--min-free")) {
+        tool.arg("--min-free=0");
+    }
+    run(&mut tool)
 }

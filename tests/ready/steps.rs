@@ -85,7 +85,7 @@ impl Stage {
 
     fn flags(&self) -> &'static [&'static str] {
         match self.action {
-            Action::Beside => &["-q", "--io-engine=threads", "--beside"],
+            Action::Beside => &["-q", "--io-engine=threads", "--beside", "--min-free=0"],
             Action::Adopt => &["-q", "--io-engine=threads"],
         }
     }

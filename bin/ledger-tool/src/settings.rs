@@ -14,7 +14,7 @@ use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
-use unsnap_unpack::{Destination, DigestUse, Options, Pair, Source, Tree, Verify};
+use unsnap_unpack::{Destination, DigestUse, Options, Pair, Reserve, Source, Tree, Verify};
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
@@ -64,10 +64,13 @@ fn source(
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     let mut pass = reading(&args.io)?;
     pass.neighbour = args.neighbour.limits();
+    // In place, no validator runs that could need the space.
+    let min_free = if args.beside { Reserve::AUTO } else { Reserve::NONE };
     Ok(Request {
         places: places(&args.places)?,
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
+        min_free: args.state.preflight.min_free.unwrap_or(min_free),
         pass,
         files: None,
         format: args.state.fastboot_format.format(),
@@ -227,6 +230,7 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
     };
     let mut options = Options::new(source, destination, digest)?;
     options.preflight = args.preflight.mode();
+    options.min_free = args.preflight.min_free.unwrap_or_default();
     options.pass = reading(&args.io)?;
     options.pass.io.index = args.index.index_use();
     options.pass.neighbour = args.neighbour.limits();

@@ -181,6 +181,7 @@ fn request(cli: &Cli, validator: &ValidatorArgs, reporter: &Reporter) -> anyhow:
         places,
         verify: cli.state.verify(),
         preflight: cli.state.preflight.mode(),
+        min_free: cli.state.preflight.min_free.unwrap_or_default(),
         pass,
         files: None,
         format: cli.state.fastboot_format.format(),

@@ -64,8 +64,7 @@ pub(crate) fn enough_to_clear(
             Resource::Bytes => taken.bytes,
             Resource::Inodes => taken.inode_parts / INODE_PARTS,
         };
-        let missing = short.needed.map_or(0, |needed| needed.saturating_sub(short.available));
-        Ok::<_, FastbootError>(cleared < missing)
+        Ok::<_, FastbootError>(cleared < short.missing())
     })?;
     remaining.map_or(Ok(()), |shortage| Err(FitError::NoSpace(Box::new(shortage)).into()))
 }

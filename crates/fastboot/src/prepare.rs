@@ -122,6 +122,7 @@ impl Work<'_> {
         let digest = DigestUse::Report(DigestKind::Xxh3);
         let mut options = Options::new(source, Destination::State(state), digest)?;
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
+        options.min_free = request.min_free;
         options.files.clone_from(&request.files);
         let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;

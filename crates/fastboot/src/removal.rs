@@ -427,7 +427,7 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 #[cfg(test)]
 mod tests {
     use unsnap_state::Format;
-    use unsnap_unpack::{PreflightMode, Verify};
+    use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
     use super::*;
     use crate::Request;
@@ -437,6 +437,7 @@ mod tests {
             places: Places::new("/nowhere"),
             verify: Verify::Structure,
             preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
             pass: unsnap_pass::Options::default(),
             files: None,
             format: Format::V3,

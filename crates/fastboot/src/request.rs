@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, path::PathBuf};
 use unsnap_pass::{CancelToken, Handles, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
-use unsnap_unpack::{FileSink, PreflightMode, Verify};
+use unsnap_unpack::{FileSink, PreflightMode, Reserve, Verify};
 
 use crate::{FileIdentity, Pair, Places};
 
@@ -22,6 +22,8 @@ pub struct Request {
     pub verify: Verify,
     /// Mode of the check for free space.
     pub preflight: PreflightMode,
+    /// Free space to leave to other processes on each file system.
+    pub min_free: Reserve,
     /// Options for reading archives.
     pub pass: unsnap_pass::Options,
     /// Receiver of complete files.

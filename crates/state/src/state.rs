@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use unsnap_commit::{CommitError, Existing, Spot, Target};
 use unsnap_create::FileSink;
-use unsnap_fit::{FileSystem, FitError};
+use unsnap_fit::{FileSystem, FitError, Reserve};
 
 use crate::{AccountsSpread, Format, Linker};
 
@@ -64,14 +64,16 @@ impl State {
         spots
     }
 
-    /// Prepares the spread of storages over the accounts paths.
+    /// Prepares the spread of storages over the accounts paths, of which `min_free` stays free for
+    /// other processes.
     ///
     /// Fails if a staging directory cannot be opened or its file system examined.
-    pub fn spread(&self, target: &Target) -> Result<AccountsSpread, StateError> {
+    pub fn spread(&self, target: &Target, min_free: Reserve) -> Result<AccountsSpread, StateError> {
         let paths = target.staging.directories()?.into_iter().skip(1).zip(&self.accounts);
         let paths = paths.map(|(directory, accounts)| {
             let systems = FileSystem::of(&target.calls, vec![directory])?;
-            Ok(systems.into_iter().map(|system| (system, accounts.display().to_string())))
+            let name = accounts.display().to_string();
+            Ok(systems.into_iter().map(move |system| (system.keeping(min_free), name.clone())))
         });
         let paths = paths.collect::<Result<Vec<_>, StateError>>()?;
         Ok(AccountsSpread::new(paths.into_iter().flatten()))

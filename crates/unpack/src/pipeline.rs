@@ -338,7 +338,8 @@ fn reads_created_files(options: &Options) -> bool {
 fn file_systems(target: &Target, options: &Options) -> Result<Vec<FileSystem>, UnpackError> {
     let mut directories = target.staging.directories()?;
     directories.truncate(options.destination().paths().len());
-    Ok(FileSystem::of(&target.calls, directories)?)
+    let systems = FileSystem::of(&target.calls, directories)?;
+    Ok(systems.into_iter().map(|system| system.keeping(options.min_free)).collect())
 }
 
 /// Returns the question whether the archives fit into their destinations.

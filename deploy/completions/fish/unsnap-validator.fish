@@ -9,6 +9,7 @@ complete -c unsnap-validator -l preflight -d 'How to check that the archives fit
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
+complete -c unsnap-validator -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c unsnap-validator -l deadline -d 'Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives' -r
 complete -c unsnap-validator -l format -d 'Format of the report of --prepare-only on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
@@ -34,7 +35,7 @@ complete -c unsnap-validator -l removal-files-per-second -d 'Maximum number of f
 complete -c unsnap-validator -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c unsnap-validator -l no-preflight -d 'Skip the check, and unpack until a disk is full'
+complete -c unsnap-validator -l no-preflight -d 'Skip the check, and unpack until a disk is full, or until less is free than --min-free says'
 complete -c unsnap-validator -l replace -d 'Prepare a state even if one as new as the archives exists'
 complete -c unsnap-validator -l no-shadow -d 'Do not keep a second hard link to each storage'
 complete -c unsnap-validator -l prepare-only -d 'Prepare a state and exit: exit code 0 if there is a state for the validator'

@@ -25,12 +25,13 @@ pub fn request(ledger: &Ledger) -> Request {
     {
         path.clone_from(&ledger.snapshots);
     }
-    let Setup { verify, preflight, mut pass, .. } = small(Path::new(""), Path::new(""));
+    let Setup { verify, preflight, min_free, mut pass, .. } = small(Path::new(""), Path::new(""));
     pass.resources.memory_budget = None;
     Request {
         places,
         verify,
         preflight,
+        min_free,
         pass,
         files: None,
         format: Format::V3,

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 use unsnap_fastboot::{Condition, Places, REMOVAL_FILES_PER_SECOND, Survey};
 use unsnap_pass::{Compromised, Options};
 use unsnap_state::Format;
-use unsnap_unpack::{PreflightMode, Verify};
+use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
 use super::*;
 
@@ -26,6 +26,7 @@ fn request(ledger: &TempDir) -> Request {
         places: Places::new(ledger.path()),
         verify: Verify::default(),
         preflight: PreflightMode::default(),
+        min_free: Reserve::NONE,
         pass,
         files: None,
         format: Format::V3,

@@ -12,6 +12,7 @@ use unsnap_pass::{
     DirectMode, IndexUse, Io, IoEngine, IoPriority, Neighbour, Niceness, Options, Resources,
     SandboxMode,
 };
+use unsnap_settings::Reserve;
 use unsnap_state::Format;
 use unsnap_unpack::Verify;
 
@@ -48,6 +49,8 @@ pub struct Config {
 pub struct Unpacking {
     /// What is checked of their content.
     pub verify: Verify,
+    /// Free space to leave to other processes.
+    pub min_free: Reserve,
     /// How they are read.
     pub pass: Options,
 }
@@ -160,7 +163,7 @@ impl Config {
             ..Options::default()
         };
         self.settings.limits.apply(&mut pass.limits);
-        Ok(Unpacking { verify, pass })
+        Ok(Unpacking { verify, min_free: self.settings.neighbour.min_free, pass })
     }
 
     fn neighbour(&self) -> Result<Neighbour, ConfigError> {

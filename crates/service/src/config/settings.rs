@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use unsnap_settings::{LimitsTable, Size};
+use unsnap_settings::{LimitsTable, Reserve, Size};
 
 use super::values::Span;
 
@@ -119,6 +119,8 @@ pub struct Neighbour {
     pub cpus: String,
     /// Most files of old results removed per second; 0 for no limit.
     pub removal_files_per_second: u32,
+    /// Free space to leave to other processes on every file system that is written to.
+    pub min_free: Reserve,
 }
 
 /// `[retry]`
@@ -227,6 +229,7 @@ impl Default for Neighbour {
             nice: 10,
             cpus: String::new(),
             removal_files_per_second: 1000,
+            min_free: Reserve::AUTO,
         }
     }
 }

@@ -14,6 +14,7 @@ pub fn request(work: &Work, places: &Places, format: Format, shadow: bool) -> Re
         places: places.clone(),
         verify: work.unpacking.verify,
         preflight: PreflightMode::default(),
+        min_free: work.unpacking.min_free,
         pass: work.unpacking.pass.clone(),
         files: None,
         format,

@@ -56,7 +56,8 @@ pub fn unpack(
             let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
             let tree = Destination::Tree(Tree { resume, ..Tree::new(&path) });
             let digest = DigestUse::Report(DigestKind::Xxh3);
-            let options = Options::new(source, tree, digest)?;
+            let mut options = Options::new(source, tree, digest)?;
+            options.min_free = work.unpacking.min_free;
             let unpacker = Unpacker::new(options.with_pass(work.unpacking.pass.clone()));
             let (progress, cancel) = (work.progress.clone(), work.cancel.clone());
             unpacker.with_handles(Handles { progress, cancel }).run()
