@@ -31,6 +31,9 @@ fn stats() -> Stats {
     target.counts.last_duration_ms = Some(90_500);
     target.newest_result_slot = Some(47);
     target.results = 2;
+    target.counts.shadow_bytes = Some(1 << 30);
+    target.counts.shadow_removed = 5;
+    target.counts.ready_discarded = 6;
     Stats {
         version: "0.1.0".to_owned(),
         started_unix_ms: 1_763_770_000_000,
@@ -86,6 +89,9 @@ fn numbers_come_out_under_their_names() {
         "unsnap_last_duration_seconds{target=\"validator\"} 90.5",
         "unsnap_newest_result_slot{target=\"validator\"} 47",
         "unsnap_results{target=\"validator\"} 2",
+        "unsnap_shadow_bytes{target=\"validator\"} 1073741824",
+        "unsnap_shadow_removed_total{target=\"validator\"} 5",
+        "unsnap_ready_discarded_total{target=\"validator\"} 6",
         "unsnap_results{target=\"odd \\\"name\\\"\\\\\\n\"} 0",
         "process_start_time_seconds 1763770000.0",
     ] {
@@ -276,7 +282,7 @@ fn the_alerts_are_on_what_there_is() {
         let (number, unit) = lasting.split_at(lasting.len() - 1);
         assert!(number.parse::<u32>().is_ok() && "mhd".contains(unit), "{lasting}");
     }
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 11);
 
     let scrape: Value = serde_saphyr::from_str(&deploy("prometheus/scrape.yml")).unwrap();
     let scrape = &scrape["scrape_configs"][0];

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Suffix that is appended to the name of a bad archive. Validators ignore such names.
-const BAD_SUFFIX: &str = ".unsnap-bad";
+pub(crate) const BAD_SUFFIX: &str = ".unsnap-bad";
 
 /// Archives that proved bad, in this run or in earlier ones.
 pub(crate) struct BadArchives {

@@ -71,15 +71,16 @@ pub(crate) fn enough_to_clear(
 
 /// Space taken by files.
 #[derive(Default)]
-struct Taken {
-    bytes: u64,
+pub(crate) struct Taken {
+    pub bytes: u64,
     /// Inodes, in units of 1/[`INODE_PARTS`].
     inode_parts: u64,
 }
 
 impl Taken {
-    /// Counts all files below these directories on one device.
-    fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
+    /// Counts all files below these directories on one device. A file with two names counts once
+    /// if both are there, and half if one is.
+    pub fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
         let mut taken = Self::default();
         for path in paths {
             // Clearing removes a link, but not its target.

@@ -16,6 +16,9 @@
 //! * [`repair`]: restores a state from which a validator has removed storages.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
+//! * [`prune_leftovers`], [`prune_shadows`], [`prune_bad_archives`]: removal of what nobody needs any
+//!   more. [`measure`] and [`give_back_shadow`], [`give_back_ready`]: giving space back to a running
+//!   validator.
 //!
 //! A state must never look loadable without being so: a validator that fails to load a state does
 //! not fall back to the archives, but fails again at every start. Therefore the mark of a state,
@@ -33,10 +36,12 @@ mod lock;
 mod outcome;
 mod places;
 mod prepare;
+mod pruning;
 mod ready;
 mod removal;
 mod repair;
 mod request;
+mod space;
 mod states;
 mod stray_files;
 mod survey;
@@ -49,9 +54,13 @@ pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
+pub use pruning::{PrunedArchive, prune_bad_archives, prune_leftovers, prune_shadows};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
+pub use space::{
+    Returnable, SystemSpace, give_back_ready, give_back_shadow, measure, returnable, shadow_bytes,
+};
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
 pub use survey::{StateSurvey, Survey};

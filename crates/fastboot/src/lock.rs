@@ -12,6 +12,7 @@ use rustix::{
     io::Errno,
 };
 use unsnap_commit::CommitError;
+use unsnap_failure::Failure;
 use unsnap_tarstream::printable;
 
 use crate::FastbootError;
@@ -38,9 +39,23 @@ impl LedgerLock {
     /// Takes the lock. Fails with [`FastbootError::Running`] if a validator holds it, and with
     /// [`CommitError::Locked`] if another unsnap does, as far as the kernel tells the holder.
     pub fn take(ledger: &Path) -> Result<Self, FastbootError> {
+        Self::open(ledger, OFlags::CREATE)
+    }
+
+    /// Fails as [`take`](Self::take) does, but makes no file. The lock is held only for the moment
+    /// of the check.
+    pub(crate) fn check(ledger: &Path) -> Result<(), FastbootError> {
+        match Self::open(ledger, OFlags::empty()) {
+            // A ledger that was never locked.
+            Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
+            taken => taken.map(drop),
+        }
+    }
+
+    fn open(ledger: &Path, create: OFlags) -> Result<Self, FastbootError> {
         let path: PathBuf = ledger.join(LOCK_NAME);
         let at = |step, errno| FastbootError::file(step, &path, errno);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
         let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644));
         let file = file.map_err(|errno| at("open", errno))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -124,7 +139,10 @@ mod tests {
     #[test]
     fn only_one_holds_it() {
         let scratch = tempfile::tempdir().unwrap();
+        LedgerLock::check(scratch.path()).unwrap();
+        assert!(!scratch.path().join(LOCK_NAME).exists(), "to ask makes nothing");
         let lock = LedgerLock::take(scratch.path()).unwrap();
+        LedgerLock::check(scratch.path()).unwrap_err();
         let refused = LedgerLock::take(scratch.path()).unwrap_err();
         assert!(matches!(refused, FastbootError::Running { .. }), "{refused}");
         // The test program is not one of ours.

@@ -55,6 +55,8 @@ const LATE_AFTER: Duration = Duration::from_secs(10);
 pub struct Leisure {
     /// Most files removed per second; 0 for no limit.
     pub files_a_second: u32,
+    /// Set to remove at full speed from then on.
+    pub hurry: Arc<AtomicBool>,
     /// Number of files removed so far.
     pub removed: Arc<AtomicU64>,
     /// Stops the removal. The next run removes the rest.
@@ -147,6 +149,13 @@ impl Removal {
         self.paths.extend(paths);
     }
 
+    /// Drops paths that occur twice.
+    pub(crate) fn once(mut self) -> Self {
+        self.paths.sort_unstable();
+        self.paths.dedup();
+        self
+    }
+
     /// Returns the current paths.
     pub fn paths(self) -> Vec<PathBuf> {
         self.paths
@@ -163,7 +172,10 @@ impl Removal {
     /// removal.
     pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), FastbootError> {
         let files_a_second = NonZeroU32::new(leisure.files_a_second);
-        let hurry = Arc::new(AtomicBool::new(files_a_second.is_none()));
+        let hurry = match files_a_second {
+            Some(_) => Arc::clone(&leisure.hurry),
+            None => Arc::new(AtomicBool::new(true)),
+        };
         let mut pace = Pace::new(hurry, Until::Cancelled(leisure.stop.clone()));
         pace.files_a_second = files_a_second.unwrap_or(NonZeroU32::MAX);
         pace.removed_in_all = Arc::clone(&leisure.removed);

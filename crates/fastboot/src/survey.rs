@@ -118,6 +118,11 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
+    /// Returns the slot of the state to which it belongs; `None` if that is unknown.
+    pub fn slot(&self) -> Option<u64> {
+        self.list.as_ref().map(|list| list.slot)
+    }
+
     /// Opens the shadows of all accounts paths, in their order.
     pub fn all(calls: &Syscalls, places: &Places) -> Result<Vec<Self>, FastbootError> {
         places

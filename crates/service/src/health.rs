@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use unsnap_control::Heartbeat;
 
 use crate::{
+    space::Housekeeper,
     state::{Running, State},
     target::Remover,
     watch::Watch,
@@ -46,6 +47,8 @@ pub struct Stages<'a> {
     pub control: Option<&'a Heartbeat>,
     /// Remover of old results.
     pub remover: &'a Remover,
+    /// Housekeeper.
+    pub housekeeper: &'a Housekeeper,
 }
 
 impl Health {
@@ -71,6 +74,9 @@ impl Health {
         };
         let watching = stages.watch.busy_since().map(|since| now.saturating_duration_since(since));
         stuck("the watcher of directories", watching.unwrap_or_default())?;
+        let tidying = stages.housekeeper.busy_since();
+        let tidying = tidying.map(|since| now.saturating_duration_since(since));
+        stuck("the housekeeper", tidying.unwrap_or_default())?;
         if let Some(control) = stages.control {
             let beats = control.beats();
             let stalled = self.control.record(beats, now);
@@ -127,7 +133,9 @@ mod tests {
         let mut state = testing::at_work(now);
         let most = state.config.settings.service.stuck_after.0;
         let (watch, remover) = (Watch::start(|_| {}).unwrap(), Remover::start(0).unwrap());
-        let stages = Stages { watch: &watch, control: None, remover: &remover };
+        let housekeeper = Housekeeper::start(|_| {}).unwrap();
+        let stages =
+            Stages { watch: &watch, control: None, remover: &remover, housekeeper: &housekeeper };
         let mut health = Health::new(now.instant);
         let mut look = |state: &mut State, after| health.check(state, &stages, now.instant + after);
         look(&mut state, most / 2).unwrap();

@@ -18,6 +18,7 @@
 //! * `plan`: jobs, retry timers and the decision about the next action, without I/O.
 //! * `archives`, `watch`: the archives in the watched directories, and which of them are complete.
 //! * `target`, `worker`: making results from archives and removing old ones.
+//! * `space`: giving space back to running validators, and pruning.
 //! * `completion`: consequences of the end of a job.
 //! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
 //! * `disks`: free space of the file systems that targets are on.
@@ -37,6 +38,7 @@ mod persistent;
 mod plan;
 mod reload;
 mod requests;
+mod space;
 mod state;
 mod status;
 mod supervisor;

@@ -120,6 +120,19 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     let help = "Results removed";
     counter(to, "unsnap_results_removed", help, None, targets, |target| {
         target.counts.results_removed
+    })?;
+    let help = "Bytes that only the shadow of the validator's state keeps on the disk; absent before \
+                they are counted";
+    optional_gauge(to, "unsnap_shadow", help, Some(&Unit::Bytes), targets, |target| {
+        target.counts.shadow_bytes
+    })?;
+    let help = "Shadows removed because space was short or their state was gone";
+    counter(to, "unsnap_shadow_removed", help, None, targets, |target| {
+        target.counts.shadow_removed
+    })?;
+    let help = "Ready states discarded because space was short";
+    counter(to, "unsnap_ready_discarded", help, None, targets, |target| {
+        target.counts.ready_discarded
     })
 }
 

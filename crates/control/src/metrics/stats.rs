@@ -68,6 +68,13 @@ pub struct TargetCounts {
     pub last_duration_ms: Option<u64>,
     /// Results removed.
     pub results_removed: u64,
+    /// Shadows removed because space was short or their state was gone.
+    pub shadow_removed: u64,
+    /// Ready states discarded because space was short.
+    pub ready_discarded: u64,
+    /// Bytes that only the shadow of the validator's state keeps on the disk, when they were last
+    /// counted.
+    pub shadow_bytes: Option<u64>,
 }
 
 /// Number of jobs by state: [`JobState`](crate::protocol::JobState).

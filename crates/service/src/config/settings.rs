@@ -44,6 +44,8 @@ pub struct Archives {
     pub incremental_directory: PathBuf,
     /// Interval between scans of the directories, besides those that inotify triggers.
     pub rescan: Span,
+    /// Age at which archives that were set aside as bad are removed; 0 for never.
+    pub bad_archives_max_age: Span,
     /// Time for which an archive must be unchanged, unless inotify reported that it is complete.
     pub settle: Span,
 }
@@ -185,6 +187,7 @@ impl Default for Archives {
             directory: PathBuf::new(),
             incremental_directory: PathBuf::new(),
             rescan: Span::seconds(60),
+            bad_archives_max_age: Span::seconds(7 * 24 * 3600),
             settle: Span::seconds(10),
         }
     }

@@ -26,6 +26,7 @@ use crate::{
     persistent::{PersistentState, StateDirectory},
     reload,
     requests::{RequestHandler, Shared},
+    space::Housekeeper,
     state::{CancelReason, State},
     target::Remover,
     watch::{Change, Watch},
@@ -81,6 +82,7 @@ pub struct Supervisor {
     archives: Archives,
     watch: Watch,
     remover: Remover,
+    housekeeper: Housekeeper,
     workers: Vec<Worker>,
     /// Workers of removed targets, until their threads have ended.
     retired: Vec<Worker>,
@@ -112,6 +114,10 @@ impl Supervisor {
         })?;
         let settings = &config.settings;
         let remover = Remover::start(settings.neighbour.removal_files_per_second)?;
+        let tidied = sender.clone();
+        let housekeeper = Housekeeper::start(move |done| {
+            let _ = tidied.send(Message::Housekeeping(done));
+        })?;
         let access = reload::access(&config).map_err(|error| io::Error::other(error.0))?;
         let limits = Limits { connections_max: settings.control.connections_max.into() };
         let targets = config.targets.clone();
@@ -128,6 +134,7 @@ impl Supervisor {
             archives: Archives::default(),
             watch,
             remover,
+            housekeeper,
             workers: Vec::new(),
             retired: Vec::new(),
             next_worker: 0,
@@ -193,6 +200,7 @@ impl Supervisor {
             }
             Message::Change(Change::Other) => self.next_scan = Instant::now(),
             Message::WorkerReport(report) => self.handle_report(report),
+            Message::Housekeeping(done) => self.tidied(done),
             // The main loop acts on these itself.
             Message::Wake | Message::Stop => {}
             Message::Reload => {
@@ -301,9 +309,9 @@ impl Supervisor {
         self.save();
         // The server ends, and dropping the receiver unblocks senders.
         self.server = None;
-        let Self { workers, retired, messages, watch, remover, .. } = self;
+        let Self { workers, retired, messages, watch, remover, housekeeper, .. } = self;
         drop(messages);
-        drop((watch, remover));
+        drop((watch, remover, housekeeper));
         if unfinished {
             // Their threads are not joined: they end with the process.
             std::mem::forget((workers, retired));

@@ -44,8 +44,12 @@ impl Supervisor {
         }
         self.notify.status(&text);
         let control = self.server.as_ref().map(Server::heartbeat);
-        let stages =
-            Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
+        let stages = Stages {
+            watch: &self.watch,
+            control: control.as_ref(),
+            remover: &self.remover,
+            housekeeper: &self.housekeeper,
+        };
         let mut again = now.instant + IDLE_INTERVAL;
         let health = self.health.check(&mut self.shared.state(), &stages, now.instant);
         match health {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::Supervisor;
 use crate::{
     archives::{Now, Usable},
-    config::{Target, TargetKind},
+    config::{Config, Target, TargetKind},
     disks::disks,
+    space::{Done, Round, RoundTarget},
+    state::TargetState,
     target::{is_adoptable, results},
 };
 
@@ -56,6 +58,52 @@ impl Supervisor {
             target.unreadable.retain(|path, _| files.file(path).is_some());
         }
         self.next_scan = now.instant + settings.rescan.0;
+        drop(state);
+        self.order_housekeeping(&config, now);
+    }
+
+    /// Has the fastboot targets looked after by the housekeeper.
+    fn order_housekeeping(&self, config: &Config, now: Now) {
+        let target = |target: &TargetState| match &target.target.kind {
+            TargetKind::Fastboot { places, .. } => Some(RoundTarget {
+                worker: target.worker,
+                name: target.target.name.clone(),
+                places: places.clone(),
+                is_busy: target.running.is_some(),
+            }),
+            TargetKind::Tree { .. } => None,
+        };
+        let targets = self.shared.state().targets.iter().filter_map(target).collect();
+        let age_max = config.settings.archives.bad_archives_max_age.0;
+        self.housekeeper.order(Round {
+            targets,
+            archives: config.archives.clone(),
+            bad_archives_age_max: (!age_max.is_zero()).then_some(age_max),
+            min_free: config.settings.neighbour.min_free,
+            now,
+        });
+    }
+
+    /// Records what the housekeeper has done. Removals take no time while space is short.
+    pub(super) fn tidied(&mut self, all: Vec<Done>) {
+        let now = Now::get();
+        let mut state = self.shared.state();
+        self.remover.hurry(all.iter().any(|done| done.is_short));
+        let backoff = state.backoff();
+        for done in all {
+            self.remover.remove(done.moved);
+            let found = state.targets.iter_mut().find(|target| target.worker == done.worker);
+            let Some(target) = found else { continue };
+            let counts = &mut target.counts;
+            counts.shadow_bytes = done.shadow_bytes.or(counts.shadow_bytes);
+            counts.shadow_removed += u64::from(done.shadow_removed);
+            counts.ready_discarded += u64::from(done.ready_discarded);
+            if done.ready_discarded {
+                // The next one would fill the same space. Whether it fits is asked later.
+                target.retry_timer.failed(backoff, now.instant);
+                self.next_scan = now.instant;
+            }
+        }
     }
 
     /// Returns the archives that may be unpacked now.

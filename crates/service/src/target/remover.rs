@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
@@ -28,6 +28,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     removed: Arc<AtomicU64>,
+    hurry: Arc<AtomicBool>,
     stop: CancelToken,
 }
 
@@ -54,6 +55,11 @@ impl Remover {
     /// Sets the rate for paths whose removal has not begun; 0 for no limit.
     pub fn set_pace(&self, files_a_second: u32) {
         self.shared.state().files_a_second = files_a_second;
+    }
+
+    /// Lifts the rate limit, also for the running removal, or sets it again.
+    pub fn hurry(&self, hurry: bool) {
+        self.shared.hurry.store(hurry, Ordering::Relaxed);
     }
 
     /// Queues paths for removal. They must have been moved aside before.
@@ -92,7 +98,8 @@ impl Shared {
             let mut removal = Removal::default();
             removal.extend([path]);
             let removed = Arc::clone(&self.removed);
-            let leisure = Leisure { files_a_second, removed, stop: self.stop.clone() };
+            let (hurry, stop) = (Arc::clone(&self.hurry), self.stop.clone());
+            let leisure = Leisure { files_a_second, hurry, removed, stop };
             match removal.at_leisure(&Syscalls::default(), &leisure) {
                 Err(error) if !self.stop.is_cancelled() => {
                     tracing::warn!(%error, "cannot remove old results; the next sweep retries");
@@ -141,9 +148,20 @@ mod tests {
             assert!(since.elapsed() < Duration::from_mins(1));
             thread::sleep(Duration::from_millis(5));
         }
-        // At one file a second this would take a quarter of an hour.
+        // At one file a second this would take a quarter of an hour, unless there is a hurry.
         remover.set_pace(1);
-        let slow = make("slow", 900);
+        let (hurried, slow) = (make("hurried", 900), make("slow", 900));
+        remover.remove([hurried.clone()]);
+        let until = |is_true: &dyn Fn() -> bool| {
+            while !is_true() {
+                assert!(since.elapsed() < Duration::from_mins(1));
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until(&|| remover.progress().0);
+        remover.hurry(true);
+        until(&|| !hurried.exists());
+        remover.hurry(false);
         remover.remove([slow.clone()]);
         drop(remover);
         assert!(slow.is_dir());
