@@ -3,6 +3,7 @@
 //! | module | proves |
 //! |---|---|
 //! | [`beside`] | a validator is not disturbed, and what is adopted is what would have been prepared |
+//! | [`dry_run`] | what preparing would do is told, and nothing is changed by that |
 //! | [`steps`] | killed, or without power, at every step of adopting: the whole new state, the whole old one, or none |
 //!
 //! That any call may fail is in `e2e::nth::states`.
@@ -11,6 +12,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod beside;
+mod dry_run;
 mod steps;
 
 use unsnap_test_support::{Outcome, ledger::Ledger, ledger_tool, run};

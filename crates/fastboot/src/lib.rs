@@ -12,6 +12,7 @@
 //! * [`prepare`]: makes a state from the newest pair of archives, unless one exists already.
 //! * [`prepare_beside`]: does the same while a validator is running. The ready state waits until
 //!   [`prepare`] adopts it.
+//! * [`dry_run`]: tells what these would do.
 //! * [`Survey`]: lists the existing states and their conditions.
 //! * [`repair`]: restores a state from which a validator has removed storages.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
@@ -29,6 +30,7 @@ mod bad_archives;
 mod beside;
 mod candidates;
 mod clear;
+mod dry_run;
 mod error;
 mod files;
 mod in_place;
@@ -49,6 +51,7 @@ mod withdraw;
 
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
+pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;

@@ -136,7 +136,7 @@ impl Places {
     }
 
     /// Returns the ledger's path without links. Refuses a ledger of another user.
-    fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
+    pub(crate) fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
         let ledger = resolve(&self.ledger)?;
         let owner =
             rustix::fs::stat(&ledger).map_err(|errno| at("examine", &ledger, errno))?.st_uid;

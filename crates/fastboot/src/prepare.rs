@@ -85,7 +85,7 @@ impl Work<'_> {
     }
 
     /// Checks the bank files of a pair against the names of its archives.
-    fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
+    pub fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
         let handles = self.handles();
         for candidate in pair.archives() {
             let archives = &candidate.archive().into();

@@ -131,7 +131,22 @@ impl Preflight {
         Self::make_room_in(question, clears, fits, free)
     }
 
-    /// Does the same with the free space of each file system that `free` measures.
+    /// Compares the needs of the archives with the free space, and refuses nothing. Returns the
+    /// figures, and the shortage for which a run would be refused unless it can clear old files.
+    ///
+    /// # Errors
+    ///
+    /// [`FitError::FileSystem`] if a file system does not report its free space.
+    pub fn figures(
+        question: &Question<'_>,
+    ) -> Result<(PreflightReport, Option<Shortage>), FitError> {
+        let free = question.systems.iter().map(FileSystem::free).collect::<Result<Vec<_>, _>>()?;
+        let (answer, shortage) = question.compare(&free);
+        Ok((answer.report, shortage))
+    }
+
+    /// Does what [`make_room`](Self::make_room) does, with the free space of each file system that
+    /// `free` measures.
     fn make_room_in<E: From<FitError>>(
         question: &Question<'_>,
         clears: bool,
@@ -186,11 +201,20 @@ impl Preflight {
 }
 
 impl Question<'_> {
-    /// Compares the needs of the archives with the free space of each file system.
+    /// Refuses archives that do not fit.
     fn answer(&self, free: &[Free]) -> Result<Preflight, FitError> {
+        match self.compare(free) {
+            (_, Some(shortage)) => Err(FitError::NoSpace(Box::new(shortage))),
+            (answer, None) => Ok(answer),
+        }
+    }
+
+    /// Compares the needs of the archives with the free space of each file system. Also returns all
+    /// shortages.
+    fn compare(&self, free: &[Free]) -> (Preflight, Option<Shortage>) {
         if self.mode == PreflightMode::Off {
             let report = PreflightReport::skipped("the check is switched off");
-            return Ok(Preflight { report, needs: None });
+            return (Preflight { report, needs: None }, None);
         }
         let since = Instant::now();
         let (surveyed, is_ample) = self.survey(free);
@@ -205,12 +229,9 @@ impl Question<'_> {
             shortages.extend(report.add(system, on_it, needed.as_ref()));
             needs.extend(needed.map(|needed| needed.least()));
         }
-        if let Some(shortage) = Shortage::of_all(shortages) {
-            return Err(FitError::NoSpace(Box::new(shortage)));
-        }
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
-        Ok(Preflight { report, needs: Some(needs) })
+        (Preflight { report, needs: Some(needs) }, Shortage::of_all(shortages))
     }
 
     /// Surveys the archives: by samples first and, where these leave a doubt, by a walk over all

@@ -28,6 +28,10 @@ Examples:
   Prepare the newest full and incremental archive of a ledger:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
+  What that would write, clear and keep:
+    ledger-tool fastboot prepare --dry-run \\
+      --ledger /mnt/ledger --accounts /mnt/accounts
+
   Accounts on two disks, and archives in a directory of their own:
     ledger-tool fastboot prepare --ledger /mnt/ledger \\
       --snapshots /mnt/snapshots --accounts /mnt/accounts,/mnt/accounts2
@@ -120,6 +124,13 @@ pub struct PrepareArgs {
     /// snapshots directory, and needs as much space as another state.
     #[arg(long)]
     pub beside: bool,
+
+    /// Only say what would be written, cleared and kept
+    ///
+    /// Changes nothing. Decodes the beginning of the archives, to check that their bank files match
+    /// their names. Exits with the code that preparing would be refused with.
+    #[arg(long)]
+    pub dry_run: bool,
 
     /// Do not keep hard links to the storages for repairs
     ///
