@@ -60,15 +60,16 @@ impl Half {
         Self { tool, _feed: feed, output, staging }
     }
 
-    /// Sends two signals. They are different, so the kernel does not take them for one, and the lower
-    /// number comes first even if the program is told of both at once.
+    /// Sends two signals. They are different, so the kernel does not take them for one. On a busy machine
+    /// two threads may be told of them at the same time, so either may be the second.
     #[track_caller]
     fn interrupt_twice(self, signals: [Signal; 2]) -> Outcome {
         for signal in signals {
             kill_process(Pid::from_child(&self.tool), signal).unwrap();
         }
         let outcome = finish(self.tool);
-        assert_eq!(outcome.status.signal(), Some(signals[1].as_raw()), "{outcome:#?}");
+        let ended_by = outcome.status.signal();
+        assert!(signals.iter().any(|signal| Some(signal.as_raw()) == ended_by), "{outcome:#?}");
         assert!(!self.output.exists(), "it was published: {outcome:#?}");
         assert!(self.staging.join("version").exists(), "it was removed: {outcome:#?}");
         outcome
