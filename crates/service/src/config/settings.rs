@@ -169,7 +169,7 @@ pub struct Control {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Metrics {
-    /// Loopback address and port to serve metrics on; "" for none.
+    /// Loopback address and port to serve metrics and the status page on; "" for none.
     pub listen: String,
     /// File for node_exporter's textfile collector; "" for none.
     pub textfile: PathBuf,
