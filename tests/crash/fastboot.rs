@@ -80,12 +80,18 @@ impl<'a> Stage<'a> {
                 fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).unwrap();
             }
         }
+        // ext4 frees the blocks of removed files when it commits.
+        self.sync();
         fs::create_dir(&self.ledger.root).unwrap();
         let old = self.ledger.add(&self.subject.old);
         run(&mut self.command("prepare", &["-q"])).assert_code(0);
         fs::remove_file(old).unwrap();
         self.ledger.add(&self.subject.full);
         self.ledger.add(&self.subject.incremental);
+        self.sync();
+    }
+
+    fn sync(&self) {
         for disk in [&self.disk, &self.other] {
             rustix::fs::syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
         }
@@ -120,7 +126,7 @@ impl<'a> Stage<'a> {
 /// How far a run is, as seen from outside.
 fn phase(stage: &Stage<'_>, child: &mut Child) -> &'static str {
     let accounts = &stage.ledger.accounts[0];
-    let staged = fs::read_dir(accounts.join(".run.unsnap-staging"));
+    let staged = fs::read_dir(accounts.join(".unsnap-staged-run"));
     if child.try_wait().unwrap().is_some() {
         "5 ended"
     } else if stage.ledger.mark(1100).exists() {
@@ -188,7 +194,7 @@ fn start(stage: &Stage<'_>, flags: &[&str]) -> Child {
 
 /// Looks until so many storages are staged, or the run is beyond that.
 fn wait_until_staged(stage: &Stage<'_>, child: &mut Child, count: usize) {
-    let staging = stage.ledger.accounts[0].join(".run.unsnap-staging");
+    let staging = stage.ledger.accounts[0].join(".unsnap-staged-run");
     let mut begun = false;
     loop {
         match fs::read_dir(&staging) {

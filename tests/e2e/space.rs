@@ -7,13 +7,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::fs::statvfs;
+use rustix::fs::{statvfs, syncfs};
 use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_fit::{FitError, PreflightReport, Resource};
 use unsnap_test_support::Setup;
 use unsnap_test_support::{
-    Site, assert_holds, assert_same_tree, available, expected_tree_of, finish, ledger_tool, run,
-    small, unpack, until,
+    Site, assert_holds, assert_same_tree, available, cleaned, expected_tree_of, finish, has_tool,
+    ledger_tool, ledger_tool_path, run, skip_unsupported, small, unpack, until,
 };
 use unsnap_testkit::{
     compress::zstd_frames,
@@ -112,6 +112,63 @@ fn too_few_inodes_are_refused() {
             assert!(read_tree(disk.path()).unwrap().is_empty());
         }
     }
+}
+
+/// ext4's reserved blocks are free space only for a process that certainly may use them: `doctor`
+/// and `unpack` say the same. Mounted for another user than root, so that nothing else lets root in.
+#[test]
+fn ext4s_reserved_blocks_count_only_for_the_capability_in_the_initial_user_namespace() {
+    if !has_tool("setpriv", "--version") || !has_tool("unshare", "--version") {
+        return;
+    }
+    let options = Ext4 {
+        size_bytes: 64 << 20,
+        reserved_percent: 40,
+        mount_options: "resuid=65534".to_owned(),
+        ..Ext4::default()
+    };
+    let Some(disk) = available(ScratchFs::ext4(&options)) else { return };
+    let space = statvfs(disk.path()).unwrap();
+    let (all, unreserved) = (space.f_bfree * space.f_frsize, space.f_bavail * space.f_frsize);
+    let total_bytes = unreserved + (all - unreserved) / 2;
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes, ..ArchiveSpec::default() });
+    let output = disk.path().join("output");
+    let without: [&[&str]; 2] = [
+        &["setpriv", "--bounding-set", "-sys_resource"],
+        &["unshare", "--user", "--map-root-user"],
+    ];
+    let after = |prefix: &[&str]| {
+        let mut command = cleaned(Command::new(prefix[0]));
+        command.args(&prefix[1..]).arg(ledger_tool_path());
+        command
+    };
+    let free = |mut command: Command| {
+        let told = run(command.arg("doctor").arg(disk.path()).args(["--format", "json"]));
+        told.json()["facts"]["places"][0]["free_bytes"].as_u64().unwrap()
+    };
+    for prefix in without {
+        let tried = Command::new(prefix[0]).args(&prefix[1..]).arg("true").status().unwrap();
+        if !tried.success() {
+            skip_unsupported(format_args!("{prefix:?} is refused"));
+            return;
+        }
+        // ext4 frees the blocks of removed files when it commits, and keeps some for itself.
+        syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
+        let space = statvfs(disk.path()).unwrap();
+        assert_eq!(free(after(prefix)), space.f_bavail * space.f_frsize, "{prefix:?}");
+        let unpack = |flags: &[&str]| {
+            let mut unpack = after(prefix);
+            run(unpack.arg("unpack").arg(&archive).arg("--output").arg(&output).args(flags))
+                .assert_code(3)
+        };
+        unpack(&["-q"]).assert_error(&["does not fit"]);
+        // It would be wrong to promise them.
+        unpack(&["-q", "--no-preflight"]).assert_error(&["No space left"]);
+        assert!(!output.exists());
+    }
+    assert_eq!(free(ledger_tool()), all);
+    run(&mut tool(&archive, &output)).assert_code(0);
 }
 
 #[test]
@@ -434,4 +491,78 @@ fn a_stream_ends_before_the_disk_is_full() {
     let left: Vec<_> =
         fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["others"]);
+}
+
+/// Another program fills the disk while a stream is stuck in the middle: the run ends because one page
+/// less than min-free is free, and says so; without a check beforehand, too.
+#[test]
+fn a_run_ends_when_another_writer_leaves_less_than_min_free() {
+    let kept = 16 << 20;
+    for flags in [&[][..], &["--no-preflight"]] {
+        let options = Tmpfs { size_bytes: 64 << 20, inodes: None };
+        let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+        let site = Site::new();
+        let file_sizes = FileSizes::Fixed(200_000);
+        let spec = ArchiveSpec { total_bytes: 30_000_000, file_sizes, ..ArchiveSpec::default() };
+        let mut archive = fs::read(site.archive(&spec)).unwrap();
+        let rest = archive.split_off(archive.len() / 2);
+        let mut child = tool(Path::new("-"), &disk.path().join("output"))
+            .args(["--memory-budget", "1MiB", "--min-free", &kept.to_string()])
+            .args(flags)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut feed = child.stdin.take().unwrap();
+        feed.write_all(&archive).unwrap();
+        let staged = disk.path().join(".output.unsnap-staging/accounts");
+        until("some of it is staged", || {
+            fs::read_dir(&staged).is_ok_and(|entries| entries.count() > 50)
+        });
+        let free = statvfs(disk.path()).unwrap();
+        let others = free.f_bavail * free.f_frsize - kept + 4096;
+        fs::write(disk.path().join("others"), vec![1; usize::try_from(others).unwrap()]).unwrap();
+        // It may have ended before it has taken all.
+        let _ = feed.write_all(&rest);
+        drop(feed);
+        finish(child).assert_code(3).assert_error(&[
+            "error: stopped to leave 16.0 MiB (16777216 bytes) of the file system of ",
+            " to other programs (min-free): ",
+            " are free, and the archive does not tell how much is still to come",
+            "hint: free space there and unpack again, or leave less to other programs (--min-free)",
+        ]);
+        let left: Vec<_> =
+            fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["others"]);
+    }
+}
+
+/// Room for the archive, but not beside what is to stay free.
+#[test]
+fn an_archive_that_would_leave_less_than_min_free_is_refused() {
+    let site = Site::new();
+    let archive = site.archive(&ArchiveSpec { total_bytes: 9_000_000, ..ArchiveSpec::default() });
+    let needed = in_pages(&expected_tree_of(&archive));
+    let options = Tmpfs { size_bytes: needed + (16 << 20), inodes: None };
+    let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
+    let output = disk.path().join("output");
+    for (min_free, code) in [("1KiB,100%", 3), ("17MiB", 3), ("15MiB", 0)] {
+        for dry in [&["--dry-run"][..], &[]] {
+            let told = run(tool(&archive, &output).args(["--min-free", min_free]).args(dry));
+            let told = told.assert_code(code);
+            if code == 3 {
+                told.assert_error(&[
+                    &format!("({needed} bytes) are needed on the file system of "),
+                    "are free, of which min-free leaves ",
+                    "hint: free space there, or leave less to other programs (--min-free)",
+                ]);
+                assert!(read_tree(disk.path()).unwrap().is_empty());
+            }
+        }
+    }
+    for bad in ["a lot", "110%"] {
+        let refused = run(tool(&archive, &output).args(["--min-free", bad])).assert_code(2);
+        assert!(refused.stderr.contains("such as 10GiB,2%"), "{refused:?}");
+    }
 }

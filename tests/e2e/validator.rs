@@ -8,10 +8,10 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::{
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, PermissionsExt, chown},
         process::ExitStatusExt,
     },
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use fake::{Ledger, STARTED, archive, assert_state_of, files, without_readers};
@@ -19,7 +19,9 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::{Pid, Signal, kill_process},
 };
-use unsnap_test_support::{available, finish, is_ignored, is_root, skip, until};
+use unsnap_test_support::{
+    available, cleaned, finish, is_ignored, is_root, skip, until, validator_path,
+};
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
     spec::{ArchiveSpec, FileSizes},
@@ -28,6 +30,9 @@ use unsnap_testkit::{
 
 const FULL: &str = "snapshot-39-qRmx";
 const INCREMENTAL: &str = "incremental-snapshot-39-47";
+
+/// The report of the last start.
+const LAST_START: &str = ".unsnap-last-start.json";
 
 #[test]
 fn the_newest_pair_is_ready_when_the_validator_starts() {
@@ -63,8 +68,10 @@ fn without_archives_that_go_together_the_validator_is_left_to_itself() {
         ledger.assert_as_it_is(&outcome, &["--no-voting"], told);
         assert!(outcome.stderr.contains("as if it had been started alone"), "{outcome:#?}");
         let mut after = files(&ledger.path());
-        // What a validator would make, too.
-        after.retain(|name, _| !["accounts", "snapshots", "ledger.lock"].contains(&name.as_str()));
+        // What a validator would make, too, a lock, and what is remembered of starts.
+        let made = ["accounts", "snapshots", "ledger.lock", ".unsnap-ledger.lock"];
+        let remembered = [".unsnap-attempts", ".unsnap-last-start.json"];
+        after.retain(|name, _| !made.iter().chain(&remembered).any(|made| name == made));
         assert_eq!(after, before);
         let outcome = ledger.start(&["--prepare-only"], &[]);
         assert_eq!((outcome.status.code(), ledger.was_started()), (Some(3), false), "{outcome:#?}");
@@ -153,7 +160,7 @@ fn others_at_work_are_left_alone() {
     drop(lock);
 
     // Somebody who unpacks to the same place, without a ledger.
-    let staging = ledger.path().join("accounts/.run.unsnap-staging");
+    let staging = ledger.path().join("accounts/.unsnap-staged-run");
     fs::create_dir(&staging).unwrap();
     let lock = File::open(&staging).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -210,11 +217,22 @@ fn a_file_system_that_cannot_be_written_is_no_reason_not_to_start() {
     fs::copy(archive(FULL), disk.path().join("ledger").join(archive(FULL).file_name().unwrap()))
         .unwrap();
     disk.remount("ro").unwrap();
-    let own = ["--ledger".to_owned(), disk.path().join("ledger").display().to_string()];
-    let outcome = ledger.start(&[&own[0], &own[1]], &[]);
-    ledger.assert_as_it_is(&outcome, &[], "Read-only file system");
-    assert!(outcome.stderr.contains("--ledger differs"), "{outcome:#?}");
-    let outcome = ledger.start(&["--prepare-only", &own[0], &own[1]], &[]);
+    let on_disk = |own: &[&str]| {
+        let mut command = ledger.command_with(own, &disk.path().join("ledger"), &[]);
+        ledger.run(&mut command)
+    };
+    let outcome = on_disk(&[]);
+    assert_eq!(
+        (outcome.status.code(), ledger.was_started()),
+        (Some(STARTED), true),
+        "{outcome:#?}"
+    );
+    assert!(outcome.stderr.contains("Read-only file system"), "{outcome:#?}");
+    assert_eq!(
+        ledger.arguments(),
+        ["--ledger".into(), disk.path().join("ledger").into_os_string()]
+    );
+    let outcome = on_disk(&["--prepare-only"]);
     assert_eq!((outcome.status.code(), ledger.was_started()), (Some(3), false), "{outcome:#?}");
 }
 
@@ -224,6 +242,8 @@ fn accounts_may_be_in_several_places_elsewhere() {
     let Some(disk) = available(ScratchFs::tmpfs(&options)) else { return };
     let ledger = Ledger::with(&[FULL, INCREMENTAL]);
     let (one, other) = (disk.path().join("a"), disk.path().join("b"));
+    fs::create_dir(&one).unwrap();
+    fs::create_dir(&other).unwrap();
     let list = format!("{},{}", one.display(), other.display());
     let outcome = ledger.start(&[], &["--accounts", &list]);
     ledger.assert_ready(&outcome, 47);
@@ -279,7 +299,7 @@ fn a_signal_ends_it_without_a_validator_and_without_a_trace() {
             fs::rename(&made, ledger.path().join(spec.name())).unwrap();
             let mut command = ledger.command(&["--verify", "none"], &[]);
             let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            let staging = ledger.path().join("accounts/.run.unsnap-staging");
+            let staging = ledger.path().join("accounts/.unsnap-staged-run");
             until("a storage is staged, or all are", || {
                 ledger.was_started()
                     || fs::read_dir(&staging).is_ok_and(|staged| staged.count() > 0)
@@ -295,6 +315,160 @@ fn a_signal_ends_it_without_a_validator_and_without_a_trace() {
             true
         });
         assert!(caught, "{signal:?} has always come too late");
+    }
+}
+
+#[test]
+fn signals_that_rotate_a_validators_logs_do_not_end_it() {
+    let spec = ArchiveSpec {
+        total_bytes: 100_000_000,
+        file_sizes: FileSizes::Fixed(100_000),
+        ..ArchiveSpec::default()
+    };
+    for signal in [Signal::USR1, Signal::USR2] {
+        if is_ignored(signal) {
+            continue;
+        }
+        // It may be ready before the signal comes. That proves nothing.
+        let came_in_time = (0..20).any(|_| {
+            let ledger = Ledger::empty();
+            let made = ledger.site.archive(&spec);
+            fs::rename(&made, ledger.path().join(spec.name())).unwrap();
+            let mut command = ledger.command(&["--verify", "none", "--rate-limit", "50MB"], &[]);
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let staging = ledger.path().join("accounts/.unsnap-staged-run");
+            until("a storage is staged, or all are", || {
+                ledger.was_started()
+                    || fs::read_dir(&staging).is_ok_and(|staged| staged.count() > 0)
+            });
+            let _ = kill_process(Pid::from_child(&child), signal);
+            let in_time = !ledger.is_marked();
+            let outcome = finish(child);
+            if in_time {
+                ledger.assert_ready(&outcome, spec.slot);
+            }
+            in_time
+        });
+        assert!(came_in_time, "{signal:?} has always come too late");
+    }
+}
+
+#[test]
+fn directories_that_do_not_exist_leave_everything_as_it_was() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let outcome = ledger.start(&["--prepare-only"], &[]);
+    assert_eq!(outcome.status.code(), Some(0), "{outcome:#?}");
+    let before = read_tree(&ledger.path()).unwrap();
+    let missing = ledger.site.path("acounts");
+    for flag in [
+        "--accounts",
+        "--snapshots",
+        "--full-snapshot-archive-path",
+        "--incremental-snapshot-archive-path",
+    ] {
+        let wrong = [flag, missing.to_str().unwrap()];
+        let told = format!("{} ({flag}", missing.display());
+        let mut own = cleaned(Command::new(validator_path()));
+        own.args(["--prepare-only", "--replace", "--ledger"]).arg(ledger.path()).args(wrong);
+        let outcome = ledger.run(&mut own).assert_code(2);
+        assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+        let outcome = ledger.start(&["--prepare-only"], &wrong).assert_code(2);
+        assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+        // The validator starts as without unsnap, with the state that it has.
+        let outcome = ledger.start(&["--replace"], &wrong);
+        assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+        assert_eq!(ledger.arguments()[2..], wrong);
+        assert!(!missing.exists(), "{flag}");
+        assert!(read_tree(&ledger.path()).unwrap() == before, "{flag}");
+    }
+}
+
+#[test]
+fn a_state_with_which_validators_end_early_gives_way_to_the_next_pair_and_then_to_none() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    // The fake validator ends at once.
+    let start = || ledger.start(&["--attempts", "2"], &[]);
+    for told in ["unpacked 48 storages", "1 validator started from the state of slot 47 and ended"]
+    {
+        let outcome = start();
+        ledger.assert_ready(&outcome, 47);
+        assert!(outcome.stderr.contains(told), "{outcome:#?}");
+    }
+    for told in ["withdrew the state of slot 47", "it existed already"] {
+        let outcome = start();
+        assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+        assert!(outcome.stderr.contains("state of slot 39 is ready"), "{outcome:#?}");
+        assert!(outcome.stderr.contains(told), "{outcome:#?}");
+        assert_eq!(ledger.arguments()[2..], ["--use-snapshot-archives-at-startup", "never"]);
+        assert!(!ledger.state(47).join("fastboot_version").exists());
+        assert_state_of(&ledger, 39, &[archive(FULL)]);
+    }
+    for _ in 0..2 {
+        let outcome = start();
+        ledger.assert_as_it_is(&outcome, &[], "nothing is prepared: validators have ended early");
+    }
+    // The operator insists.
+    let outcome = ledger.start(&["--attempts", "2", "--replace"], &[]);
+    ledger.assert_ready(&outcome, 47);
+}
+
+#[test]
+fn preparations_that_are_killed_in_a_row_end_in_a_start_without_one() {
+    let spec = ArchiveSpec {
+        total_bytes: 100_000_000,
+        file_sizes: FileSizes::Fixed(100_000),
+        ..ArchiveSpec::default()
+    };
+    let ledger = Ledger::empty();
+    let made = ledger.site.archive(&spec);
+    fs::rename(&made, ledger.path().join(spec.name())).unwrap();
+    let own = ["--attempts", "2", "--verify", "none"];
+    let staging = ledger.path().join("accounts/.unsnap-staged-run");
+    for _ in 0..2 {
+        let mut command = ledger.command(&[&own[..], &["--rate-limit", "1MB"]].concat(), &[]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("a storage is staged", || {
+            fs::read_dir(&staging).is_ok_and(|staged| staged.count() > 0)
+        });
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        finish(child);
+        assert!(!ledger.was_started());
+        fs::remove_dir_all(&staging).unwrap();
+    }
+    let outcome = ledger.start(&own, &[]);
+    ledger.assert_as_it_is(&outcome, &[], "2 preparations ended by SIGKILL");
+    let outcome = ledger.start(&[&own[..], &["--replace"]].concat(), &[]);
+    ledger.assert_ready(&outcome, spec.slot);
+}
+
+#[test]
+fn each_start_is_reported() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let (hook, got) = (ledger.site.path("hook"), ledger.site.path("got"));
+    let metrics = ledger.site.path("unsnap.prom");
+    fs::write(&hook, format!("#!/bin/sh\ncat > {}\n", got.display())).unwrap();
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    let (hook, metrics) = (hook.to_str().unwrap(), metrics.to_str().unwrap());
+    let start = |result: &str, slot: Option<u64>| {
+        ledger.start(&["--on-event", hook, "--textfile", metrics], &[]).assert_code(STARTED);
+        let text = fs::read_to_string(ledger.path().join(LAST_START)).unwrap();
+        assert_eq!(fs::read_to_string(&got).unwrap(), text);
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&told["result"], told["slot"].as_u64()), (&result.into(), slot), "{text}");
+        fs::read_to_string(metrics).unwrap()
+    };
+    start("unpacked", Some(47));
+    start("ready", Some(47));
+    fs::remove_dir_all(ledger.path().join("snapshots")).unwrap();
+    for name in fs::read_dir(ledger.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        if name.extension().is_some_and(|extension| extension == "zst") {
+            fs::remove_file(name).unwrap();
+        }
+    }
+    let metrics = start("given-up", None);
+    for result in ["unpacked", "ready", "given-up"] {
+        let line = format!("unsnap_starts_total{{result=\"{result}\"}} 1\n");
+        assert!(metrics.contains(&line), "{metrics}");
     }
 }
 

@@ -8,15 +8,18 @@ use std::{
 };
 
 use unsnap_failure::{Failure, Family};
-use unsnap_pass::Archive;
-use unsnap_test_support::{Outcome, Site, genuine, ledger_tool, run, small, unpack};
+use unsnap_pass::{Archive, SandboxMode};
+use unsnap_state::Format;
+use unsnap_test_support::{
+    Outcome, Site, genuine, genuine_pairs, ledger::Ledger, ledger_tool, run, small, unpack, within,
+};
 use unsnap_testkit::{
     compress,
     lattice::totals,
     spec::{ArchiveSpec, FileSizes, LatticeHash},
     tree::{Kind, decompress, reference_entries},
 };
-use unsnap_unpack::{Report, UnpackError, Verify};
+use unsnap_unpack::{Report, State, UnpackError, Verify};
 
 /// A full archive of `files` storages with the true hash of its accounts.
 fn true_spec(files: u64) -> ArchiveSpec {
@@ -141,6 +144,33 @@ fn accounts_are_verified_while_they_are_unpacked() {
             fs::remove_dir_all(path).unwrap();
         }
     }
+}
+
+#[test]
+fn the_second_look_at_unpacked_files_is_seen_to_make_progress() {
+    let site = Site::new();
+    let [(full, incremental), _] = genuine_pairs();
+    let ledger = Ledger::new(&site.place(), 1);
+    for path in [ledger.states(), ledger.run(0)] {
+        fs::create_dir_all(path).unwrap();
+    }
+    let mut config = small(&full, Path::new(""));
+    config.incremental = Some(Archive::File(incremental));
+    config.verify = Verify::Accounts { memory_bytes: None };
+    config.state = Some(State {
+        directory: ledger.state(47),
+        accounts: ledger.accounts.clone(),
+        format: Format::V3,
+        shadow: false,
+    });
+    // A sandboxed thread cannot move the state into place; the crate fastboot uses another one.
+    config.pass.sandbox = SandboxMode::Off;
+    let unpacker = config.unpacker().unwrap();
+    let progress = unpacker.handles().progress;
+    let report = within(move || unpacker.run()).unwrap().accounts.unwrap();
+    assert!(report.looked_at > 0, "{report:?}");
+    // Each storage that is opened again counts, so that a watchdog sees it.
+    assert!(progress.snapshot().files_handled > 0, "{:?}", progress.snapshot());
 }
 
 /// The archive with some bytes of its tar stream changed, under the name it had.

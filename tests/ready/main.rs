@@ -3,7 +3,10 @@
 //! | module | proves |
 //! |---|---|
 //! | [`beside`] | a validator is not disturbed, and what is adopted is what would have been prepared |
+//! | [`dry_run`] | what preparing would do is told, and nothing is changed by that |
 //! | [`steps`] | killed, or without power, at every step of adopting: the whole new state, the whole old one, or none |
+//! | [`neighbours`] | what others use is left alone |
+//! | [`steps`] | killed, or without power, at every step of preparing, of taking the place of a ready state, and of adopting: the whole new state, the whole old one, or none |
 //!
 //! That any call may fail is in `e2e::nth::states`.
 #![forbid(unsafe_code)]
@@ -11,13 +14,52 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod beside;
+mod dry_run;
+mod neighbours;
 mod steps;
 
+use unsnap_fastboot::{Places, REMOVAL_FILES_PER_SECOND, Request};
+use unsnap_pass::IoEngine;
+use unsnap_state::Format;
 use unsnap_test_support::{Outcome, ledger::Ledger, ledger_tool, run};
+use unsnap_unpack::{PreflightMode, Verify};
 
-/// Runs `ledger-tool fastboot <action>`.
+/// What the library is asked for, with little memory.
+fn request(ledger: &Ledger) -> Request {
+    let mut places = Places::new(&ledger.root);
+    places.accounts.clone_from(&ledger.accounts);
+    for path in [&mut places.snapshots, &mut places.full_archives, &mut places.incremental_archives]
+    {
+        path.clone_from(&ledger.snapshots);
+    }
+    let mut pass = unsnap_pass::Options::default();
+    pass.io.engine = IoEngine::Threads;
+    pass.resources.memory_budget = Some(16 << 20);
+    Request {
+        places,
+        verify: Verify::Structure,
+        preflight: PreflightMode::default(),
+        min_free: unsnap_unpack::Reserve::NONE,
+        pass,
+        files: None,
+        format: Format::V3,
+        shadow: true,
+        replace: false,
+        pair: None,
+        known_bad: Vec::new(),
+        max_behind: 0,
+        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
+    }
+}
+
+/// Runs `ledger-tool fastboot <action>`. Unless the flags say otherwise, nothing of the disk is left
+/// to other programs: it may have less than the default.
 #[track_caller]
 fn fastboot(action: &str, ledger: &Ledger, flags: &[&str]) -> Outcome {
     let mut tool = ledger_tool();
-    run(tool.args(["fastboot", action]).args(ledger.arguments()).args(flags))
+    tool.args(["fastboot", action]).args(ledger.arguments()).args(flags);
+    if action == "prepare" && !flags.iter().any(|flag| flag.starts_with("--min-free")) {
+        tool.arg("--min-free=0");
+    }
+    run(&mut tool)
 }

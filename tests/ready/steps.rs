@@ -1,4 +1,4 @@
-//! Crashes at every step of adopting what lies ready, and of preparing it.
+//! Crashes at every step of adopting what lies ready, of preparing it, and of replacing it.
 //!
 //! strace stops the program at the n-th of the system calls that change names or make things durable.
 //! The law is checked by a reader that shares nothing with unsnap.
@@ -6,17 +6,20 @@
 use std::{
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use unsnap_fastboot::{Outcome as Adopted, adopt_ready};
+use unsnap_pass::Progress;
+use unsnap_ring::Syscalls;
 use unsnap_test_support::{
     Outcome, Site,
     disk::{Disk, KINDS, Kind, Options, can_lose_power},
     finish, has_tool,
     ledger::{Expected, Ledger, look, names, small_archive, small_pair},
-    ledger_tool_path, skip_unsupported, until,
+    ledger_tool_path, run, skip_unsupported, until,
 };
 
 use crate::fastboot;
@@ -30,8 +33,20 @@ const STEPS_MAX: usize = 120;
 /// What is cut short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
+    /// Beside a validator's state, with nothing ready.
     Beside,
+    /// The same with an older state ready.
+    Successor,
+    /// By a run that prepares in place.
     Adopt,
+    /// By itself.
+    AdoptReady,
+}
+
+impl Action {
+    fn is_beside(self) -> bool {
+        matches!(self, Self::Beside | Self::Successor)
+    }
 }
 
 /// What happens at a step.
@@ -47,6 +62,7 @@ struct Stage {
     action: Action,
     site: Site,
     old: Expected,
+    older_ready: Expected,
     new: Expected,
 }
 
@@ -56,10 +72,11 @@ impl Stage {
         let archives = site.path("archives");
         fs::create_dir(&archives).unwrap();
         let old = small_archive(&archives, 50, None, &[(40, 900), (45, 4096), (50, 5000)]);
+        let ready = small_archive(&archives, 80, None, &[(70, 600), (80, 5000)]);
         let (full, incremental) = small_pair(&archives);
-        let (old, new) =
-            (Expected::of_files(&old, None), Expected::of_files(&full, Some(&incremental)));
-        Self { action, site, old, new }
+        let (old, older_ready) = (Expected::of_files(&old, None), Expected::of_files(&ready, None));
+        let new = Expected::of_files(&full, Some(&incremental));
+        Self { action, site, old, older_ready, new }
     }
 
     /// A ledger with the old state, and the new archives, or the new state ready.
@@ -69,24 +86,30 @@ impl Stage {
         }
         fs::create_dir_all(&ledger.root).unwrap();
         let archives = self.site.path("archives");
-        let (mut all, mut old) = (names(&archives), names(&archives));
-        old.retain(|name| name.starts_with("snapshot-50-"));
-        all.retain(|name| !name.starts_with("snapshot-50-"));
-        let old = ledger.add(&archives.join(&old[0]));
-        fastboot("prepare", ledger, &["-q"]).assert_code(0);
-        fs::remove_file(old).unwrap();
-        for name in all {
+        let of_slot =
+            |slot: &str| names(&archives).into_iter().find(|name| name.starts_with(slot)).unwrap();
+        let older = [of_slot("snapshot-50-"), of_slot("snapshot-80-")];
+        let prepare_from = |name: &String, flags: &[&str]| {
+            let archive = ledger.add(&archives.join(name));
+            fastboot("prepare", ledger, flags).assert_code(0);
+            fs::remove_file(archive).unwrap();
+        };
+        prepare_from(&older[0], &["-q"]);
+        if self.action == Action::Successor {
+            prepare_from(&older[1], &["-q", "--beside"]);
+        }
+        for name in names(&archives).into_iter().filter(|name| !older.contains(name)) {
             ledger.add(&archives.join(name));
         }
-        if self.action == Action::Adopt {
+        if !self.action.is_beside() {
             fastboot("prepare", ledger, &["-q", "--beside"]).assert_code(0);
         }
     }
 
     fn flags(&self) -> &'static [&'static str] {
         match self.action {
-            Action::Beside => &["-q", "--io-engine=threads", "--beside"],
-            Action::Adopt => &["-q", "--io-engine=threads"],
+            Action::Beside | Action::Successor => &["-q", "--io-engine=threads", "--beside"],
+            Action::Adopt | Action::AdoptReady => &["-q", "--io-engine=threads"],
         }
     }
 
@@ -101,12 +124,27 @@ impl Stage {
         };
         let ready = ledger.beside();
         let lies_ready = look(&ready.snapshots, &ready.accounts);
-        if self.action == Action::Beside {
+        if self.action.is_beside() {
             assert_eq!(found, "old", "{what}: the validator's own was touched");
             let lies_ready = lies_ready.unwrap_or_else(|broken| panic!("{what}: ready: {broken}"));
-            let is_new = lies_ready.as_ref().is_some_and(|state| self.new.is(state));
-            assert!(is_new || (lies_ready.is_none() && !reported), "{what}: {lies_ready:?}");
-            return if is_new { "ready" } else { "not ready" };
+            let found = match lies_ready {
+                None => "not ready",
+                Some(state) if self.new.is(&state) => "ready",
+                Some(state) if self.older_ready.is(&state) => "the older one ready",
+                Some(state) => panic!("{what}: ready: slot {}, which nobody knows", state.slot),
+            };
+            assert!(!reported || found == "ready", "{what}: reported, but {found}");
+            if self.action == Action::Successor && found == "not ready" {
+                // Only between the renames, when the successor is complete.
+                let runs = [ledger.beside(), ledger.next()].into_iter().flat_map(|places| {
+                    let runs = (0..places.accounts.len()).map(move |index| places.run(index));
+                    runs.filter(|run| run.exists()).flat_map(|run| names(&run))
+                });
+                let mut found: Vec<String> = runs.collect();
+                found.retain(|name| self.new.names().contains(name));
+                assert_eq!(found.len(), self.new.storages(), "{what}: nothing is ready: {found:?}");
+            }
+            return found;
         }
         assert!(!reported || found == "new", "{what}: reported, but {found}");
         if let Ok(Some(state)) = lies_ready {
@@ -116,7 +154,7 @@ impl Stage {
     }
 
     fn assert_next_run_succeeds(&self, ledger: &Ledger, what: &str) {
-        if self.action == Action::Beside {
+        if self.action.is_beside() {
             fastboot("prepare", ledger, &["-q", "--beside"]).assert_code(0);
             self.new.assert_prepared(&ledger.beside(), 3, what);
             let state = look(&ledger.snapshots, &ledger.accounts).unwrap();
@@ -132,8 +170,12 @@ impl Stage {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-qq", "-o"]).arg(trace);
         strace.args(["-e", &format!("trace={call}"), "-e", &format!("inject={call}:{inject}")]);
-        strace.arg(ledger_tool_path()).args(["fastboot", "prepare"]);
-        strace.args(ledger.arguments()).args(self.flags());
+        if self.action == Action::AdoptReady {
+            adopting(&mut strace, ledger);
+        } else {
+            strace.arg(ledger_tool_path()).args(["fastboot", "prepare"]);
+            strace.args(ledger.arguments()).args(self.flags());
+        }
         strace.env_remove("RUST_LOG").env_remove("UNSNAP_CONFIG");
         strace.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         strace.spawn().unwrap()
@@ -223,9 +265,52 @@ fn killed(action: Action) {
     });
 }
 
+/// Says to a process that it is to adopt what lies ready on this ledger, with these accounts paths.
+const ADOPT: &str = "UNSNAP_TEST_ADOPT";
+
+/// Lets a command run a process that does nothing but adopt: this program with one test alone.
+fn adopting(command: &mut Command, ledger: &Ledger) {
+    let test = "steps::a_process_of_its_own_adopts";
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    let paths = std::iter::once(&ledger.root).chain(&ledger.accounts);
+    let paths: Vec<&str> = paths.map(|path| path.to_str().unwrap()).collect();
+    command.env(ADOPT, paths.join(":"));
+}
+
+#[test]
+fn a_process_of_its_own_adopts() {
+    if let Ok(paths) = std::env::var(ADOPT) {
+        let mut paths = paths.split(':').map(PathBuf::from);
+        let root = paths.next().unwrap();
+        let ledger = Ledger { snapshots: root.clone(), root, accounts: paths.collect() };
+        let adopted =
+            adopt_ready(&crate::request(&ledger), &Syscalls::default(), &Progress::default());
+        assert!(matches!(adopted, Ok(Some(Adopted::Adopted { slot: 110, .. }))), "{adopted:?}");
+        return;
+    }
+    let stage = Stage::new(Action::AdoptReady);
+    let ledger = Ledger::new(&stage.site.place(), 2);
+    stage.set(&ledger);
+    let mut command = Command::new("env");
+    adopting(&mut command, &ledger);
+    run(&mut command).assert_code(0);
+    stage.new.assert_prepared(&ledger, 3, "by a process of its own");
+}
+
 #[test]
 fn killed_while_adopting() {
     killed(Action::Adopt);
+}
+
+#[test]
+fn killed_while_adopting_by_itself() {
+    killed(Action::AdoptReady);
+}
+
+#[test]
+fn killed_while_a_successor_becomes_ready() {
+    killed(Action::Successor);
 }
 
 #[test]
@@ -263,6 +348,20 @@ fn without_power(action: Action, kind: Kind) {
 fn without_power_while_adopting() {
     for kind in KINDS {
         without_power(Action::Adopt, kind);
+    }
+}
+
+#[test]
+fn without_power_while_adopting_by_itself() {
+    for kind in KINDS {
+        without_power(Action::AdoptReady, kind);
+    }
+}
+
+#[test]
+fn without_power_while_a_successor_becomes_ready() {
+    for kind in KINDS {
+        without_power(Action::Successor, kind);
     }
 }
 

@@ -63,7 +63,14 @@ fn jobs_are_submitted_cancelled_paused_and_resumed() {
     daemon.ask(&json!({"request": "pause"})).unwrap();
     daemon.until("it rests", |daemon| daemon.target("tree")["job"]["state"] == "paused");
     let cancelled = daemon.ask(&json!({"request": "cancel", "job": job})).unwrap();
-    assert_eq!(cancelled["was"], "running");
+    assert_eq!((&cancelled["was"], &cancelled["ending"]), (&"running".into(), &true.into()));
+    // The journal says who did it.
+    let who = format!("uid={} pid={}", rustix::process::getuid().as_raw(), std::process::id());
+    for what in ["submitted a job", "paused the service", "cancelled a job"] {
+        let log = daemon.log();
+        let line = log.lines().find(|line| line.contains(&format!("a client {what}")));
+        assert!(line.is_some_and(|line| line.contains(&who)), "{what} by {who}: {log}");
+    }
     daemon.until("it is gone", |daemon| daemon.target("tree")["job"].is_null());
     assert_eq!(
         daemon.ask(&json!({"request": "cancel", "job": job})).unwrap_err()["kind"],
@@ -98,4 +105,48 @@ fn jobs_are_submitted_cancelled_paused_and_resumed() {
     ] {
         assert_eq!(daemon.ask(&request).unwrap_err()["kind"], kind, "{request}");
     }
+}
+
+#[test]
+fn what_this_machine_lacks_is_told_by_the_check_and_logged_at_the_start() {
+    let mut daemon = Daemon::new();
+    daemon.configure(
+        &[daemon.tree_target("tree", "none", 1), "[neighbour]\ncpus = \"0-500\"\n".to_owned()]
+            .concat(),
+    );
+    let told = run(daemon.command().arg("--check-config")).assert_code(78).stderr;
+    assert!(told.contains("[[target]] tree: directory: "), "{told}");
+    assert!(told.contains("cpus: this machine has the processors 0"), "{told}");
+    daemon.start();
+    assert!(daemon.log().contains("[[target]] tree: directory: "), "{}", daemon.log());
+}
+
+#[test]
+fn a_submitted_archive_stays_unpacked_until_something_newer_comes() {
+    let mut daemon = Daemon::new();
+    daemon.start();
+    daemon.drop_in(&daemon.make(&full(1_000_100, 1)));
+    daemon.until_settled("tree", 1_000_100);
+    // Outside of the watched directory, and older than what is there.
+    let older = daemon.make(&full(1_000_000, 2));
+    let submitted = daemon.ask(&json!({"request": "submit", "archive": older})).unwrap();
+    assert_eq!(submitted["jobs"][0]["newer"], 1_000_100);
+    daemon.until("it is there", |daemon| daemon.path("trees/1000000/version").is_file());
+    daemon.until("it is idle", |daemon| daemon.target("tree")["state"] == "idle");
+    assert_eq!(daemon.names("trees"), ["1000000", "1000100"]);
+    daemon.assert_tree("trees", "1000000", &older);
+
+    // Another archive of that slot is another result.
+    let other = daemon.make(&full(1_000_000, 3));
+    assert_ne!(other, older);
+    daemon.ask(&json!({"request": "submit", "archive": other})).unwrap();
+    daemon.until("it has been replaced", |daemon| {
+        daemon.log().contains("another archive of the same slot; replacing it")
+            && daemon.target("tree")["state"] == "idle"
+    });
+    daemon.assert_tree("trees", "1000000", &other);
+
+    daemon.drop_in(&daemon.make(&full(1_000_200, 4)));
+    daemon.until_settled("tree", 1_000_200);
+    daemon.until("the older ones are gone", |daemon| daemon.names("trees") == ["1000200"]);
 }

@@ -10,6 +10,7 @@
 //! | [`page`] | the status page, as a browser shows it |
 //! | [`neighbour`] | jobs keep to what is configured of priorities, processors and rate |
 //! | [`machine`] | what file systems and queues of the kernel do to it |
+//! | [`space`] | min-free stays free beside a validator; what nobody needs any more is removed |
 //! | [`processes`] | systemd's socket; two services that want the same |
 //! | [`soak`] | hundreds of archives, good and bad, with kills and reloads: nothing good missed, nothing bad published |
 //! | [`idle`] | no wake-ups, little memory |
@@ -29,4 +30,5 @@ mod neighbour;
 mod page;
 mod processes;
 mod soak;
+mod space;
 mod validator;

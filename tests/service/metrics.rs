@@ -9,7 +9,8 @@ use std::{
 };
 
 use rustix::process::Signal;
-use unsnap_test_support::daemon::{Daemon, full};
+use serde_json::json;
+use unsnap_test_support::daemon::{Daemon, SLOW, full};
 
 /// All that is longer is a hang.
 const HANG: Duration = Duration::from_mins(2);
@@ -70,6 +71,8 @@ const DONE: &str = "unsnap_jobs_ended_total{target=\"tree\",outcome=\"done\"}";
 const FILES: &str = "unsnap_files_created_total{target=\"tree\"}";
 const WRITTEN: &str = "unsnap_written_bytes_total{target=\"tree\"}";
 const SLOT: &str = "unsnap_newest_result_slot{target=\"tree\"}";
+const SUCCESS: &str = "unsnap_last_success_timestamp_seconds{target=\"tree\"}";
+const CANCELLED: &str = "unsnap_jobs_ended_total{target=\"tree\",outcome=\"cancelled\"}";
 const REMOVED: &str = "unsnap_results_removed_total{target=\"tree\"}";
 
 #[test]
@@ -104,6 +107,7 @@ fn counters_move_with_jobs_by_http_and_in_the_file() {
     daemon.until("the file is there", |_| file.exists());
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains("# EOF"), "node_exporter does not know it: {text}");
+    assert!(!text.contains("process_"), "they would clash with node_exporter's own: {text}");
     assert_eq!(samples(&text)[DONE], "1");
     assert_eq!(samples(&scrape(address))[DONE], "1");
 
@@ -119,4 +123,42 @@ fn counters_move_with_jobs_by_http_and_in_the_file() {
     assert!(daemon.end(Signal::TERM).success());
     assert!(!file.exists());
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn what_a_job_writes_counts_while_it_runs_and_also_if_it_is_cancelled() {
+    let mut daemon = Daemon::new();
+    let tree = daemon.tree_target("tree", "trees", 1);
+    daemon.configure(&[&*tree, SLOW].concat());
+    daemon.start();
+    let text = |daemon: &Daemon| {
+        let metrics = daemon.ask(&json!({"request": "metrics"})).unwrap();
+        metrics["text"].as_str().unwrap().to_owned()
+    };
+    let written = |text: &str| samples(text)[WRITTEN].parse::<u64>().unwrap();
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until("bytes are counted", |daemon| written(&text(daemon)) > 0);
+    assert!(daemon.target("tree")["job"].is_object(), "of a job that runs");
+    let job = daemon.target("tree")["job"]["id"].clone();
+    let before = written(&text(&daemon));
+    daemon.ask(&json!({"request": "cancel", "job": job})).unwrap();
+    daemon.until("it has ended", |daemon| daemon.target("tree")["job"].is_null());
+    let after = text(&daemon);
+    assert!(written(&after) >= before && samples(&after)[CANCELLED] == "1", "{before}: {after}");
+}
+
+#[test]
+fn the_time_of_the_last_success_outlives_a_restart() {
+    let mut daemon = Daemon::new();
+    daemon.start();
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until_settled("tree", 1_000_000);
+    let success = |daemon: &Daemon| {
+        let metrics = daemon.ask(&json!({"request": "metrics"})).unwrap();
+        samples(metrics["text"].as_str().unwrap()).get(SUCCESS).map(|it| (*it).to_owned())
+    };
+    let before = success(&daemon).unwrap();
+    assert!(daemon.end(Signal::TERM).success());
+    daemon.start();
+    assert_eq!(success(&daemon), Some(before));
 }

@@ -72,11 +72,15 @@ fn answers_are_json_for_programs() {
     assert_eq!((out.as_str(), code), ("unsnap_paused 0\n# EOF\n", Some(0)));
 }
 
+const SUBMITTED: &str = "queued job 3 for tree\nqueued job 4 for validator\n\
+                         warning: the archive is older than the newest result, of slot 47; its own \
+                         result stays until something newer than it is published\n";
+
 #[test]
 fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
     let service = Service::start();
     let here = std::env::current_dir().unwrap();
-    let cases: [(&[&str], Request, &str); 6] = [
+    let cases: [(&[&str], Request, &str); 8] = [
         (
             &["submit", "a.tar.zst", "--incremental", "/b.tar.zst", "--target", "tree"],
             Request::Submit {
@@ -84,14 +88,28 @@ fn what_is_asked_for_reaches_the_service_and_its_answer_the_user() {
                 archive: here.join("a.tar.zst"),
                 incremental: Some("/b.tar.zst".into()),
             },
-            "queued job 3 for tree\nqueued job 4 for validator\n",
+            SUBMITTED,
         ),
         (
             &["submit", "/a.tar.zst"],
             Request::Submit { target: None, archive: "/a.tar.zst".into(), incremental: None },
-            "queued job 3 for tree\nqueued job 4 for validator\n",
+            SUBMITTED,
         ),
-        (&["cancel", "12"], Request::Cancel { job: 12 }, "cancelled job 12, which was running\n"),
+        (
+            &["cancel", "12"],
+            Request::Cancel { job: 12 },
+            "job 12, which was running, is ending; `watch` shows its end\n",
+        ),
+        (
+            &["prepare"],
+            Request::Prepare { target: None },
+            "tree: slot 47 is there, nothing to do\nvalidator: job 12 unpacks slot 47\n",
+        ),
+        (
+            &["prepare", "other"],
+            Request::Prepare { target: Some("other".to_owned()) },
+            "tree: slot 47 is there, nothing to do\nother: job 12 unpacks slot 47\n",
+        ),
         (&["pause"], Request::Pause {}, "paused\n"),
         (&["resume"], Request::Resume {}, "not paused: nothing to resume\n"),
         (
@@ -143,7 +161,9 @@ fn what_is_refused_has_an_exit_code_and_a_hint() {
 fn every_command_has_help_with_examples() {
     let (out, _, code) = run(unsnap_test_support::ledger_tool().args(["service", "--help"]));
     assert_eq!(code, Some(0));
-    for word in ["status", "submit", "cancel", "pause", "resume", "reload", "watch", "metrics"] {
+    for word in
+        ["status", "submit", "prepare", "cancel", "pause", "resume", "reload", "watch", "metrics"]
+    {
         assert!(out.contains(&format!("\n  {word} ")), "{word}: {out}");
         let (out, _, code) =
             run(unsnap_test_support::ledger_tool().args(["service", word, "--help"]));
@@ -151,6 +171,28 @@ fn every_command_has_help_with_examples() {
         assert!(out.contains("/run/unpackd/control.sock"), "{out}");
     }
     assert!(out.contains("Examples:") && out.contains("ledger-tool service watch"));
+}
+
+#[test]
+fn prepare_waits_for_the_end_of_its_jobs_and_has_their_exit_code() {
+    for (outcome, exit) in [(Outcome::Done, 0), (Outcome::BadArchive, 1)] {
+        let service = Service::start();
+        let mut command = tool(&service, &["prepare", "--wait"]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It watches before it asks, so its end cannot be missed.
+        Service::wait_for("it has asked", || {
+            matches!(service.asked().last(), Some(Request::Prepare { .. }))
+        });
+        service.events().publish(&progress(5));
+        service.events().publish(&ended(outcome));
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        assert_eq!(output.status.code(), Some(exit), "{out}{err}");
+        assert!(out.contains("validator: job 12 unpacks slot 47\n"), "{out}");
+        assert_eq!(err.contains("frame 3 is damaged"), exit == 1, "{err}");
+        assert_eq!(err.contains("[job-failed]"), exit == 1, "{err}");
+    }
 }
 
 /// `watch` as it runs, and its lines. Killed if a test fails.
@@ -240,10 +282,28 @@ fn watch_tells_people_a_line_an_event() {
         "validator: job 12, slot 47 (base 39): bad archive after 1.50 s: frame 3 is damaged"
     );
     assert_eq!(tell(), "resumed");
-    drop(service);
+}
+
+#[test]
+fn watch_goes_on_when_the_service_comes_back() {
+    if unsnap_test_support::is_ignored(Signal::INT) {
+        return;
+    }
+    let service = Service::start();
+    let mut watch = Watch::start(&service, &["--format", "json-lines"]);
+    assert!(watch.line().contains("status"));
+    let service = Service::start_in(service.stop());
+    // The status of the new one, and its events.
+    assert!(watch.line().contains("status"));
+    service.events().publish(&Event::Resumed);
+    assert!(watch.line().contains("resumed"));
+    // A signal ends it also while there is nobody to talk to.
+    let scratch = service.stop();
+    watch.signal(Signal::INT);
     let (status, said) = watch.end();
-    assert_eq!(status.code(), Some(3));
-    assert!(said.contains("lost the connection to unpackd"), "{said}");
+    drop(scratch);
+    assert_eq!(status.signal(), Some(2), "{said}");
+    assert!(said.contains("lost the connection to unpackd; waiting"), "{said}");
 }
 
 #[test]

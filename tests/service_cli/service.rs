@@ -12,8 +12,8 @@ use tempfile::TempDir;
 use unsnap_control::{
     Access, Answer, Events, Limits, Listener, Server,
     protocol::{
-        Answered, Event, JobProgress, JobState, JobStatus, Outcome, Refusal, RefusalKind, Request,
-        Status, SubmittedJob,
+        Answered, Event, JobProgress, JobState, JobStatus, Outcome, PreparingJob, Refusal,
+        RefusalKind, Request, Status, SubmittedJob,
     },
 };
 
@@ -34,7 +34,18 @@ struct Answers {
 
 impl Service {
     pub fn start() -> Self {
-        let scratch = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap())
+    }
+
+    /// Ends it, and returns its directory for the next one.
+    pub fn stop(self) -> TempDir {
+        let Self { server, scratch, .. } = self;
+        drop(server);
+        scratch
+    }
+
+    /// Starts one in the directory of another one.
+    pub fn start_in(scratch: TempDir) -> Self {
         let socket = scratch.path().join("control.sock");
         let answers = Arc::new(Answers::default());
         let answer: Arc<dyn Answer> = answers.clone();
@@ -74,8 +85,18 @@ impl Answer for Answers {
             Request::Status {} | Request::Watch {} => Answered::Status(Box::new(status())),
             Request::Submit { .. } => Answered::Submitted {
                 jobs: vec![
-                    SubmittedJob { id: 3, target: "tree".to_owned() },
-                    SubmittedJob { id: 4, target: "validator".to_owned() },
+                    SubmittedJob { id: 3, target: "tree".to_owned(), newer: None },
+                    SubmittedJob { id: 4, target: "validator".to_owned(), newer: Some(47) },
+                ],
+            },
+            Request::Prepare { target } => Answered::Preparing {
+                jobs: vec![
+                    PreparingJob { target: "tree".to_owned(), slot: 47, job: None },
+                    PreparingJob {
+                        target: target.unwrap_or_else(|| "validator".to_owned()),
+                        slot: 47,
+                        job: Some(12),
+                    },
                 ],
             },
             Request::Cancel { job: 1 } => {
@@ -91,7 +112,9 @@ impl Answer for Answers {
             Request::Cancel { job: 4 } => {
                 return refusal(RefusalKind::Denied, "you may observe, but not operate");
             }
-            Request::Cancel { job } => Answered::Cancelled { job, was: JobState::Running },
+            Request::Cancel { job } => {
+                Answered::Cancelled { job, was: JobState::Running, ending: true }
+            }
             Request::Pause {} => Answered::Paused { was_paused: false },
             Request::Resume {} => Answered::Resumed { was_paused: false },
             Request::Reload {} => {
@@ -112,7 +135,8 @@ pub fn progress(bytes_read: u64) -> Event {
 
 pub fn ended(outcome: Outcome) -> Event {
     let message = (outcome == Outcome::BadArchive).then(|| "frame 3 is damaged".to_owned());
-    Event::JobEnded { job: job(), outcome, message, elapsed_ms: 1500 }
+    let exit_code = u8::from(outcome == Outcome::BadArchive);
+    Event::JobEnded { job: job(), outcome, message, elapsed_ms: 1500, exit_code }
 }
 
 fn job() -> JobStatus {

@@ -109,9 +109,9 @@ fn a_reload_takes_a_good_configuration_and_refuses_a_bad_one() {
     // A good one: a second target appears.
     configure(
         &container,
-        "[[target]]\nname = \"second\"\nkind = \"tree\"\ndirectory = \"/mnt/ledger/second\"\n",
+        "[[target]]\nname = \"second\"\nkind = \"tree\"\ndirectory = \"/mnt/accounts\"\n",
     );
-    container.sh("install -d -o unpackd /mnt/ledger/second && systemctl reload unpackd").succeeds();
+    container.sh("install -d -o unpackd /mnt/accounts && systemctl reload unpackd").succeeds();
     container.wait_for("the new target", || status_text(&container).contains("second"));
     assert_eq!(main_pid(&container), pid, "nothing was restarted");
     assert_eq!(container.property(UNIT, "NRestarts"), "0");
@@ -160,8 +160,14 @@ fn a_client_wakes_the_service_by_its_socket_and_is_told_who_may_what() {
     container.sh_as("unpackd", "ledger-tool service status").succeeds();
     let refused = container.sh_as("stranger", "ledger-tool service pause").fails();
     assert!(refused.stderr.contains("error"), "{refused:?}");
-    // The socket outlives the service, and wakes it again.
-    container.sh("systemctl stop unpackd.service && ledger-tool service status").succeeds();
+    // Who has stopped it does not find it started again by somebody who only looks.
+    container.sh("systemctl stop unpackd.service").succeeds();
+    let refused = container.sh("ledger-tool service status").fails();
+    assert!(refused.stderr.contains("unpackd is not running"), "{refused:?}");
+    assert_eq!(container.property(UNIT, "ActiveState"), "inactive");
+    // Its start brings the socket back.
+    container.sh("systemctl start unpackd.service && ledger-tool service status").succeeds();
+    container.sh("systemctl restart unpackd.service && ledger-tool service status").succeeds();
 }
 
 #[test]

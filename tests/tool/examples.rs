@@ -174,6 +174,14 @@ impl Ground {
         for path in ["bin/agave-validator", "home/sol/bin/validator.sh"] {
             self.executable(path, validator);
         }
+        // What systemd says of its unit.
+        let (ledger, accounts) = (ledger.display(), accounts.display());
+        let line = format!("agave-validator --ledger {ledger} --accounts {accounts}");
+        let systemctl = format!(
+            "#!/bin/sh\necho LoadState=loaded\n\
+             echo 'ExecStart={{ path=/x ; argv[]={line} ; ignore_errors=no ; }}'\n"
+        );
+        self.executable("bin/systemctl", &systemctl);
         if is(words, "service") {
             let daemon = self.daemon.as_mut().unwrap();
             let targets = [("validator", "trees"), ("tree", "stock")];

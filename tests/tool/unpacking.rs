@@ -175,7 +175,7 @@ fn a_state_that_lies_ready_is_no_contradiction() {
     assert_eq!(none, "no state: a validator unpacks its archives\n");
     let full = genuine_full();
     fs::copy(&full, ledger.join(full.file_name().unwrap())).unwrap();
-    fastboot(&["prepare", "--beside"]).assert_code(0);
+    fastboot(&["prepare", "--beside", "--min-free=0"]).assert_code(0);
     let shown = fastboot(&["status"]).assert_code(0).stdout;
     let [place, ready] = shown.lines().collect::<Vec<_>>()[..] else { panic!("{shown}") };
     assert!(place.starts_with("no state in place: "), "{shown}");

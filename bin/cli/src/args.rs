@@ -11,7 +11,7 @@ use clap::{Args, ColorChoice, ValueEnum};
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
 use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace};
 use unsnap_state::Format;
-use unsnap_unpack::{PreflightMode, Verify};
+use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
 /// Options for reading, decoding and writing.
 #[derive(Debug, Args)]
@@ -123,9 +123,18 @@ pub struct PreflightArgs {
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub preflight_time: Option<Duration>,
 
-    /// Skip the check, and unpack until a disk is full
+    /// Skip the check, and unpack until a disk is full, or until less is free than --min-free says
     #[arg(long, conflicts_with_all = ["preflight", "preflight_time"])]
     pub no_preflight: bool,
+
+    /// Free space to leave to other programs on every file system that is written to: a size, a
+    /// percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none
+    ///
+    /// The run is refused if it would leave less, and ends when less is free, whoever took the
+    /// space. "auto" is 10GiB,2%, but at most 10% of the file system: the default beside a validator
+    /// (prepare --beside). Otherwise the default is 0.
+    #[arg(long, value_name = "SPACE")]
+    pub min_free: Option<Reserve>,
 }
 
 impl PreflightArgs {

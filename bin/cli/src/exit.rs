@@ -100,13 +100,14 @@ pub fn output_error(error: &anyhow::Error) -> Option<&io::Error> {
     error.downcast_ref::<OutputFailed>().map(|failed| &failed.error).or_else(lookup)
 }
 
-/// Words for errors without a [`Code`] of the libraries: [`StateDamaged`], [`OutputFailed`] and three
-/// kinds of [`ClientError`].
-pub const CODES: [&str; 5] =
-    [STATE_DAMAGED, OUTPUT_FAILED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
+/// Words for errors without a [`Code`] of the libraries: [`StateDamaged`], [`OutputFailed`],
+/// [`JobFailed`] and three kinds of [`ClientError`].
+pub const CODES: [&str; 6] =
+    [STATE_DAMAGED, OUTPUT_FAILED, JOB_FAILED, SERVICE_REFUSED, SERVICE_UNREACHABLE, SERVICE_GONE];
 
 const STATE_DAMAGED: &str = "state-damaged";
 const OUTPUT_FAILED: &str = "output-failed";
+const JOB_FAILED: &str = "job-failed";
 const SERVICE_REFUSED: &str = "service-refused";
 const SERVICE_UNREACHABLE: &str = "service-unreachable";
 const SERVICE_GONE: &str = "service-gone";
@@ -134,6 +135,23 @@ impl fmt::Display for Differ {
 }
 
 impl Error for Differ {}
+
+/// A job of the service did not succeed. It has the exit code of the job.
+#[derive(Debug)]
+pub struct JobFailed {
+    /// Exit code by which the job tells its outcome.
+    pub exit_code: u8,
+    /// Job, outcome and reason, in words.
+    pub text: String,
+}
+
+impl fmt::Display for JobFailed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+impl Error for JobFailed {}
 
 /// Something makes unsnap slow or unsafe on this machine; the report names it. Exit code 3.
 #[derive(Debug)]
@@ -266,6 +284,15 @@ impl Exit {
         if error.is::<RequestError>() {
             return Self::Usage;
         }
+        if let Some(job) = error.downcast_ref::<JobFailed>() {
+            return match job.exit_code {
+                1 => Self::BadArchive,
+                2 => Self::Usage,
+                // A job that a client cancelled was in nobody's way.
+                4 | 130 => Self::NotClean,
+                _ => Self::Environment,
+            };
+        }
         if error.is::<Differ>() {
             return Self::Differ;
         }
@@ -289,6 +316,9 @@ impl Exit {
         }
         if error.is::<RequestError>() {
             return Some(Code::Request.name());
+        }
+        if error.is::<JobFailed>() {
+            return Some(JOB_FAILED);
         }
         match error.downcast_ref::<ClientError>() {
             Some(ClientError::Refused(_)) => return Some(SERVICE_REFUSED),

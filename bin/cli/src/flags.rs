@@ -49,6 +49,7 @@ impl Vocabulary for Flags {
             Knob::MemoryBudget => self.flag("memory-budget"),
             Knob::DecodeThreads => self.flag("decode-threads"),
             Knob::NoPreflight => self.flag("no-preflight"),
+            Knob::MinFree => self.flag("min-free"),
             Knob::Resume => self.flag("resume"),
             Knob::Beside => {
                 self.flag("beside").or_else(|| elsewhere("ledger-tool fastboot prepare --beside"))

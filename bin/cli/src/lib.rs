@@ -9,12 +9,15 @@
 //! * [`units`]: sizes, counts and durations for people.
 //! * [`progress`]: the progress of a run.
 //! * [`signals`]: stopping at a signal, and ending by that signal.
+//! * [`validator`]: a validator's own command line, as the source of its directories.
+//! * [`child`]: other programs, which are given little time.
 //! * [`exit`]: exit codes.
 //! * [`flags`]: the flags that hints name.
 //! * [`manual`] and [`completions`]: manual pages and shell completions, generated from the help;
 //!   [`examples`] parses the examples in it, and [`generated`] compares the checked-in files.
 
 pub mod args;
+pub mod child;
 pub mod completions;
 pub mod examples;
 pub mod exit;
@@ -29,3 +32,4 @@ mod progress_line;
 pub mod settings;
 pub mod signals;
 pub mod units;
+pub mod validator;

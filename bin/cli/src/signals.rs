@@ -15,7 +15,7 @@ use std::{
 use anyhow::Context;
 use signal_hook::{
     SigId,
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
     flag,
     iterator::{self, Handle},
     low_level::{emulate_default_handler, unregister},
@@ -26,6 +26,17 @@ use crate::last_words::last_words;
 
 /// Number of the signal that stopped the run; 0 for none.
 static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// Makes SIGUSR1 and SIGUSR2 have no effect, which would end the process: operators send them to a
+/// validator to rotate its logs. A program that this process executes has their old dispositions,
+/// since a signal that is caught is reset by the kernel, and one that was ignored stays ignored.
+pub fn disregard_log_rotation() -> io::Result<()> {
+    let ignored = ignored();
+    [SIGUSR1, SIGUSR2]
+        .into_iter()
+        .filter(|number| ignored >> (number - 1) & 1 == 0)
+        .try_for_each(|number| flag::register(number, Arc::default()).map(drop))
+}
 
 /// SIGINT, SIGTERM and SIGHUP, caught.
 pub struct Signals {

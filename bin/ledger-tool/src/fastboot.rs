@@ -1,12 +1,14 @@
 //! `ledger-tool fastboot`
 
+mod plan;
+
 use std::fmt::Write;
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_fastboot::{
-    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, StrayFiles, Survey, prepare,
-    prepare_beside, repair, withdraw, withdraw_beside,
+    Condition, Outcome, Prepared, Repaired, SetAside, StateSurvey, StrayFiles, Survey, dry_run,
+    prepare, prepare_beside, repair, withdraw, withdraw_beside,
 };
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
@@ -62,6 +64,11 @@ fn prepare_state(args: &PrepareArgs, printer: &Printer) -> anyhow::Result<()> {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
     Signals::catch()?.cancel(cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start(printer, progress.clone());
+    if args.dry_run {
+        let told = dry_run(&request, args.beside, &Syscalls::default(), &progress, &cancel);
+        drop(display);
+        return printer.report(args.format, &told?, plan::text);
+    }
     let how = if args.beside { prepare_beside } else { prepare };
     let prepared = how(&request, &Syscalls::default(), &progress, &cancel);
     drop(display);
@@ -161,7 +168,7 @@ fn summary(outcome: &Outcome) -> String {
         Outcome::Ready { state, set_aside, .. } => {
             (format!("nothing to prepare: {}\n", what_was_done(state)), set_aside)
         }
-        Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside } => {
+        Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside, .. } => {
             let text = format!(
                 "adopted the state of slot {slot} that was ready beside: {}, in {}\n  durable in {}\n",
                 count(*storages, "storage"),

@@ -17,6 +17,8 @@ pub fn check(
 ) -> Result<PreflightReport, UnpackError> {
     let calls = options.pass.io.engine.syscalls();
     let systems = FileSystem::of(&calls, Staging::check(&calls, destinations)?)?;
+    let systems: Vec<_> =
+        systems.into_iter().map(|system| system.keeping(options.min_free)).collect();
     // By a confined thread: this one will open the archives again.
     on_a_thread_of_its_own(|| {
         let mut opened = Opened::to_read(options.archives(), &options.pass, handles, || Ok(()))?;

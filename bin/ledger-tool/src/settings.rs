@@ -8,13 +8,14 @@ use std::{
 
 use rustix::io::Errno;
 pub use unsnap_cli::settings::{RequestError, archive, parse_size, reading};
+use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{Places, Request};
 use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
-use unsnap_unpack::{Destination, DigestUse, Options, Pair, Source, Tree, Verify};
+use unsnap_unpack::{Destination, DigestUse, Options, Pair, Reserve, Source, Tree, Verify};
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
@@ -64,10 +65,13 @@ fn source(
 pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     let mut pass = reading(&args.io)?;
     pass.neighbour = args.neighbour.limits();
+    // In place, no validator runs that could need the space.
+    let min_free = if args.beside { Reserve::AUTO } else { Reserve::NONE };
     Ok(Request {
         places: places(&args.places)?,
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
+        min_free: args.state.preflight.min_free.unwrap_or(min_free),
         pass,
         files: None,
         format: args.state.fastboot_format.format(),
@@ -75,33 +79,27 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         replace: args.replace,
         pair: None,
         known_bad: Vec::new(),
+        max_behind: 0,
         removal_files_per_second: args.removal.removal_files_per_second,
     })
 }
 
 /// Returns the validator's directories. Those that were named must exist, except accounts paths.
-pub fn places(args: &PlacesArgs) -> Result<Places, PassError> {
-    let named = [
-        Some(&args.ledger),
-        args.snapshots.as_ref(),
-        args.full_snapshot_archive_path.as_ref(),
-        args.incremental_snapshot_archive_path.as_ref(),
-    ];
-    named.into_iter().flatten().try_for_each(|path| present(path))?;
-    let mut places = Places::new(&args.ledger);
-    if let Some(snapshots) = &args.snapshots {
-        places.snapshots.clone_from(snapshots);
-        places.full_archives.clone_from(snapshots);
-        places.incremental_archives.clone_from(snapshots);
-    }
-    if let Some(full) = &args.full_snapshot_archive_path {
-        places.full_archives.clone_from(full);
-    }
-    if let Some(incremental) = &args.incremental_snapshot_archive_path {
-        places.incremental_archives.clone_from(incremental);
-    }
-    if !args.accounts.is_empty() {
-        places.accounts.clone_from(&args.accounts);
+/// Those of a validator's command line must exist, except its default accounts path.
+pub fn places(args: &PlacesArgs) -> anyhow::Result<Places> {
+    let own = OwnPlaces {
+        ledger: args.ledger.as_deref(),
+        snapshots: args.snapshots.as_deref(),
+        full_archives: args.full_snapshot_archive_path.as_deref(),
+        incremental_archives: args.incremental_snapshot_archive_path.as_deref(),
+        accounts: &args.accounts,
+    };
+    let named = [own.ledger, own.snapshots, own.full_archives, own.incremental_archives];
+    named.into_iter().flatten().try_for_each(present)?;
+    let told = Told { own, lines: args.source.lines()? };
+    let places = told.places()?;
+    if !told.lines.is_empty() {
+        refuse_missing(&places)?;
     }
     Ok(places)
 }
@@ -227,6 +225,7 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
     };
     let mut options = Options::new(source, destination, digest)?;
     options.preflight = args.preflight.mode();
+    options.min_free = args.preflight.min_free.unwrap_or_default();
     options.pass = reading(&args.io)?;
     options.pass.io.index = args.index.index_use();
     options.pass.neighbour = args.neighbour.limits();

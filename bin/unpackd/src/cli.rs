@@ -37,7 +37,7 @@ pub struct Cli {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and exit
+    /// Check the configuration, and whether its directories and processors exist, and exit
     #[arg(long)]
     pub check_config: bool,
 

@@ -43,9 +43,15 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_CONFIG);
         }
     };
-    if cli.check_config || cli.print_config {
-        let text = if cli.print_config { config.print() } else { String::new() };
-        let error = data(&text).map_err(anyhow::Error::from).err();
+    if cli.check_config {
+        let lacks = config.lacks();
+        for lack in &lacks {
+            log_line(&format!("error: {}: {lack}", sources.file.display()));
+        }
+        return if lacks.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CONFIG) };
+    }
+    if cli.print_config {
+        let error = data(&config.print()).map_err(anyhow::Error::from).err();
         return error.map_or(ExitCode::SUCCESS, |error| Exit::of(&error).leave());
     }
     log::start(cli.log_format, cli.verbose);
@@ -63,6 +69,9 @@ fn main() -> ExitCode {
 }
 
 fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
+    for lack in config.lacks() {
+        tracing::warn!("{lack}; the service goes on, because a disk may be mounted later");
+    }
     let signals = signals::catch().context("cannot watch for signals")?;
     // Taken first: a process without the lock must not touch the other one's socket.
     let directory = &config.settings.service.state_directory;

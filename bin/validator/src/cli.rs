@@ -7,9 +7,11 @@ use std::{
 };
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
-use unsnap_cli::args::{
-    Color, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs,
+use unsnap_cli::{
+    args::{Color, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs},
+    validator::SourceArgs,
 };
+use unsnap_fastboot::AttemptRules;
 
 /// Prepares a state that a validator starts from, then becomes the validator
 ///
@@ -19,8 +21,8 @@ use unsnap_cli::args::{
 /// agave-validator as if it had been started alone.
 ///
 /// Put "validator" in front of the command line that starts the validator. It reads the directories
-/// from the validator's own flags. Flags given to this program, in front of the validator's name,
-/// take precedence.
+/// from the validator's own flags. For a script, give them in front of it: its arguments are not
+/// known.
 #[allow(clippy::struct_excessive_bools)] // switches, not states
 #[derive(Debug, Parser)]
 #[command(name = "validator", version, max_term_width = 100)]
@@ -65,9 +67,15 @@ pub struct Cli {
     pub removal: RemovalArgs,
 
     #[command(flatten)]
+    pub attempts: AttemptsArgs,
+
+    #[command(flatten)]
+    pub reports: ReportsArgs,
+
+    #[command(flatten)]
     pub output_control: OutputArgs,
 
-    /// Command line of the validator: program and arguments, passed on unchanged
+    /// Command line of the validator: program and arguments
     #[arg(
         help_heading = "The validator",
         trailing_var_arg = true,
@@ -77,15 +85,18 @@ pub struct Cli {
     pub command: Vec<OsString>,
 }
 
-/// The validator's directories, for command lines that do not name them or name them wrongly.
+/// The validator's directories, for command lines that are not the validator's own.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Directories of the validator (its own flags)")]
 pub struct PlacesArgs {
-    /// Ledger [default: as in the validator's arguments, or "ledger"]
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Ledger [default: as in the validator's arguments]
     #[arg(long, short, value_name = "DIR")]
     pub ledger: Option<PathBuf>,
 
-    /// Archives and states [default: as in the validator's arguments, or the ledger]
+    /// Archives and states [default: as in the validator's arguments]
     #[arg(long, value_name = "DIR")]
     pub snapshots: Option<PathBuf>,
 
@@ -97,9 +108,53 @@ pub struct PlacesArgs {
     #[arg(long, value_name = "DIR")]
     pub incremental_snapshot_archive_path: Option<PathBuf>,
 
-    /// Accounts paths [default: as in the validator's arguments, or "accounts" in the ledger]
+    /// Accounts paths [default: as in the validator's arguments]
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub accounts: Vec<PathBuf>,
+}
+
+/// Starts that fail, so that they do not recur for ever.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Repeated failures")]
+pub struct AttemptsArgs {
+    /// Number of validators that may end early with a state before it is withdrawn, and number of
+    /// preparations in a row that may be killed before none is begun; 0 for no limit
+    ///
+    /// A withdrawn state is followed by one of the next best pair of archives, then by none: the
+    /// validator unpacks the archives. --replace forgets all failures.
+    #[arg(long, value_name = "N", default_value_t = AttemptRules::default().attempts)]
+    pub attempts: u32,
+
+    /// A validator that is started again within this time has ended early [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
+    pub crash_window: Option<Duration>,
+}
+
+impl AttemptsArgs {
+    /// Returns the rules.
+    pub fn rules(&self) -> AttemptRules {
+        let default = AttemptRules::default();
+        AttemptRules {
+            attempts: self.attempts,
+            window: self.crash_window.unwrap_or(default.window),
+        }
+    }
+}
+
+/// Reports of each start for other programs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Reports of each start")]
+pub struct ReportsArgs {
+    /// Write metrics of this start to a file for node_exporter's textfile collector
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+
+    /// Execute a program with a report of this start as JSON on its standard input
+    ///
+    /// The validator is started when the program ends, after at most 10 seconds; then the program is
+    /// killed. Its failure has no effect.
+    #[arg(long, value_name = "PROGRAM")]
+    pub on_event: Option<PathBuf>,
 }
 
 /// Name of the program that Cargo builds. Other projects use it too.
@@ -109,13 +164,12 @@ pub const BUILT_AS: &str = "validator";
 pub const INSTALLED_AS: &str = "unsnap-validator";
 
 impl Cli {
-    /// Parses the arguments of this process. Help texts use the name under which it was started.
-    pub fn of_this_process() -> Result<Self, clap::Error> {
-        let words: Vec<OsString> = std::env::args_os().collect();
+    /// Parses a command line. Help texts use the name under which the program was started.
+    pub fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let called = words.first().and_then(|path| Path::new(path).file_name());
         let name = if called == Some(OsStr::new(INSTALLED_AS)) { INSTALLED_AS } else { BUILT_AS };
         let mut command = command(name).color(Color::typed(words.iter().cloned()));
-        let matches = command.try_get_matches_from_mut(words)?;
+        let matches = command.try_get_matches_from_mut(words.iter().cloned())?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
 }
@@ -145,15 +199,18 @@ Examples:
       --ledger /mnt/ledger --accounts /mnt/accounts ...
 
   In front of a script that ends with `exec agave-validator ...`:
-    {name} --ledger /mnt/ledger --accounts /mnt/accounts \\
-      -- /home/sol/bin/validator.sh
+    {name} --ledger /mnt/ledger --snapshots /mnt/ledger \\
+      --accounts /mnt/accounts -- /home/sol/bin/validator.sh
 
   Give up after ten minutes:
     {name} --deadline 10m agave-validator --ledger /mnt/ledger ...
 
   Only prepare, and print the result as JSON:
     {name} --prepare-only --format json \\
-      --ledger /mnt/ledger --accounts /mnt/accounts"
+      --ledger /mnt/ledger --accounts /mnt/accounts
+
+  Only prepare, in the directories of a unit's validator:
+    {name} --prepare-only --from-unit sol.service"
     )
 }
 

@@ -1,93 +1,97 @@
-//! The validator's directories: flags of this program take precedence over the validator's.
+//! The validator's directories.
 
-use std::path::{Path, PathBuf};
-
+use unsnap_cli::{
+    settings::RequestError,
+    validator::{OwnPlaces, Told, refuse_missing},
+};
 use unsnap_fastboot::Places;
 
-use crate::{args::ValidatorArgs, cli::PlacesArgs};
+use crate::{cli::PlacesArgs, target::Target};
 
-/// The validator's default ledger (`agave-validator` 4.2, `DefaultArgs`), in the working directory.
-const LEDGER: &str = "ledger";
-
-/// Returns the directories, and the flags that both programs were given with different values.
-pub fn places(own: &PlacesArgs, validator: &ValidatorArgs) -> (Places, Vec<&'static str>) {
-    let mut differing = Vec::new();
-    let mut choose = |flag, own: &Option<PathBuf>, other: &Option<PathBuf>| -> Option<PathBuf> {
-        if own.is_some() && other.is_some() && own != other {
-            differing.push(flag);
-        }
-        own.clone().or_else(|| other.clone())
+/// Returns the directories of the validator that is to be started, if one is. They are those of its
+/// own command line, of a unit or of a running process; flags of this program must agree with these.
+///
+/// Nothing is guessed for a program that is not `agave-validator`: its directories must be given.
+/// They must exist, except the validator's default accounts path.
+pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, RequestError> {
+    let own = OwnPlaces {
+        ledger: args.ledger.as_deref(),
+        snapshots: args.snapshots.as_deref(),
+        full_archives: args.full_snapshot_archive_path.as_deref(),
+        incremental_archives: args.incremental_snapshot_archive_path.as_deref(),
+        accounts: &args.accounts,
     };
-    let ledger = choose("--ledger", &own.ledger, &validator.ledger);
-    let snapshots = choose("--snapshots", &own.snapshots, &validator.snapshots);
-    let full = choose(
-        "--full-snapshot-archive-path",
-        &own.full_snapshot_archive_path,
-        &validator.full_archives,
-    );
-    let incremental = choose(
-        "--incremental-snapshot-archive-path",
-        &own.incremental_snapshot_archive_path,
-        &validator.incremental_archives,
-    );
-    let mut given =
-        [&own.accounts, &validator.accounts].into_iter().filter(|paths| !paths.is_empty());
-    let accounts = given.next();
-    if given.next().is_some_and(|others| accounts != Some(others)) {
-        differing.push("--accounts");
+    let mut lines = args.source.lines()?;
+    lines.extend(target.and_then(Target::line));
+    let missing = own.missing();
+    if let Some(target) = target
+        && lines.is_empty()
+        && !missing.is_empty()
+    {
+        return Err(RequestError(format!(
+            "{} is not agave-validator, so its directories are not known: give {}, or --from-unit or \
+             --from-pid",
+            target.program().display(),
+            missing.join(" and ")
+        )));
     }
-
-    let mut places = Places::new(ledger.as_deref().unwrap_or(Path::new(LEDGER)));
-    if let Some(snapshots) = snapshots {
-        places.full_archives.clone_from(&snapshots);
-        places.incremental_archives.clone_from(&snapshots);
-        places.snapshots = snapshots;
-    }
-    if let Some(full) = full {
-        places.full_archives = full;
-    }
-    if let Some(incremental) = incremental {
-        places.incremental_archives = incremental;
-    }
-    if let Some(accounts) = accounts {
-        places.accounts.clone_from(accounts);
-    }
-    (places, differing)
+    let places = Told { own, lines }.places()?;
+    refuse_missing(&places)?;
+    Ok(places)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use clap::Parser;
 
     use super::*;
     use crate::cli::Cli;
 
-    fn of(line: &str) -> (Places, Vec<&'static str>) {
+    /// Places for a command line, in which `@` stands for a directory that exists.
+    fn of(directory: &Path, line: &str) -> Result<Places, String> {
+        let line = line.replace('@', &directory.display().to_string());
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-        places(&cli.places, &ValidatorArgs::parse(&cli.command[1..]))
+        places(&cli.places, Target::of(&cli.command).as_ref()).map_err(|error| error.0)
     }
 
     #[test]
-    fn the_validators_flags_count_unless_this_program_has_its_own() {
-        let (places, differing) = of("validator agave");
-        assert_eq!((places, differing), (Places::new("ledger"), vec![]));
-        let (places, _) = of("validator agave --ledger x");
-        assert_eq!(places, Places::new("x"));
-        let (places, differing) =
-            of("validator --ledger o agave --ledger x --snapshots s --accounts a,b");
-        assert_eq!(places.ledger, Path::new("o"));
-        assert_eq!(places.snapshots, Path::new("s"));
-        assert_eq!(places.full_archives, Path::new("s"));
-        assert_eq!(places.incremental_archives, Path::new("s"));
-        assert_eq!(places.accounts, [Path::new("a"), Path::new("b")]);
-        assert_eq!(differing, ["--ledger"]);
-        let (places, differing) = of(
-            "validator --accounts a --full-snapshot-archive-path f agave -l x --accounts a --incremental-snapshot-archive-path=i",
-        );
-        assert_eq!(places.snapshots, Path::new("x"));
-        assert_eq!(places.full_archives, Path::new("f"));
-        assert_eq!(places.incremental_archives, Path::new("i"));
-        assert_eq!(places.accounts, [Path::new("a")]);
-        assert!(differing.is_empty());
+    fn the_validators_flags_count_and_this_programs_must_agree() {
+        let scratch = tempfile::tempdir().unwrap();
+        for name in ["l", "s", "a"] {
+            fs::create_dir(scratch.path().join(name)).unwrap();
+        }
+        let path = |name: &str| scratch.path().join(name);
+        let of = |line| of(scratch.path(), line);
+        assert_eq!(of("validator agave-validator -l @/l"), Ok(Places::new(path("l"))));
+        let places = of("validator agave-validator -l @/l --snapshots @/s --accounts @/a").unwrap();
+        assert_eq!(places.snapshots, path("s"));
+        assert_eq!(places.full_archives, path("s"));
+        assert_eq!(places.accounts, [path("a")]);
+        of("validator --ledger @/l/../l --accounts @/a agave-validator -l @/l --accounts @/a")
+            .unwrap();
+        let error = of("validator --ledger @/s agave-validator -l @/l").unwrap_err();
+        assert!(error.starts_with("--ledger is given twice and differs"), "{error}");
+        let error = of("validator agave-validator -l @/l --snapshots @/sn").unwrap_err();
+        assert!(error.ends_with("/sn (--snapshots) does not exist"), "{error}");
+        // Without a command there is no other source.
+        assert_eq!(of("validator --prepare-only -l @/l"), Ok(Places::new(path("l"))));
+    }
+
+    #[test]
+    fn nothing_is_guessed_for_a_command_that_is_not_the_validator() {
+        let scratch = tempfile::tempdir().unwrap();
+        for (line, missing) in [
+            ("validator /x/start.sh", "--ledger and --snapshots and --accounts"),
+            ("validator --ledger @ -- /x/start.sh --snapshots @", "--snapshots and --accounts"),
+            ("validator --ledger @ --accounts @/a sh -c agave-validator", "--snapshots"),
+        ] {
+            let error = of(scratch.path(), line).unwrap_err();
+            assert!(error.contains(&format!("give {missing}, or --from-unit")), "{line}: {error}");
+        }
+        let line =
+            "validator --ledger @ --snapshots @ --accounts @/accounts -- /x/start.sh -l /other";
+        assert_eq!(of(scratch.path(), line), Ok(Places::new(scratch.path())));
     }
 }

@@ -1,15 +1,16 @@
 //! Preparing a state within a deadline, where a panic is just another failure.
 
 use std::{
+    io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{RecvTimeoutError, Sender, channel},
-    thread::{self, JoinHandle},
-    time::Duration,
+    sync::mpsc::{RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
 };
 
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, prepare, repair};
-use unsnap_pass::{CancelToken, Progress};
+use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, marked_states, prepare, repair};
+use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
 
@@ -22,6 +23,12 @@ pub enum Failure {
     /// The deadline has passed. Holds the time limit.
     #[error("no state was ready within the deadline of {}", format_duration(*.0))]
     Expired(Duration),
+    /// Earlier attempts have failed. Holds the reason.
+    #[error("nothing is prepared: {0}")]
+    Pointless(String),
+    /// There can be no thread.
+    #[error("cannot start a thread: {0}")]
+    NoThread(io::Error),
     /// A bug of unsnap. The panic's message has been printed already.
     #[error("unsnap has panicked: please report this bug")]
     Panicked,
@@ -46,31 +53,105 @@ pub enum Wanted {
     Any,
 }
 
-/// Prepares a state. Turns panics into failures.
+/// End of a preparation.
+#[derive(Debug)]
+pub enum End {
+    /// It has succeeded or failed.
+    Done(Result<Outcome, Failure>),
+    /// The state of this slot is complete, and the time is up or a signal has come while old files
+    /// were still being removed. The removal ends with this process; the next run does the rest.
+    Tidying(u64),
+}
+
+/// Prepares a state, on a thread of its own. Turns panics into failures.
 ///
-/// The threads that read archives are confined, the calling thread is not.
+/// The deadline and `cancel` end the preparation. What has been unpacked is removed then, because
+/// the validator needs the space. Removing what is older than a complete state has no such reason,
+/// and is not waited for: then other threads are still running on return.
+///
+/// `may_leave` says whether that removal may be left to itself at this moment.
+///
+/// The threads that prepare are confined, the calling thread is not.
 pub fn prepare_guarded(
     request: &Request,
     wanted: Wanted,
     deadline: Option<Duration>,
     progress: &Progress,
     cancel: &CancelToken,
-) -> Result<Outcome, Failure> {
-    let deadline = deadline.map(|after| Deadline::start(after, cancel.clone()));
-    let prepared = guarded(|| match (wanted, request.replace) {
-        (Wanted::Newest, _) | (Wanted::Any, true) => {
-            prepare(request, &Syscalls::default(), progress, cancel)
+    may_leave: impl Fn() -> bool,
+) -> End {
+    let work = {
+        let (request, progress, cancel) = (request.clone(), progress.clone(), cancel.clone());
+        move || match (wanted, request.replace) {
+            (Wanted::Newest, _) | (Wanted::Any, true) => {
+                prepare(&request, &Syscalls::default(), &progress, &cancel)
+            }
+            (Wanted::Any, false) => prepare_any(&request, &progress, &cancel),
         }
-        (Wanted::Any, false) => prepare_any(request, progress, cancel),
-    });
-    let expired = deadline.and_then(Deadline::end);
-    prepared.map_err(|failure| match (failure, expired) {
-        (Failure::Failed(error), Some(after)) if error.family() == Family::Cancelled => {
-            Failure::Expired(after)
-        }
-        (failure, _) => failure,
-    })
+    };
+    // No phase of removal precedes the removal of old marks, so this state is the new one.
+    let complete = || {
+        let states = marked_states(&Syscalls::default(), &request.places).ok()?;
+        let is_removing = progress.snapshot().phase == Phase::Removing;
+        (is_removing && may_leave()).then_some(states.first()?.0)
+    };
+    within(deadline, cancel, complete, work)
 }
+
+/// Works on a thread of its own until the work is done, or until the deadline has passed or `cancel`
+/// is cancelled while `complete` says that only tidying up is left.
+fn within(
+    deadline: Option<Duration>,
+    cancel: &CancelToken,
+    complete: impl Fn() -> Option<u64>,
+    work: impl FnOnce() -> Result<Outcome, FastbootError> + Send + 'static,
+) -> End {
+    let since = Instant::now();
+    if deadline.is_some_and(|after| after.is_zero()) {
+        cancel.cancel();
+    }
+    let (done, ended) = channel();
+    let work = move || {
+        // The receiver is gone if nobody waits any longer.
+        let _ = done.send(guarded(work));
+    };
+    let thread = thread::Builder::new().name("unsnap-prepare".to_owned()).spawn(work);
+    if let Err(error) = thread {
+        return End::Done(Err(Failure::NoThread(error)));
+    }
+    let mut expired = None;
+    loop {
+        if expired.is_none() {
+            expired = deadline.filter(|after| since.elapsed() >= *after);
+        }
+        if expired.is_some() {
+            cancel.cancel();
+        }
+        match ended.recv_timeout(LOOK_EVERY) {
+            Ok(result) => {
+                return End::Done(result.map_err(|failure| match (failure, expired) {
+                    (Failure::Failed(error), Some(after))
+                        if error.family() == Family::Cancelled =>
+                    {
+                        Failure::Expired(after)
+                    }
+                    (failure, _) => failure,
+                }));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // The thread sends in any case, unless it could not even unwind.
+            Err(RecvTimeoutError::Disconnected) => return End::Done(Err(Failure::Panicked)),
+        }
+        if cancel.is_cancelled()
+            && let Some(slot) = complete()
+        {
+            return End::Tidying(slot);
+        }
+    }
+}
+
+/// Interval at which the deadline and signals are looked at. A guess.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Repairs the existing state, and prepares one only if there is none. It does not replace an older
 /// state: if that failed, the validator would have none.
@@ -88,7 +169,7 @@ fn prepare_any(
         Repaired::WasWhole { slot }
         | Repaired::Relinked { slot, .. }
         | Repaired::LeftAlone { slot, .. } => {
-            Ok(Outcome::Ready { slot, state, set_aside: Vec::new() })
+            Ok(Outcome::Ready { slot, state, behind: 0, set_aside: Vec::new() })
         }
     }
 }
@@ -118,42 +199,6 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, FastbootError>) -> Result<T, Fail
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
         Err(_) => Err(Failure::Panicked),
-    }
-}
-
-/// Cancels the preparation when the time is up.
-struct Deadline {
-    after: Duration,
-    /// Ends the thread when it is dropped.
-    waits: Sender<()>,
-    thread: Option<JoinHandle<bool>>,
-}
-
-impl Deadline {
-    fn start(after: Duration, cancel: CancelToken) -> Self {
-        let (waits, ended) = channel();
-        if after.is_zero() {
-            cancel.cancel();
-        }
-        let watch = move || {
-            let expired = ended.recv_timeout(after) == Err(RecvTimeoutError::Timeout);
-            if expired {
-                cancel.cancel();
-            }
-            expired
-        };
-        let thread = thread::Builder::new().name("unsnap-deadline".to_owned()).spawn(watch);
-        if let Err(error) = &thread {
-            tracing::warn!(%error, "cannot watch the deadline");
-        }
-        Self { after, waits, thread: thread.ok() }
-    }
-
-    /// Ends the thread. Returns the time limit if it has passed.
-    fn end(self) -> Option<Duration> {
-        drop(self.waits);
-        let expired = self.thread.is_some_and(|thread| thread.join().unwrap_or(false));
-        (expired || self.after.is_zero()).then_some(self.after)
     }
 }
 

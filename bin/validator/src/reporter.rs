@@ -6,7 +6,7 @@ use unsnap_cli::{
     printer::{Printer, log_line},
     units::{count, seconds},
 };
-use unsnap_fastboot::{Candidate, Candidates, Outcome, Places, Prepared, Repaired, SetAside};
+use unsnap_fastboot::{Candidate, Candidates, Outcome, Pair, Places, Prepared, Repaired, SetAside};
 
 /// Prints messages, unless the user asked for silence.
 pub struct Reporter {
@@ -44,10 +44,19 @@ impl Reporter {
     pub fn newest_archives(&self, places: &Places) {
         let found = Candidates::find(&places.search_dirs()).ok();
         let Some(pair) = found.and_then(|found| found.best()) else { return };
+        self.archives("newest archives", &pair);
+    }
+
+    /// Names older archives, which are used because the state of the newest ones has failed.
+    pub fn older_archives(&self, pair: &Pair) {
+        self.archives("next best archives", pair);
+    }
+
+    fn archives(&self, which: &str, pair: &Pair) {
         let name = |one: &Candidate| one.path.display().to_string();
         let incremental = pair.incremental().map(|one| format!(" and {}", name(one)));
         let incremental = incremental.unwrap_or_default();
-        self.note(&format!("newest archives: {}{incremental}", name(pair.full())));
+        self.note(&format!("{which}: {}{incremental}", name(pair.full())));
     }
 
     /// Names the state that is ready for the validator, after `took`.
@@ -63,7 +72,7 @@ impl Reporter {
                 let storages = count(*storages, "storage");
                 (slot, format!("adopted the prepared one, {storages} in {took}"), set_aside)
             }
-            Outcome::Ready { slot, state, set_aside } => {
+            Outcome::Ready { slot, state, set_aside, .. } => {
                 let how = match state {
                     Repaired::Relinked { storages, .. } => {
                         format!("restored {} in {took}", count(*storages, "storage"))
@@ -79,5 +88,13 @@ impl Reporter {
             self.warning(&format!("renamed {path} to {now}: {reason}"));
         }
         self.note(&format!("state of slot {slot} is ready: {how}"));
+    }
+
+    /// Says that the state of this slot is ready, and that there was no time to remove older files.
+    pub fn old_files_remain(&self, slot: u64) {
+        self.note(&format!(
+            "state of slot {slot} is ready; there was no time to remove all files of older ones: the \
+             next start goes on"
+        ));
     }
 }

@@ -15,6 +15,7 @@ mod checkpoints;
 mod error;
 mod journal;
 mod manifest;
+mod mount;
 mod staging;
 mod target;
 mod writeback;
@@ -26,6 +27,7 @@ pub use journal::{
     is_journal,
 };
 pub use manifest::Manifest;
+pub use mount::is_same_mount;
 pub use staging::{Existing, Spot, Staging};
 pub use target::Target;
 pub use writeback::{Due, SyncTarget, Writeback, WritebackTimes, WrittenBack};

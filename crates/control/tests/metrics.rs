@@ -27,10 +27,18 @@ fn stats() -> Stats {
     target.counts.bytes_written = 1 << 40;
     target.counts.held_back_ms = 1500;
     target.progress = Some(0.25);
-    target.counts.last_success_unix_ms = Some(1_763_773_200_125);
-    target.counts.last_duration_ms = Some(90_500);
+    target.last_success_unix_ms = Some(1_763_773_200_125);
+    target.last_duration_ms = Some(90_500);
+    target.ready_slot = Some(47);
+    target.ready_unix_ms = Some(1_763_773_200_125);
+    target.behind_slots = Some(5);
+    target.leftover_bytes = 1 << 30;
+    target.counts.ledger_locked_ms = 40;
     target.newest_result_slot = Some(47);
     target.results = 2;
+    target.counts.shadow_bytes = Some(1 << 30);
+    target.counts.shadow_removed = 5;
+    target.counts.ready_discarded = 6;
     Stats {
         version: "0.1.0".to_owned(),
         started_unix_ms: 1_763_770_000_000,
@@ -38,7 +46,7 @@ fn stats() -> Stats {
         newest_archive_slot: Some(52),
         bad_archives: 1,
         targets: vec![target, TargetStats::new("odd \"name\"\\\n")],
-        process: ProcessStats { max_fds: Some(1024), ..ProcessStats::now() },
+        process: Some(ProcessStats { max_fds: Some(1024), ..ProcessStats::now() }),
     }
 }
 
@@ -86,6 +94,14 @@ fn numbers_come_out_under_their_names() {
         "unsnap_last_duration_seconds{target=\"validator\"} 90.5",
         "unsnap_newest_result_slot{target=\"validator\"} 47",
         "unsnap_results{target=\"validator\"} 2",
+        "unsnap_ready_slot{target=\"validator\"} 47",
+        "unsnap_ready_timestamp_seconds{target=\"validator\"} 1763773200.125",
+        "unsnap_behind_slots{target=\"validator\"} 5",
+        "unsnap_ledger_locked_seconds_total{target=\"validator\"} 0.04",
+        "unsnap_leftover_bytes{target=\"validator\"} 1073741824",
+        "unsnap_shadow_bytes{target=\"validator\"} 1073741824",
+        "unsnap_shadow_removed_total{target=\"validator\"} 5",
+        "unsnap_ready_discarded_total{target=\"validator\"} 6",
         "unsnap_results{target=\"odd \\\"name\\\"\\\\\\n\"} 0",
         "process_start_time_seconds 1763770000.0",
     ] {
@@ -276,7 +292,7 @@ fn the_alerts_are_on_what_there_is() {
         let (number, unit) = lasting.split_at(lasting.len() - 1);
         assert!(number.parse::<u32>().is_ok() && "mhd".contains(unit), "{lasting}");
     }
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 14);
 
     let scrape: Value = serde_saphyr::from_str(&deploy("prometheus/scrape.yml")).unwrap();
     let scrape = &scrape["scrape_configs"][0];

@@ -26,6 +26,8 @@ pub enum Knob {
     DecodeThreads,
     /// Option to skip the check for free space.
     NoPreflight,
+    /// The free space to leave to other processes.
+    MinFree,
     /// Option to resume an interrupted run.
     Resume,
     /// Option to prepare a state beside a running validator.
@@ -114,6 +116,11 @@ pub enum Remedy {
     MakeRoom {
         /// Whether inodes are missing, and not bytes.
         inodes: bool,
+        /// Whether the run had begun writing.
+        unpacking: bool,
+    },
+    /// Free space on the destination's file system, or leave less of it to other processes.
+    LowerMinFree {
         /// Whether the run had begun writing.
         unpacking: bool,
     },
@@ -265,6 +272,7 @@ impl Remedy {
                 say("raise the limit on processes and threads of this user (ulimit -u, TasksMax=)")
             }
             Self::MakeRoom { inodes, unpacking } => Some(make_room(*inodes, *unpacking, names)),
+            Self::LowerMinFree { unpacking } => Some(lower_min_free(*unpacking, names)),
             Self::DiskFull => {
                 say("free space (or inodes: see df -i) on the destination's file system")
             }
@@ -298,6 +306,15 @@ fn make_room(inodes: bool, unpacking: bool, names: &dyn Vocabulary) -> String {
     let after = names.name(Knob::NoPreflight);
     let after = after.map_or_else(String::new, |name| format!("; {name} skips this check"));
     format!("{first}{after}")
+}
+
+/// Returns the text of [`Remedy::LowerMinFree`].
+fn lower_min_free(unpacking: bool, names: &dyn Vocabulary) -> String {
+    let again = if unpacking { " and unpack again" } else { "" };
+    let less = names.name(Knob::MinFree);
+    let less =
+        less.map_or_else(String::new, |name| format!(", or leave less to other programs ({name})"));
+    format!("free space there{again}{less}")
 }
 
 #[cfg(test)]

@@ -5,15 +5,21 @@ use std::path::{Path, PathBuf};
 use unsnap_ring::Syscalls;
 
 use crate::{
-    FastbootError, FileIdentity, KnownBad, SetAside,
+    FastbootError, FileIdentity, KnownBad, SearchDirs, SetAside,
     files::{failed, open_directory},
+    open_files::writer_of,
 };
 
 /// Suffix that is appended to the name of a bad archive. Validators ignore such names.
-const BAD_SUFFIX: &str = ".unsnap-bad";
+pub(crate) const BAD_SUFFIX: &str = ".unsnap-bad";
 
 /// Archives that proved bad, in this run or in earlier ones.
+///
+/// They are renamed, so that a validator does not choose them over a state that is ready. That is a
+/// help and no condition: what cannot be renamed keeps its name, with a warning.
 pub(crate) struct BadArchives {
+    /// The only directories in which archives are renamed.
+    dirs: SearchDirs,
     /// Archives that still have their own names.
     named: Vec<KnownBad>,
     renamed: Vec<SetAside>,
@@ -23,8 +29,8 @@ pub(crate) struct BadArchives {
 
 impl BadArchives {
     /// Starts with archives that proved bad in earlier runs.
-    pub fn new(known: &[KnownBad]) -> Self {
-        Self { named: known.to_vec(), renamed: Vec::new(), first_error: None }
+    pub fn new(known: &[KnownBad], dirs: SearchDirs) -> Self {
+        Self { dirs, named: known.to_vec(), renamed: Vec::new(), first_error: None }
     }
 
     /// Returns the paths of known bad archives that have not been replaced since.
@@ -41,15 +47,32 @@ impl BadArchives {
     }
 
     /// Renames every bad archive, so that a validator ignores it, unless another file has taken its
-    /// name since. Returns all archives renamed so far.
-    pub fn rename(&mut self, calls: &Syscalls) -> Result<Vec<SetAside>, FastbootError> {
+    /// name since, it has changed, or is being written. Returns all archives renamed so far.
+    pub fn rename(&mut self, calls: &Syscalls) -> Vec<SetAside> {
         while let Some(bad) = self.named.pop() {
-            if bad.exists() {
-                let now = rename_one(calls, &bad.path)?;
-                self.renamed.push(SetAside { path: bad.path, now, reason: bad.reason });
+            let path = bad.path.display();
+            if !bad.exists() {
+                tracing::info!(%path, "a bad archive has changed since, and keeps its name");
+                continue;
+            }
+            let Some(true_path) = self.dirs.holding(&bad.path) else {
+                tracing::info!(%path, "a bad archive elsewhere keeps its name");
+                continue;
+            };
+            if let Some(writer) = writer_of(&true_path) {
+                tracing::warn!(%path, writer, "a bad archive is being written, and keeps its name");
+                continue;
+            }
+            match rename_one(calls, &bad.path) {
+                Ok(now) => {
+                    self.renamed.push(SetAside { path: bad.path, now, reason: bad.reason });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a bad archive keeps its name: a validator may choose it");
+                }
             }
         }
-        Ok(self.renamed.clone())
+        self.renamed.clone()
     }
 
     /// Returns the first error of this run.
@@ -74,7 +97,10 @@ fn rename_one(calls: &Syscalls, path: &Path) -> Result<PathBuf, FastbootError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, process::Command};
+
+    use rustix::io::Errno;
+    use unsnap_ring::FaultPlan;
 
     use super::*;
 
@@ -91,15 +117,50 @@ mod tests {
         let known = [bad(scratch.path(), "a.tar.zst"), bad(scratch.path(), "b.tar.zst")];
         fs::remove_file(&known[1].path).unwrap();
         fs::write(&known[1].path, "downloaded again").unwrap();
-        let mut archives = BadArchives::new(&known);
+        let mut archives = BadArchives::new(&known, SearchDirs::new(scratch.path()));
         assert_eq!(archives.paths().collect::<Vec<_>>(), [known[0].path.as_path()]);
         for _ in 0..2 {
-            let renamed = archives.rename(&Syscalls::default()).unwrap();
+            let renamed = archives.rename(&Syscalls::default());
             assert_eq!(renamed.len(), 1);
             assert_eq!(renamed[0].now, scratch.path().join("a.tar.zst.unsnap-bad"));
             assert!(renamed[0].now.exists() && !known[0].path.exists());
         }
         assert!(known[1].path.exists());
         assert!(archives.into_first_error().is_none());
+    }
+
+    #[test]
+    fn only_archives_in_the_search_directories_are_renamed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let places = ["full", "full/remote", "incremental", "full/deep", "elsewhere"]
+            .map(|name| scratch.path().join(name));
+        let known = places.each_ref().map(|place| {
+            fs::create_dir(place).unwrap();
+            bad(place, "a.tar.zst")
+        });
+        // By a link to one of them.
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&places[2], &link).unwrap();
+        let dirs = SearchDirs { full: places[0].clone(), incremental: link };
+        let renamed = BadArchives::new(&known, dirs).rename(&Syscalls::default());
+        let mut renamed: Vec<_> = renamed.into_iter().map(|one| one.path).collect();
+        renamed.sort();
+        assert_eq!(renamed, [0, 1, 2].map(|index| known[index].path.clone()));
+        assert!(known[3].path.exists() && known[4].path.exists());
+    }
+
+    #[test]
+    fn an_archive_that_cannot_be_renamed_or_is_being_written_keeps_its_name() {
+        let scratch = tempfile::tempdir().unwrap();
+        let known = [bad(scratch.path(), "a.tar.zst"), bad(scratch.path(), "b.tar.zst")];
+        let written = fs::File::options().append(true).open(&known[1].path).unwrap();
+        let mut writer = Command::new("sleep").arg("600").stdin(written).spawn().unwrap();
+        let plan = FaultPlan::new(0).fail_from(0, Errno::ROFS);
+        let mut archives = BadArchives::new(&known, SearchDirs::new(scratch.path()));
+        let renamed = archives.rename(&Syscalls::with_faults(plan));
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        assert_eq!(renamed, []);
+        assert!(known.iter().all(|bad| bad.path.exists()));
     }
 }

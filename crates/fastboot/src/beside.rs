@@ -1,38 +1,44 @@
-//! Preparation of a ready state beside a running validator.
+//! Preparation of a ready state beside the validator's own directories.
+
+use std::path::PathBuf;
 
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
+use unsnap_unpack::Report;
 
 use crate::{
     Condition, FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, StateSurvey,
     Survey,
     bad_archives::BadArchives,
-    clear::clear,
     prepare::Site,
-    ready::Ready,
+    quarters::{Quarters, whole_state},
     removal::{Removal, Remover},
     request::Work,
 };
 
 /// Ensures that a state as new as the newest good pair of archives is ready, without touching any
-/// file that a running validator uses: see [`Places::beside`]. [`prepare`](crate::prepare) adopts the
-/// ready state when the ledger is free.
+/// file that a validator uses, whether one is running or not: see [`Places::beside`].
+/// [`adopt_ready`](crate::adopt_ready) or [`prepare`](crate::prepare) adopts the ready state when
+/// the ledger is free. The ledger's lock is never taken.
 ///
-/// The ready state is complete and durable, or there is none. There is at most one: an older one is
-/// cleared when the bank files of the new archives have matched their names and there is room. Bad
-/// archives are renamed, but only when the validator has something else to start from.
+/// The ready state is complete and durable, or there is none. An older ready state stays, and can be
+/// adopted by other processes when this one is killed, until its successor ([`Places::next`]) is
+/// complete and takes its place by renames. Only if there is no room for both is it cleared first,
+/// with a warning, when the bank files of the new archives have matched their names. Bad archives
+/// are renamed, but only when the validator has something else to start from.
 ///
 /// Returns [`Outcome::Prepared`] if the state was made now, and [`Outcome::Ready`] if it existed or if
 /// the validator has a state as new.
 ///
 /// Fails with [`PassError::Request`](unsnap_pass::PassError::Request) if renames alone could not adopt
-/// the state, for example because `run` is a mount point, and with
-/// [`CommitError::Locked`](unsnap_commit::CommitError::Locked) if another unsnap is at work on the
-/// ready state or on the ledger.
+/// the state, for example because `run` is a mount point, and with [`FastbootError::Locked`] if
+/// another unsnap is preparing a ready state, or is at work on the ledger.
 ///
 /// [`Request::replace`] concerns the ready state only: no state is adopted over an equally new one.
 ///
-/// Old files are removed slowly, to the end or until `cancel` is cancelled.
+/// Old files are removed slowly, to the end or until `cancel` is cancelled. What earlier runs have
+/// left is removed before anything is unpacked, so that leftovers never exceed two states, however
+/// often runs are cancelled.
 pub fn prepare_beside(
     request: &Request,
     calls: &Syscalls,
@@ -41,12 +47,11 @@ pub fn prepare_beside(
 ) -> Result<Outcome, FastbootError> {
     let places = request.places.settle()?;
     places.refuse_links()?;
-    LedgerLock::refuse_ours(&places.ledger)?;
+    LedgerLock::refuse_ours(calls, &places.ledger)?;
     let work = Work { request, calls, progress, cancel };
-    let ready = Ready::make(calls, &places, progress)?;
-    let mut site = Beside { work, places: &places, ready };
-    let taken_over = Removal::take_over(calls, &places, &site.ready.places);
-    let result = taken_over.and_then(|()| work.prepare_newest(&places, &mut site));
+    let next = Quarters::next(calls, &places)?;
+    let mut site = Beside { work, places: &places, ready: places.beside(), next };
+    let result = site.prepare();
     let is_prepared = matches!(result, Ok(Outcome::Prepared(_)));
     if let Err(error) = site.tidy(is_prepared) {
         tracing::warn!(%error, "leftovers of earlier runs remain; the next run will remove them");
@@ -54,17 +59,19 @@ pub fn prepare_beside(
     result
 }
 
-/// The directories of a ready state, locked.
+/// The quarters of a ready state's successor.
 struct Beside<'a> {
     work: Work<'a>,
     /// The validator's own directories.
     places: &'a Places,
-    ready: Ready,
+    /// Directories of the ready state. Others may adopt it at any time.
+    ready: Places,
+    next: Quarters,
 }
 
 impl Site for Beside<'_> {
     fn target(&self) -> &Places {
-        &self.ready.places
+        &self.next.places
     }
 
     fn existing(
@@ -76,24 +83,52 @@ impl Site for Beside<'_> {
         let ready = if request.replace {
             None
         } else {
-            self.ready.state(calls, request.format, progress)?
+            whole_state(calls, &self.ready, request.format, progress)?
         };
         let survey = Survey::of_states(calls, self.places, progress)?;
-        newest_existing(pair, ready.as_ref(), survey.loadable())
-            .map(|(slot, state)| Ok(Outcome::Ready { slot, state, set_aside: bad.rename(calls)? }))
-            .transpose()
+        let existing = newest_existing(pair, ready.as_ref(), survey.loadable());
+        Ok(existing.map(|(slot, state)| Outcome::Ready {
+            slot,
+            state,
+            behind: 0,
+            set_aside: bad.rename(calls),
+        }))
     }
 
-    fn to_clear(&self) -> Vec<&Places> {
-        vec![&self.ready.places]
+    /// Removes leftovers first: otherwise each run that is cancelled would add to them.
+    fn begin(&mut self) -> Result<(), FastbootError> {
+        let Work { cancel, .. } = self.work;
+        self.left_over()?.finish_slowly(self.work);
+        if cancel.is_cancelled() { Err(FastbootError::CANCELLED) } else { Ok(()) }
     }
 
-    fn clear(&mut self) -> Result<Removal, FastbootError> {
-        clear(self.work.calls, &self.ready.places)
+    fn to_clear(&self) -> Result<Vec<PathBuf>, FastbootError> {
+        Ok(self.ready.accounts.iter().chain([&self.ready.snapshots]).cloned().collect())
+    }
+
+    fn clear(&mut self, all: bool) -> Result<Removal, FastbootError> {
+        if all { self.discard_ready() } else { Ok(Removal::default()) }
     }
 
     fn start_removal(&self, removal: Removal) -> Remover {
-        removal.start(self.work, Some(self.work.cancel))
+        removal.start(self.work, false)
+    }
+
+    fn finish(
+        &mut self,
+        slot: u64,
+        report: &mut Report,
+    ) -> Result<(PathBuf, Removal), FastbootError> {
+        let replaced = self.next.promote(self.work.calls)?;
+        let (next, ready) = (&self.next.places, &self.ready);
+        for path in &mut report.accounts_paths {
+            let places = next.accounts.iter().zip(&ready.accounts);
+            let mut moved = places.filter(|(next, _)| next.display().to_string() == path.path);
+            if let Some((_, ready)) = moved.next_back() {
+                path.path = ready.display().to_string();
+            }
+        }
+        Ok((ready.state(slot), replaced))
     }
 }
 
@@ -126,25 +161,52 @@ fn usable(state: &StateSurvey) -> Option<(u64, Repaired)> {
 }
 
 impl Beside<'_> {
+    fn prepare(&mut self) -> Result<Outcome, FastbootError> {
+        let Work { request, calls, progress, .. } = self.work;
+        self.next.promote_finished(calls, request.format, progress)?;
+        // Refused before the archives are read.
+        self.next.make(calls)?;
+        let (work, places) = (self.work, self.places);
+        work.prepare_newest(places, self)
+    }
+
     /// Removes leftovers of earlier runs, a ready state that is not newer than the validator's, and
     /// empty directories. A state that was just prepared stays.
     fn tidy(self, is_prepared: bool) -> Result<(), FastbootError> {
-        let Self { work, places, ready } = self;
-        let Work { calls, progress, .. } = work;
+        let Work { request, calls, progress, .. } = self.work;
         let is_needed = || {
-            let used = Survey::of_states(calls, places, progress)?;
+            let used = Survey::of_states(calls, self.places, progress)?;
             let used = used.loadable().and_then(usable).map(|(slot, _)| slot);
-            let state = Survey::of_states(calls, &ready.places, progress)?;
+            let state = Survey::of_states(calls, &self.ready, progress)?;
             let state = state.loadable().map(|state| state.slot);
             Ok::<_, FastbootError>(state.is_some_and(|slot| used.is_none_or(|used| slot > used)))
         };
-        if is_prepared || is_needed()? {
-            Removal::default().staged(calls, &ready.places)?;
-            Removal::left_over(calls, &ready.places)?.finish_slowly(work);
-        } else {
-            ready.discard(calls)?.finish_slowly(work);
+        if !is_prepared && !is_needed()? {
+            self.discard_ready()?;
         }
+        // Complete, if only its renames have failed.
+        if self.next.state(calls, request.format, progress)?.is_none() {
+            self.next.discard(calls)?;
+        }
+        self.left_over()?.finish_slowly(self.work);
         Ok(())
+    }
+
+    /// Moves the ready state aside, unless another process is adopting it.
+    fn discard_ready(&self) -> Result<Removal, FastbootError> {
+        let ready = Quarters::find_ready(self.work.calls, self.places)?;
+        ready.map_or_else(|| Ok(Removal::default()), |ready| ready.discard(self.work.calls))
+    }
+
+    /// Returns what runs that have ended have left, in the validator's directories and beside.
+    fn left_over(&self) -> Result<Removal, FastbootError> {
+        let Work { calls, .. } = self.work;
+        let mut removal = Removal::default();
+        for places in [self.places, &self.ready] {
+            Removal::default().staged(calls, places)?;
+            removal.extend(Removal::left_over(calls, places)?.paths());
+        }
+        Ok(removal)
     }
 }
 
@@ -165,7 +227,8 @@ mod tests {
     }
 
     fn state(slot: u64, condition: Condition) -> StateSurvey {
-        StateSurvey { slot, directory: PathBuf::new(), condition, prepared: true }
+        let directory = PathBuf::new();
+        StateSurvey { slot, directory, condition, incomplete: false, prepared: true }
     }
 
     fn whole(slot: u64) -> StateSurvey {

@@ -32,6 +32,16 @@ impl SearchDirs {
         let full = archives.into();
         Self { incremental: full.clone(), full }
     }
+
+    /// Returns the path without links of a file in one of the directories that are searched; `None`
+    /// for other files.
+    pub(crate) fn holding(&self, file: &Path) -> Option<PathBuf> {
+        let holder = fs::canonicalize(file.parent()?).ok()?;
+        let dirs = [&self.full, &self.incremental].into_iter();
+        let mut dirs = dirs.flat_map(|dir| [dir.clone(), dir.join(REMOTE)]);
+        let is_one = dirs.any(|dir| fs::canonicalize(dir).is_ok_and(|dir| dir == holder));
+        is_one.then(|| fs::canonicalize(file).ok()).flatten()
+    }
 }
 
 /// The archives that a validator would choose from, best first.

@@ -16,7 +16,7 @@ use unsnap_state::{RUN_DIRECTORY, SHADOW_DIRECTORY};
 use crate::{
     FastbootError, Places,
     files::{failed, open_directory},
-    removal::{DEPTH_MAX, REMOVED_MAX, REMOVED_PREFIX, Removal, move_aside},
+    removal::{DEPTH_MAX, OLD_RUN, Removal, move_aside, reclaim},
     states::state_directories,
     withdraw::unmark,
 };
@@ -31,6 +31,7 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Fastbo
     if !withdrawn.is_empty() {
         tracing::info!(slots = ?withdrawn, "older states were withdrawn");
     }
+    reclaim(calls, places)?;
     let mut removal = Removal::left_over(calls, places)?;
     removal.staged(calls, places)?;
     for (_, path) in state_directories(calls, places)? {
@@ -43,44 +44,47 @@ pub(crate) fn clear(calls: &Syscalls, places: &Places) -> Result<Removal, Fastbo
     Ok(removal)
 }
 
+/// Returns the old files that [`clear`] would move aside.
+pub(crate) fn old_files(calls: &Syscalls, places: &Places) -> Result<Vec<PathBuf>, FastbootError> {
+    let states = state_directories(calls, places)?.into_iter().map(|(_, path)| path);
+    let mut paths: Vec<PathBuf> = states.chain(places.run_directories()).collect();
+    for name in [SHADOW_DIRECTORY, OLD_RUN] {
+        paths.extend(places.accounts.iter().map(|path| path.join(name)));
+    }
+    paths.extend(Removal::left_over(calls, places)?.paths());
+    Ok(paths)
+}
+
 /// Checks whether removing old files would free enough space on every file system that is too
-/// small. The error names those where it would not. Counts the files that [`clear`] would move
-/// aside in all of these directories; a file with two names counts once.
+/// small. The error names those where it would not. A file with two names counts once.
 pub(crate) fn enough_to_clear(
     calls: &Syscalls,
-    cleared: &[&Places],
+    paths: &[PathBuf],
     shortage: &Shortage,
 ) -> Result<(), FastbootError> {
-    let mut paths = Vec::new();
-    for places in cleared {
-        paths.extend(state_directories(calls, places)?.into_iter().map(|(_, path)| path));
-        paths.extend(places.run_directories());
-        paths.extend(places.accounts.iter().map(|path| path.join(SHADOW_DIRECTORY)));
-        paths.extend(Removal::left_over(calls, places)?.paths());
-    }
     let remaining = shortage.retain(|short| {
-        let taken = Taken::by(calls, &paths, short.device)?;
+        let taken = Taken::by(calls, paths, short.device)?;
         let cleared = match short.resource {
             Resource::Bytes => taken.bytes,
             Resource::Inodes => taken.inode_parts / INODE_PARTS,
         };
-        let missing = short.needed.map_or(0, |needed| needed.saturating_sub(short.available));
-        Ok::<_, FastbootError>(cleared < missing)
+        Ok::<_, FastbootError>(cleared < short.missing())
     })?;
     remaining.map_or(Ok(()), |shortage| Err(FitError::NoSpace(Box::new(shortage)).into()))
 }
 
 /// Space taken by files.
 #[derive(Default)]
-struct Taken {
-    bytes: u64,
+pub(crate) struct Taken {
+    pub bytes: u64,
     /// Inodes, in units of 1/[`INODE_PARTS`].
     inode_parts: u64,
 }
 
 impl Taken {
-    /// Counts all files below these directories on one device.
-    fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
+    /// Counts all files below these directories on one device. A file with two names counts once
+    /// if both are there, and half if one is.
+    pub fn by(calls: &Syscalls, paths: &[PathBuf], device: u64) -> Result<Self, FastbootError> {
         let mut taken = Self::default();
         for path in paths {
             // Clearing removes a link, but not its target.
@@ -125,42 +129,33 @@ impl Taken {
 /// Replaces `run` by an empty directory, atomically: Agave 4.2 removes an accounts path that has no
 /// `run`, with all its content. Returns the new path of the old directory, unless it was empty.
 fn empty_run(calls: &Syscalls, accounts: &Path) -> Result<Option<PathBuf>, FastbootError> {
-    let run = accounts.join(RUN_DIRECTORY);
+    let (run, old) = (accounts.join(RUN_DIRECTORY), accounts.join(OLD_RUN));
     let at = |step, errno| failed(step, &run, errno);
     let holder = open_directory(calls, accounts)?;
-    let entries = calls.entries(open_directory(calls, &run)?);
-    if entries.map_err(|errno| at("read", errno))?.is_empty() {
-        return Ok(None);
-    }
-    for number in 0..REMOVED_MAX {
-        let name = format!("{REMOVED_PREFIX}{number}");
-        match calls.mkdirat(&holder, name.as_str(), Mode::from_raw_mode(0o755)) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => continue,
-            Err(errno) => return Err(at("make an empty directory to replace", errno)),
+    let mode = Mode::from_raw_mode(0o755);
+    calls
+        .mkdirat(&holder, OLD_RUN, mode)
+        .map_err(|errno| at("make an empty directory to replace", errno))?;
+    match calls.exchange(&holder, OLD_RUN, &holder, RUN_DIRECTORY) {
+        Ok(()) => {}
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            // Not every file system can exchange names. Agave has the same moment without `run`.
+            calls
+                .unlinkat(&holder, OLD_RUN, AtFlags::REMOVEDIR)
+                .and_then(|()| calls.renameat(&holder, RUN_DIRECTORY, &holder, OLD_RUN))
+                .and_then(|()| calls.mkdirat(&holder, RUN_DIRECTORY, mode))
+                .map_err(|errno| at("move aside", errno))?;
         }
-        match calls.exchange(&holder, name.as_str(), &holder, RUN_DIRECTORY) {
-            Ok(()) => {}
-            // Another process, preparing beside, has taken the directory for a leftover.
-            Err(Errno::NOENT) => continue,
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                // Not every file system can exchange names. Agave has the same moment without
-                // `run`.
-                calls
-                    .unlinkat(&holder, name.as_str(), AtFlags::REMOVEDIR)
-                    .and_then(|()| calls.renameat(&holder, RUN_DIRECTORY, &holder, name.as_str()))
-                    .and_then(|()| {
-                        calls.mkdirat(&holder, RUN_DIRECTORY, Mode::from_raw_mode(0o755))
-                    })
-                    .map_err(|errno| at("move aside", errno))?;
-            }
-            Err(errno) => {
-                let _ = calls.unlinkat(&holder, name.as_str(), AtFlags::REMOVEDIR);
-                return Err(at("move aside", errno));
-            }
+        Err(errno) => {
+            let _ = calls.unlinkat(&holder, OLD_RUN, AtFlags::REMOVEDIR);
+            return Err(at("move aside", errno));
         }
-        calls.fsync(&holder).map_err(|errno| at("sync the directory of", errno))?;
-        return Ok(Some(accounts.join(name)));
     }
-    Err(at("move aside", Errno::EXIST))
+    // Not listed to see whether it is empty: that takes a while for 430,000 files, and the ledger is
+    // locked.
+    match calls.unlinkat(&holder, OLD_RUN, AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(None),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => move_aside(calls, &old, accounts),
+        Err(errno) => Err(at("look into", errno)),
+    }
 }

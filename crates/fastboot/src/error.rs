@@ -31,6 +31,22 @@ pub enum FastbootError {
         /// The process that holds the ledger's lock, in words, if the kernel names it.
         holder: Option<String>,
     },
+    /// Another process, such as a validator on another ledger, uses storages that would be cleared.
+    #[error("{} is in use by {process}", path.display())]
+    AccountsInUse {
+        /// The storage that the process has open or mapped.
+        path: PathBuf,
+        /// The process, in words.
+        process: String,
+    },
+    /// Another unsnap is at work on the ledger, or on the ready state.
+    #[error("another unsnap is at work on {}{}", path.display(), and_who(holder.as_deref()))]
+    Locked {
+        /// The ledger, or the directory of the ready state.
+        path: PathBuf,
+        /// The process at work, in words, if it could name itself.
+        holder: Option<String>,
+    },
     /// A directory cannot be searched for archives.
     #[error("cannot look for archives in {}: {errno}", path.display())]
     Search {
@@ -100,7 +116,9 @@ impl Failure for FastbootError {
 
     fn family(&self) -> Family {
         match self {
-            Self::Running { .. } => Family::NotClean,
+            Self::Running { .. } | Self::AccountsInUse { .. } | Self::Locked { .. } => {
+                Family::NotClean
+            }
             _ => self.inner().map_or(Family::Environment, Failure::family),
         }
     }
@@ -109,7 +127,8 @@ impl Failure for FastbootError {
         match self {
             Self::Unpack(error) => error.code(),
             Self::NoArchive { .. } => Code::NoArchive,
-            Self::Running { .. } => Code::LedgerInUse,
+            Self::Running { .. } | Self::AccountsInUse { .. } => Code::LedgerInUse,
+            Self::Locked { .. } => Code::Locked,
             Self::Search { errno, .. } => Code::of_errno(*errno),
         }
     }
@@ -119,6 +138,10 @@ impl Failure for FastbootError {
             Self::Unpack(error) => error.remedy(),
             Self::NoArchive { .. } => None,
             Self::Running { .. } => Some(Remedy::StopValidator),
+            Self::Locked { .. } => Some(Remedy::advice("wait until it ends")),
+            Self::AccountsInUse { .. } => Some(Remedy::advice(
+                "give the accounts path of this ledger's validator, or stop that process",
+            )),
             Self::Search { errno: Errno::NOENT | Errno::NOTDIR, .. } => Some(Remedy::NameSnapshots),
             Self::Search { errno, .. } => Remedy::of_errno(*errno),
         }

@@ -1,18 +1,19 @@
 //! Preparation of a state in the validator's own directories.
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
+use unsnap_unpack::Report;
 
 use crate::{
     FastbootError, Outcome, Pair, Places, Repaired, Request, Survey,
     adopt::adopt,
     bad_archives::BadArchives,
-    clear::clear,
+    clear::{clear, old_files},
     prepare::Site,
-    ready::Ready,
-    removal::{Removal, Remover},
+    quarters::Quarters,
+    removal::{Removal, Remover, reclaim},
     repair::repair_locked,
     request::Work,
 };
@@ -21,11 +22,13 @@ use crate::{
 ///
 /// Refused while a validator is running on the ledger ([`FastbootError::Running`]); nothing is
 /// changed then. A state made by [`prepare_beside`](crate::prepare_beside) is adopted if it is whole,
-/// as new as the archives and newer than the existing state. That takes milliseconds.
+/// as new as the archives, or at most [`Request::max_behind`] slots older, and newer than the
+/// existing state. That takes milliseconds.
 ///
 /// Old states are cleared only after a pair of archives has been found whose bank files match their
 /// names, and for which there is room. From then on there is no state until the new one is complete
-/// and durable. On an error, files of the unfinished state are removed, and the validator unpacks
+/// and durable. The removal of their files ends when `cancel` is cancelled; the next run removes
+/// the rest. On an error, files of the unfinished state are removed, and the validator unpacks
 /// the archives itself.
 ///
 /// Bad archives are renamed, so that the validator does not choose them either, but only when it has
@@ -39,21 +42,38 @@ pub fn prepare(
     let (places, _lock) = request.places.settle_locked()?;
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
-    // A defective ready state must not stop us: the archives can be unpacked.
-    let ready = Ready::find(calls, &places).unwrap_or_else(|error| {
+    let (ready, next) = quarters(work, &places);
+    let mut site = InPlace { work, places: &places, ready, next, adoptable: true };
+    work.prepare_newest(&places, &mut site)
+}
+
+/// Finds the ready state and its successor. They must not stop us if they are defective or others
+/// work on them: the archives can be unpacked.
+fn quarters(work: Work<'_>, places: &Places) -> (Option<Quarters>, Option<Quarters>) {
+    let Work { request, calls, progress, .. } = work;
+    let next = Quarters::find_next(calls, places).and_then(|next| {
+        let promoted =
+            next.iter().try_for_each(|next| next.promote_finished(calls, request.format, progress));
+        promoted.map(|()| next)
+    });
+    let next = next.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the successor of the ready state is left alone");
+        None
+    });
+    let ready = Quarters::find_ready(calls, places).unwrap_or_else(|error| {
         tracing::warn!(%error, "the ready state cannot be used; unpacking the archives instead");
         None
     });
-    let mut site = InPlace { work, places: &places, ready, adoptable: true };
-    work.prepare_newest(&places, &mut site)
+    (ready, next)
 }
 
 /// The validator's own directories. The ledger is locked.
 struct InPlace<'a> {
     work: Work<'a>,
     places: &'a Places,
-    /// The ready state. It is removed together with old states.
-    ready: Option<Ready>,
+    /// The ready state and its successor. They are removed together with old states.
+    ready: Option<Quarters>,
+    next: Option<Quarters>,
     /// False after adoption has failed.
     adoptable: bool,
 }
@@ -77,37 +97,53 @@ impl Site for InPlace<'_> {
         if let Some(adopted) = self.adopt(pair, loadable, bad)? {
             return Ok(Some(adopted));
         }
-        let Some(slot) = loadable.filter(|slot| *slot >= pair.slot()) else { return Ok(None) };
+        let Some(slot) = loadable.filter(|slot| *slot >= request.oldest(pair)) else {
+            return Ok(None);
+        };
         let state = repair_locked(calls, self.places, &survey, progress)?;
         if matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
             tracing::warn!(slot, "the state cannot be repaired and was withdrawn");
             return self.adopt(pair, None, bad);
         }
-        let set_aside = bad.rename(calls)?;
+        let behind = pair.slot().saturating_sub(slot);
+        let set_aside = bad.rename(calls);
         self.tidy(Removal::default());
-        Ok(Some(Outcome::Ready { slot, state, set_aside }))
+        Ok(Some(Outcome::Ready { slot, state, behind, set_aside }))
     }
 
-    fn to_clear(&self) -> Vec<&Places> {
-        std::iter::once(self.places).chain(self.ready.as_ref().map(|ready| &ready.places)).collect()
+    fn begin(&mut self) -> Result<(), FastbootError> {
+        Ok(())
     }
 
-    fn clear(&mut self) -> Result<Removal, FastbootError> {
+    fn to_clear(&self) -> Result<Vec<PathBuf>, FastbootError> {
+        let mut paths = old_files(self.work.calls, self.places)?;
+        paths.extend(self.ready.iter().chain(&self.next).flat_map(Quarters::directories));
+        Ok(paths)
+    }
+
+    fn clear(&mut self, _all: bool) -> Result<Removal, FastbootError> {
+        self.places.refuse_used()?;
         let mut removal = clear(self.work.calls, self.places)?;
-        if let Some(ready) = self.ready.take() {
-            removal.extend(ready.discard(self.work.calls)?.paths());
-        }
+        removal.extend(self.discard_quarters()?.paths());
         Ok(removal)
     }
 
     fn start_removal(&self, removal: Removal) -> Remover {
-        removal.start(self.work, None)
+        removal.start(self.work, true)
+    }
+
+    fn finish(
+        &mut self,
+        slot: u64,
+        _report: &mut Report,
+    ) -> Result<(PathBuf, Removal), FastbootError> {
+        Ok((self.places.state(slot), Removal::default()))
     }
 }
 
 impl InPlace<'_> {
-    /// Adopts the ready state if it is as new as a pair of archives and newer than slot `above`. If
-    /// that fails, there is no state, and the archives remain.
+    /// Adopts the ready state if it is as new as a pair of archives, or not too far behind it, and
+    /// newer than slot `above`. If that fails, there is no state, and the archives remain.
     fn adopt(
         &mut self,
         pair: &Pair,
@@ -121,16 +157,30 @@ impl InPlace<'_> {
             tracing::warn!(%error, "the ready state cannot be examined");
             None
         });
-        let is_newest = |slot| slot >= pair.slot() && above.is_none_or(|above| slot > above);
-        let Some(state) = state.filter(|state| is_newest(state.slot)) else { return Ok(None) };
+        let oldest = request.oldest(pair);
+        let is_wanted = |slot| slot >= oldest && above.is_none_or(|above| slot > above);
+        let Some(state) = state.filter(|state| is_wanted(state.slot)) else { return Ok(None) };
         let slot = state.slot;
-        let set_aside = bad.rename(calls)?;
+        if let Err(error) = ready.assert_adoptable(calls) {
+            tracing::warn!(%error, slot, "the ready state cannot be adopted");
+            return Ok(None);
+        }
+        self.places.refuse_used()?;
+        let set_aside = bad.rename(calls);
         let (directory, storages) = (self.places.state(slot), state.condition.storages());
         match adopt(calls, &ready.places, self.places, slot, request.shadow) {
             Ok(removal) => {
                 let elapsed_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let behind = pair.slot().saturating_sub(slot);
                 self.tidy(removal);
-                Ok(Some(Outcome::Adopted { slot, directory, storages, elapsed_ms, set_aside }))
+                Ok(Some(Outcome::Adopted {
+                    slot,
+                    directory,
+                    storages,
+                    elapsed_ms,
+                    behind,
+                    set_aside,
+                }))
             }
             Err(error) => {
                 // Part of the state may have been moved. It is whole nowhere then, and is removed
@@ -142,19 +192,25 @@ impl InPlace<'_> {
         }
     }
 
+    fn discard_quarters(&mut self) -> Result<Removal, FastbootError> {
+        let mut removal = Removal::default();
+        for quarters in [self.ready.take(), self.next.take()].into_iter().flatten() {
+            removal.extend(quarters.discard(self.work.calls)?.paths());
+        }
+        Ok(removal)
+    }
+
     /// Removes leftovers, for a bounded time: a validator may be waiting.
     fn tidy(&mut self, mut removal: Removal) {
-        let Work { calls, progress, .. } = self.work;
-        if let Some(ready) = self.ready.take() {
-            match ready.discard(calls) {
-                Ok(discarded) => removal.extend(discarded.paths()),
-                Err(error) => tracing::warn!(
-                    %error,
-                    "an outdated ready state cannot be moved aside; the next run will try again"
-                ),
-            }
+        let Work { calls, .. } = self.work;
+        match reclaim(calls, self.places).and_then(|()| self.discard_quarters()) {
+            Ok(discarded) => removal.extend(discarded.paths()),
+            Err(error) => tracing::warn!(
+                %error,
+                "outdated files cannot be moved aside; the next run will try again"
+            ),
         }
-        removal.finish_in_time(calls, progress);
-        Removal::tidy(calls, self.places, progress);
+        removal.finish_in_time(self.work);
+        Removal::tidy(self.work, self.places);
     }
 }

@@ -10,48 +10,71 @@
 //!
 //! * [`Places`]: the directories of a validator, by the validator's own rules and settings.
 //! * [`prepare`]: makes a state from the newest pair of archives, unless one exists already.
-//! * [`prepare_beside`]: does the same while a validator is running. The ready state waits until
-//!   [`prepare`] adopts it.
+//! * [`prepare_beside`]: makes a state beside the validator's directories, whether it is running or
+//!   not. This ready state stays until its successor is complete.
+//! * [`adopt_ready`]: moves the ready state into the validator's directories when the ledger is
+//!   free. [`prepare`] does so as well.
+//! * [`dry_run`]: tells what these would do.
 //! * [`Survey`]: lists the existing states and their conditions.
 //! * [`repair`]: restores a state from which a validator has removed storages.
+//! * [`Attempts`]: remembers starts, so that one that fails does not recur for ever.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
+//! * [`prune_leftovers`], [`prune_shadows`], [`prune_bad_archives`]: removal of what nobody needs any
+//!   more. [`measure`] and [`give_back_shadow`], [`give_back_ready`]: giving space back to a running
+//!   validator.
 //!
 //! A state must never look loadable without being so: a validator that fails to load a state does
 //! not fall back to the archives, but fails again at every start. Therefore the mark of a state,
 //! `fastboot_version`, is the last file to appear and the first to be removed, durably each time.
 
 mod adopt;
+mod adopt_ready;
+mod attempts;
 mod bad_archives;
 mod beside;
 mod candidates;
 mod clear;
+mod dry_run;
 mod error;
 mod files;
 mod in_place;
 mod lock;
+mod open_files;
 mod outcome;
+mod own_lock;
 mod places;
 mod prepare;
-mod ready;
+mod pruning;
+mod quarters;
 mod removal;
 mod repair;
 mod request;
+mod space;
 mod states;
 mod stray_files;
 mod survey;
 mod withdraw;
 
+pub use adopt_ready::adopt_ready;
+pub use attempts::{
+    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, write_durably,
+};
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
+pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
+pub use pruning::{PrunedArchive, prune_bad_archives, prune_leftovers, prune_shadows};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
+pub use space::{
+    Returnable, SystemSpace, give_back_ready, give_back_shadow, measure, returnable, shadow_bytes,
+};
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
 pub use survey::{StateSurvey, Survey};

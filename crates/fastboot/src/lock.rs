@@ -11,17 +11,22 @@ use rustix::{
     fs::{FlockOperation, Mode, OFlags, fstat, major, minor},
     io::Errno,
 };
-use unsnap_commit::CommitError;
+use unsnap_failure::Failure;
+use unsnap_ring::Syscalls;
 use unsnap_tarstream::printable;
 
-use crate::FastbootError;
+use crate::{
+    FastbootError,
+    own_lock::{MOMENT, OwnLock},
+};
 
 /// Name of the lock file, as in `agave-validator` 4.2.2, `lib.rs`. It is locked with `flock` and
 /// stays when the validator exits.
 const LOCK_NAME: &str = "ledger.lock";
 
-/// Programs of unsnap that take the lock, by the kernel's process names.
-const OURS: [&str; 3] = ["ledger-tool", "validator", "unpackd"];
+/// Lock file of unsnap's own, beside the other. Whoever holds the ledger's lock without this one is
+/// a validator.
+const OWN_LOCK_NAME: &str = ".unsnap-ledger.lock";
 
 /// Largest part of `/proc/locks` that is read. It has some 60 bytes for each lock of the machine. A
 /// guess.
@@ -31,41 +36,66 @@ const LOCKS_BYTES_MAX: u64 = 4 << 20;
 /// exec.
 #[derive(Debug)]
 pub struct LedgerLock {
+    // Released first: whoever finds the ledger's lock held must find the other one held as well.
     _file: OwnedFd,
+    _own: Option<OwnLock>,
 }
 
 impl LedgerLock {
     /// Takes the lock. Fails with [`FastbootError::Running`] if a validator holds it, and with
-    /// [`CommitError::Locked`] if another unsnap does, as far as the kernel tells the holder.
+    /// [`FastbootError::Locked`] if another unsnap does.
     pub fn take(ledger: &Path) -> Result<Self, FastbootError> {
+        let calls = Syscalls::default();
+        let own = match OwnLock::take(&calls, &ledger.join(OWN_LOCK_NAME), ledger, MOMENT) {
+            Ok(own) => Some(own),
+            Err(error @ FastbootError::Locked { .. }) => return Err(error),
+            // On a full disk it cannot be made. Then others may take this process for a validator,
+            // and leave the ledger alone as well.
+            Err(error) => {
+                tracing::warn!(%error, "the ledger is locked without a name");
+                None
+            }
+        };
+        let file = Self::lock(ledger, OFlags::CREATE)?;
+        if let Some(own) = &own {
+            own.sign(&calls);
+        }
+        Ok(Self { _file: file, _own: own })
+    }
+
+    /// Fails as [`take`](Self::take) does, but makes no file. The lock is held only for the moment
+    /// of the check.
+    pub(crate) fn check(ledger: &Path) -> Result<(), FastbootError> {
+        Self::refuse_ours(&Syscalls::default(), ledger)?;
+        match Self::lock(ledger, OFlags::empty()) {
+            // A ledger that was never locked.
+            Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
+            locked => locked.map(drop),
+        }
+    }
+
+    /// Locks the file that validators lock.
+    fn lock(ledger: &Path, create: OFlags) -> Result<OwnedFd, FastbootError> {
         let path: PathBuf = ledger.join(LOCK_NAME);
         let at = |step, errno| FastbootError::file(step, &path, errno);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
         let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644));
         let file = file.map_err(|errno| at("open", errno))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { _file: file }),
-            Err(Errno::WOULDBLOCK) => Err(match Holder::of(&file) {
-                Some(holder) if holder.is_ours() => locked(ledger),
-                holder => FastbootError::Running {
-                    ledger: ledger.to_owned(),
-                    holder: holder
-                        .map(|Holder { process, name }| format!("process {process}, {name}")),
-                },
-            }),
+            Ok(()) => Ok(file),
+            Err(Errno::WOULDBLOCK) => {
+                let holder = Holder::of(&file);
+                let holder =
+                    holder.map(|Holder { process, name }| format!("process {process}, {name}"));
+                Err(FastbootError::Running { ledger: ledger.to_owned(), holder })
+            }
             Err(errno) => Err(at("lock", errno)),
         }
     }
 
-    /// Refuses a ledger that another unsnap is working on, as far as that is visible. Does not
-    /// disturb processes that take the lock at the same time.
-    pub(crate) fn refuse_ours(ledger: &Path) -> Result<(), FastbootError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(ledger.join(LOCK_NAME), flags, Mode::empty());
-        match file.ok().as_ref().and_then(Holder::of) {
-            Some(holder) if holder.is_ours() => Err(locked(ledger)),
-            _ => Ok(()),
-        }
+    /// Refuses a ledger that another unsnap is working on.
+    pub(crate) fn refuse_ours(calls: &Syscalls, ledger: &Path) -> Result<(), FastbootError> {
+        OwnLock::refuse_held(calls, &ledger.join(OWN_LOCK_NAME), ledger)
     }
 }
 
@@ -94,10 +124,6 @@ impl Holder {
         let name = printable(name.trim_ascii());
         Some(Self { process, name })
     }
-
-    fn is_ours(&self) -> bool {
-        OURS.contains(&self.name.as_str())
-    }
 }
 
 /// Finds a lock in `/proc/locks`, which has lines like
@@ -112,11 +138,6 @@ fn holder_in(locks: &str, locked: &str) -> Option<u32> {
     })
 }
 
-/// Error for a ledger that another unsnap is working on.
-fn locked(ledger: &Path) -> FastbootError {
-    CommitError::Locked { path: ledger.to_owned() }.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,14 +145,30 @@ mod tests {
     #[test]
     fn only_one_holds_it() {
         let scratch = tempfile::tempdir().unwrap();
+        LedgerLock::check(scratch.path()).unwrap();
+        assert!(!scratch.path().join(LOCK_NAME).exists(), "to ask makes nothing");
         let lock = LedgerLock::take(scratch.path()).unwrap();
+        LedgerLock::check(scratch.path()).unwrap_err();
         let refused = LedgerLock::take(scratch.path()).unwrap_err();
-        assert!(matches!(refused, FastbootError::Running { .. }), "{refused}");
-        // The test program is not one of ours.
-        LedgerLock::refuse_ours(scratch.path()).unwrap();
+        assert!(matches!(refused, FastbootError::Locked { .. }), "{refused}");
+        let calls = Syscalls::default();
+        assert!(LedgerLock::refuse_ours(&calls, scratch.path()).is_err());
         drop(lock);
+        LedgerLock::refuse_ours(&calls, scratch.path()).unwrap();
         LedgerLock::take(scratch.path()).unwrap();
         assert!(Holder::of(File::open(scratch.path().join(LOCK_NAME)).unwrap()).is_none());
+    }
+
+    #[test]
+    fn a_validator_is_who_holds_only_the_ledgers_lock_whatever_its_name() {
+        let scratch = tempfile::tempdir().unwrap();
+        // A name of ours in the file, from a process that has ended.
+        drop(LedgerLock::take(scratch.path()).unwrap());
+        let validator = File::create(scratch.path().join(LOCK_NAME)).unwrap();
+        rustix::fs::flock(&validator, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let refused = LedgerLock::take(scratch.path()).unwrap_err();
+        assert!(matches!(refused, FastbootError::Running { .. }), "{refused}");
+        LedgerLock::refuse_ours(&Syscalls::default(), scratch.path()).unwrap();
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::Repaired;
 pub enum Outcome {
     /// A state was prepared.
     Prepared(Box<Prepared>),
-    /// A ready state was moved into place: see [`prepare_beside`](crate::prepare_beside).
+    /// A ready state was moved into place: see [`adopt_ready`](crate::adopt_ready).
     Adopted {
         /// Slot of the state.
         slot: u64,
@@ -24,15 +24,23 @@ pub enum Outcome {
         /// Milliseconds until the state was durable in its place. Includes the time for checking
         /// it, but not the time for removing the old state.
         elapsed_ms: u64,
+        /// Number of slots by which the state is older than the newest pair of archives: at most
+        /// [`Request::max_behind`](crate::Request::max_behind). If it is not 0, a validator loads
+        /// the state only if it is told to ignore archives.
+        behind: u64,
         /// Archives that proved bad and were renamed.
         set_aside: Vec<SetAside>,
     },
-    /// A state as new as the newest good pair of archives existed already.
+    /// A state existed already that is as new as the newest good pair of archives, or not too far
+    /// behind it.
     Ready {
         /// Slot of the state.
         slot: u64,
         /// Result of checking and repairing the state.
         state: Repaired,
+        /// Number of slots by which the state is older than that pair, as for
+        /// [`Adopted`](Self::Adopted).
+        behind: u64,
         /// Archives that proved bad and were renamed.
         set_aside: Vec<SetAside>,
     },

@@ -11,7 +11,7 @@ use unsnap_failure::Remedy;
 use unsnap_pass::PassError;
 use unsnap_state::RUN_DIRECTORY;
 
-use crate::{FastbootError, LedgerLock, SearchDirs};
+use crate::{FastbootError, LedgerLock, SearchDirs, open_files::user_below};
 
 /// Directory below an accounts path. Unsnap stores nothing there, but Agave 4.2 removes an accounts
 /// path that lacks it, with all its content (`solana-accounts-db` 4.2.2, `utils.rs`,
@@ -24,6 +24,9 @@ const BANK_SNAPSHOTS_DIRECTORY: &str = "snapshots";
 /// Directory of a ready state, below the snapshots directory and each accounts path. Agave ignores
 /// names that it does not know there.
 const READY_DIRECTORY: &str = ".unsnap-ready";
+
+/// Directory in which the successor of a ready state is prepared, in the same places.
+const NEXT_DIRECTORY: &str = ".unsnap-next";
 
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 
@@ -83,13 +86,30 @@ impl Places {
     /// the same file systems, under names that validators ignore.
     #[must_use]
     pub fn beside(&self) -> Self {
-        let snapshots = self.snapshots.join(READY_DIRECTORY);
+        self.below(READY_DIRECTORY)
+    }
+
+    /// Returns the directories in which the successor of a ready state is prepared. It takes the
+    /// place of the ready state when it is complete: a program that adopts states need not look
+    /// here.
+    #[must_use]
+    pub fn next(&self) -> Self {
+        self.below(NEXT_DIRECTORY)
+    }
+
+    /// Returns the lock file of these directories, if they are those of a state beside a
+    /// validator's own. It is not in them, and stays when they are moved.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.snapshots.with_added_extension("lock")
+    }
+
+    fn below(&self, directory: &str) -> Self {
         Self {
             ledger: self.ledger.clone(),
-            snapshots,
+            snapshots: self.snapshots.join(directory),
             full_archives: self.full_archives.clone(),
             incremental_archives: self.incremental_archives.clone(),
-            accounts: self.accounts.iter().map(|path| path.join(READY_DIRECTORY)).collect(),
+            accounts: self.accounts.iter().map(|path| path.join(directory)).collect(),
         }
     }
 
@@ -136,7 +156,7 @@ impl Places {
     }
 
     /// Returns the ledger's path without links. Refuses a ledger of another user.
-    fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
+    pub(crate) fn own_ledger(&self) -> Result<PathBuf, FastbootError> {
         let ledger = resolve(&self.ledger)?;
         let owner =
             rustix::fs::stat(&ledger).map_err(|errno| at("examine", &ledger, errno))?.st_uid;
@@ -168,6 +188,18 @@ impl Places {
             }
         }
         Ok(())
+    }
+}
+
+impl Places {
+    /// Refuses storages that another process uses, such as a validator on another ledger: see
+    /// [`open_files`](crate::open_files). The paths must be free of links.
+    pub(crate) fn refuse_used(&self) -> Result<(), FastbootError> {
+        let run_directories: Vec<PathBuf> = self.run_directories().collect();
+        match user_below(&run_directories) {
+            Some((process, path)) => Err(FastbootError::AccountsInUse { path, process }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Preparation of a state from the newest good pair of archives.
 
+use std::path::PathBuf;
+
 use unsnap_failure::{Failure, Family};
 use unsnap_lookup::Reader;
 use unsnap_pass::{PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Destination, DigestUse, Options, Room, Source, Unpacker};
+use unsnap_unpack::{Destination, DigestUse, Options, Report, Room, Source, Unpacker};
 
 use crate::{
     Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
@@ -29,14 +31,26 @@ pub(crate) trait Site {
         bad: &mut BadArchives,
     ) -> Result<Option<Outcome>, FastbootError>;
 
-    /// Returns the directories in which old states are cleared for a new one.
-    fn to_clear(&self) -> Vec<&Places>;
+    /// Gets ready to unpack a pair whose bank files match their names. Touches no state.
+    fn begin(&mut self) -> Result<(), FastbootError>;
 
-    /// Moves old states aside.
-    fn clear(&mut self) -> Result<Removal, FastbootError>;
+    /// Returns the old files that can be cleared for the new state.
+    fn to_clear(&self) -> Result<Vec<PathBuf>, FastbootError>;
+
+    /// Moves old states aside: those in the way of the new one, or with `all` those that take its
+    /// space.
+    fn clear(&mut self, all: bool) -> Result<Removal, FastbootError>;
 
     /// Starts to remove files that were moved aside.
     fn start_removal(&self, removal: Removal) -> Remover;
+
+    /// Brings the state of a slot, which is complete and durable in the target, to its place.
+    /// Returns its directory there, and what was moved aside for it.
+    fn finish(
+        &mut self,
+        slot: u64,
+        report: &mut Report,
+    ) -> Result<(PathBuf, Removal), FastbootError>;
 }
 
 impl Work<'_> {
@@ -51,7 +65,7 @@ impl Work<'_> {
             Some(pair) => Candidates::only(pair.clone()),
             None => Candidates::find(&places.search_dirs())?,
         };
-        let mut bad = BadArchives::new(&self.request.known_bad);
+        let mut bad = BadArchives::new(&self.request.known_bad, places.search_dirs());
         for path in bad.paths() {
             candidates.set_aside(path);
         }
@@ -85,7 +99,7 @@ impl Work<'_> {
     }
 
     /// Checks the bank files of a pair against the names of its archives.
-    fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
+    pub fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
         let handles = self.handles();
         for candidate in pair.archives() {
             let archives = &candidate.archive().into();
@@ -107,14 +121,15 @@ impl Work<'_> {
         bad: &mut BadArchives,
     ) -> Result<Prepared, FastbootError> {
         let Self { request, calls, .. } = *self;
-        let (slot, directory) = (pair.slot(), site.target().state(pair.slot()));
+        site.begin()?;
+        let slot = pair.slot();
         let archives = unsnap_unpack::Pair::new(
             pair.full().archive(),
             pair.incremental().map(Candidate::archive),
         );
         let source = Source::pair(archives.map_err(PassError::from)?, request.verify);
         let state = State {
-            directory: directory.clone(),
+            directory: site.target().state(slot),
             accounts: site.target().accounts.clone(),
             format: request.format,
             shadow: request.shadow,
@@ -122,14 +137,15 @@ impl Work<'_> {
         let digest = DigestUse::Report(DigestKind::Xxh3);
         let mut options = Options::new(source, Destination::State(state), digest)?;
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
+        options.min_free = request.min_free;
         options.files.clone_from(&request.files);
         let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;
         let staged = unpacker.stage(|room| {
             if let Room::WhenCleared(shortage) = &room {
-                enough_to_clear(calls, &site.to_clear(), shortage)?;
+                enough_to_clear(calls, &site.to_clear()?, shortage)?;
             }
-            let removal = site.clear()?;
+            let removal = site.clear(matches!(room, Room::WhenCleared(_)))?;
             let started = site.start_removal(removal);
             match room {
                 Room::Beside => remover = Some(started),
@@ -144,11 +160,13 @@ impl Work<'_> {
             if self.cancel.is_cancelled() { Err(FastbootError::CANCELLED) } else { Ok(()) }
         })?;
         // Renamed before the state appears, so that the validator cannot choose them over it.
-        let set_aside = bad.rename(calls)?;
-        let report = staged.publish()?;
+        let set_aside = bad.rename(calls);
+        let mut report = staged.publish()?;
+        let (directory, replaced) = site.finish(slot, &mut report)?;
         if let Some(remover) = remover {
             remover.finish(self.progress);
         }
+        site.start_removal(replaced).finish(self.progress);
         Ok(Prepared { slot, directory, report, set_aside })
     }
 }

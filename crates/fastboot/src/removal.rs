@@ -14,9 +14,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags},
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
+use unsnap_commit::is_same_mount;
 use unsnap_failure::Failure;
 use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
@@ -31,8 +32,12 @@ use crate::{
 /// Prefix of the names of directories that were moved aside. Validators ignore such names.
 pub const REMOVED_PREFIX: &str = ".unsnap-removed-";
 
+/// Name that `run` gets for a moment. No process removes files under this name, so none can have
+/// opened the empty directory that becomes `run`, and remove what a validator puts there.
+pub(crate) const OLD_RUN: &str = ".unsnap-old-run";
+
 /// Most directories that wait for removal in one place. A guess.
-pub(crate) const REMOVED_MAX: u32 = 10_000;
+const REMOVED_MAX: u32 = 10_000;
 
 /// Depth to which nested directories are entered. A state has none, the staging directory of an
 /// interrupted run one level, a ready state two. A guess.
@@ -55,6 +60,8 @@ const LATE_AFTER: Duration = Duration::from_secs(10);
 pub struct Leisure {
     /// Most files removed per second; 0 for no limit.
     pub files_a_second: u32,
+    /// Set to remove at full speed from then on.
+    pub hurry: Arc<AtomicBool>,
     /// Number of files removed so far.
     pub removed: Arc<AtomicU64>,
     /// Stops the removal. The next run removes the rest.
@@ -93,39 +100,14 @@ impl Removal {
         calls: &Syscalls,
         places: &Places,
     ) -> Result<(), FastbootError> {
-        self.staged_to(calls, places, places)
-    }
-
-    /// Moves leftovers of earlier runs from `from` to `to`, on the same file systems, where no
-    /// other process removes them.
-    pub(crate) fn take_over(
-        calls: &Syscalls,
-        from: &Places,
-        to: &Places,
-    ) -> Result<(), FastbootError> {
-        Self::default().staged_to(calls, from, to)?;
-        for path in Self::left_over(calls, from)?.paths {
-            let accounts = from.accounts.iter().position(|holder| path.parent() == Some(holder));
-            let holder = accounts.and_then(|index| to.accounts.get(index));
-            move_aside(calls, &path, holder.unwrap_or(&to.snapshots))?;
-        }
-        Ok(())
-    }
-
-    fn staged_to(
-        &mut self,
-        calls: &Syscalls,
-        from: &Places,
-        to: &Places,
-    ) -> Result<(), FastbootError> {
-        for (holder, new_holder) in holders(from).into_iter().zip(holders(to)) {
+        for holder in holders(places) {
             for name in STAGED {
                 let path = holder.join(name);
                 let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let Ok(staging) = calls.open(&path, flags) else { continue };
                 // The lock is held until the directory has its new name.
                 if calls.lock(&staging).is_ok() {
-                    self.extend(move_aside(calls, &path, &new_holder)?);
+                    self.extend(move_aside(calls, &path, &holder)?);
                 }
             }
         }
@@ -133,11 +115,12 @@ impl Removal {
     }
 
     /// Removes leftovers of earlier runs for a bounded time. Errors are only logged.
-    pub(crate) fn tidy(calls: &Syscalls, places: &Places, progress: &Progress) {
+    pub(crate) fn tidy(work: Work<'_>, places: &Places) {
+        let Work { calls, .. } = work;
         let mut removal = Self::default();
         let found = removal.staged(calls, places).and_then(|()| Self::left_over(calls, places));
         match found {
-            Ok(left) => left.finish_in_time(calls, progress),
+            Ok(left) => left.finish_in_time(work),
             Err(error) => log_remaining(&error),
         }
     }
@@ -147,9 +130,21 @@ impl Removal {
         self.paths.extend(paths);
     }
 
+    /// Drops paths that occur twice.
+    pub(crate) fn once(mut self) -> Self {
+        self.paths.sort_unstable();
+        self.paths.dedup();
+        self
+    }
+
     /// Returns the current paths.
     pub fn paths(self) -> Vec<PathBuf> {
         self.paths
+    }
+
+    /// Returns whether there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
     }
 
     /// Removes everything at full speed.
@@ -163,20 +158,25 @@ impl Removal {
     /// removal.
     pub fn at_leisure(self, calls: &Syscalls, leisure: &Leisure) -> Result<(), FastbootError> {
         let files_a_second = NonZeroU32::new(leisure.files_a_second);
-        let hurry = Arc::new(AtomicBool::new(files_a_second.is_none()));
+        let hurry = match files_a_second {
+            Some(_) => Arc::clone(&leisure.hurry),
+            None => Arc::new(AtomicBool::new(true)),
+        };
         let mut pace = Pace::new(hurry, Until::Cancelled(leisure.stop.clone()));
         pace.files_a_second = files_a_second.unwrap_or(NonZeroU32::MAX);
         pace.removed_in_all = Arc::clone(&leisure.removed);
         self.remove(calls, &mut pace)
     }
 
-    /// Removes what it can while a validator waits. Errors are only logged.
-    pub(crate) fn finish_in_time(self, calls: &Syscalls, progress: &Progress) {
-        self.finish_before(calls, Instant::now() + LATE_AFTER, progress);
+    /// Removes what it can while a validator waits, until cancelled. Errors are only logged.
+    pub(crate) fn finish_in_time(self, work: Work<'_>) {
+        self.finish_before(work, Instant::now() + LATE_AFTER);
     }
 
-    fn finish_before(self, calls: &Syscalls, late: Instant, progress: &Progress) {
-        let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), Until::Late(late));
+    fn finish_before(self, work: Work<'_>, late: Instant) {
+        let Work { calls, progress, cancel, .. } = work;
+        let until = Until::Late(late, cancel.clone());
+        let mut pace = Pace::new(Arc::new(AtomicBool::new(true)), until);
         pace.shown_in(progress);
         if let Err(error) = self.remove(calls, &mut pace) {
             log_remaining(&error);
@@ -195,13 +195,15 @@ impl Removal {
         }
     }
 
-    /// Removes everything on a thread of its own, with the priority of unpacking. With
-    /// `slowly_until` it stays slow and stops when that is cancelled; without, it hurries as soon
-    /// as it is waited for.
-    pub(crate) fn start(self, work: Work<'_>, slowly_until: Option<&CancelToken>) -> Remover {
-        let Work { request, calls, progress, .. } = work;
+    /// Removes everything on a thread of its own, with the priority of unpacking, until the work is
+    /// cancelled. With `hurries` it goes at full speed as soon as it is waited for.
+    pub(crate) fn start(self, work: Work<'_>, hurries: bool) -> Remover {
+        if self.is_empty() {
+            return Remover { hurry: None, thread: None };
+        }
+        let Work { request, calls, progress, cancel } = work;
         let hurry = Arc::new(AtomicBool::new(false));
-        let until = slowly_until.map_or(Until::Done, |cancel| Until::Cancelled(cancel.clone()));
+        let until = Until::Cancelled(cancel.clone());
         let (mut pace, calls) = (Pace::new(Arc::clone(&hurry), until), calls.clone());
         pace.files_a_second = request.removal_files_per_second;
         pace.progress = Some(progress.clone());
@@ -215,7 +217,7 @@ impl Removal {
         if let Err(error) = &thread {
             tracing::warn!(%error, "files of older states remain; the next run will remove them");
         }
-        let hurry = slowly_until.is_none().then_some(hurry);
+        let hurry = hurries.then_some(hurry);
         Remover { hurry, thread: thread.ok() }
     }
 
@@ -272,6 +274,14 @@ pub fn move_aside(
     Err(failed("move aside", path, Errno::EXIST))
 }
 
+/// Moves old storages aside that an interrupted run has left under a name of its own.
+pub(crate) fn reclaim(calls: &Syscalls, places: &Places) -> Result<(), FastbootError> {
+    for accounts in &places.accounts {
+        move_aside(calls, &accounts.join(OLD_RUN), accounts)?;
+    }
+    Ok(())
+}
+
 /// A thread that removes directories while other work goes on.
 pub(crate) struct Remover {
     /// Set to hurry; `None` if the thread stays slow.
@@ -280,9 +290,11 @@ pub(crate) struct Remover {
 }
 
 impl Remover {
-    /// Waits until everything is removed. Errors are only logged.
+    /// Waits until everything is removed, or the work is cancelled. Errors are only logged.
     pub fn finish(mut self, progress: &Progress) {
-        progress.enter(Phase::Removing);
+        if self.thread.is_some() {
+            progress.enter(Phase::Removing);
+        }
         self.join();
     }
 
@@ -308,8 +320,8 @@ enum Until {
     Done,
     /// The caller cancels.
     Cancelled(CancelToken),
-    /// The time is up.
-    Late(Instant),
+    /// The time is up, or the caller cancels.
+    Late(Instant, CancelToken),
 }
 
 /// Rests between files, and the count of removed files.
@@ -365,8 +377,10 @@ impl Pace {
         let due = self.since + Duration::from_secs(1) * self.removed / files_a_second;
         loop {
             match &self.until {
-                Until::Cancelled(cancel) if cancel.is_cancelled() => return Err(Errno::CANCELED),
-                Until::Late(late) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
+                Until::Cancelled(cancel) | Until::Late(_, cancel) if cancel.is_cancelled() => {
+                    return Err(Errno::CANCELED);
+                }
+                Until::Late(late, _) if Instant::now() >= *late => return Err(Errno::TIMEDOUT),
                 _ => {}
             }
             // Sleeps are short, so that a request to hurry or stop is seen before the end of a
@@ -394,8 +408,7 @@ fn remove_tree(
     if depth > DEPTH_MAX {
         return Err(Errno::NAMETOOLONG);
     }
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let directory = match calls.openat(holder, name, flags, Mode::empty()) {
+    let directory = match open_here(calls, holder, name) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(()),
         // The directory of a state may have been a link: the link is removed, its target stays.
@@ -417,6 +430,20 @@ fn remove_tree(
     unlink(calls, holder, name, AtFlags::REMOVEDIR)
 }
 
+/// Opens a directory in another one. Fails with `EXDEV` if it is a mount point, also one of the same
+/// file system: what is mounted there belongs to others.
+fn open_here(calls: &Syscalls, holder: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    match calls.openat2(holder, name, flags, resolve) {
+        // Before Linux 5.6, or forbidden by a filter of system calls.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        result => return result,
+    }
+    let directory = calls.openat(holder, name, flags, Mode::empty())?;
+    if is_same_mount(calls, holder, &directory)? { Ok(directory) } else { Err(Errno::XDEV) }
+}
+
 fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Result<(), Errno> {
     match calls.unlinkat(holder, name, how) {
         Err(Errno::NOENT) => Ok(()),
@@ -427,7 +454,7 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 #[cfg(test)]
 mod tests {
     use unsnap_state::Format;
-    use unsnap_unpack::{PreflightMode, Verify};
+    use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
     use super::*;
     use crate::Request;
@@ -437,6 +464,7 @@ mod tests {
             places: Places::new("/nowhere"),
             verify: Verify::Structure,
             preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
             pass: unsnap_pass::Options::default(),
             files: None,
             format: Format::V3,
@@ -444,6 +472,7 @@ mod tests {
             replace: false,
             pair: None,
             known_bad: Vec::new(),
+            max_behind: 0,
             removal_files_per_second: REMOVAL_FILES_PER_SECOND,
         }
     }
@@ -467,28 +496,41 @@ mod tests {
     #[test]
     fn removal_stops_when_time_is_up() {
         let (scratch, removal) = moved_aside();
-        removal.finish_before(&Syscalls::default(), Instant::now(), &Progress::default());
+        let (request, calls, progress) = (request(), Syscalls::default(), Progress::default());
+        let cancel = CancelToken::default();
+        let work = Work { request: &request, calls: &calls, progress: &progress, cancel: &cancel };
+        removal.finish_before(work, Instant::now());
         assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
     }
 
     #[test]
     fn removal_stops_when_cancelled() {
-        let (scratch, removal) = moved_aside();
-        let (request, calls, progress) = (request(), Syscalls::default(), Progress::default());
-        let cancel = CancelToken::default();
-        cancel.cancel();
-        let work = Work { request: &request, calls: &calls, progress: &progress, cancel: &cancel };
-        removal.start(work, Some(&cancel)).finish(&progress);
-        assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
-        let now = progress.snapshot();
-        assert_eq!(now.phase, Phase::Removing);
-        assert_eq!(now.files_handled, u64::from(FILES_AT_A_TIME));
-        assert_eq!(now.files_to_handle, u64::from(2 * FILES_AT_A_TIME));
-        let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
-        let removal = Removal { paths: vec![path.clone()] };
-        removal.finish_slowly(Work { cancel: &CancelToken::default(), ..work });
-        assert!(!path.exists());
-        let now = progress.snapshot();
-        assert_eq!(now.files_handled, now.files_to_handle);
+        let (request, calls) = (request(), Syscalls::default());
+        let stop: [fn(Removal, Work<'_>); 4] = [
+            |removal, work| removal.start(work, false).finish(work.progress),
+            // Where a validator waits, and no time limit is near.
+            |removal, work| removal.start(work, true).finish(work.progress),
+            |removal, work| removal.finish_before(work, Instant::now() + Duration::from_hours(1)),
+            |removal, work| removal.finish_slowly(work),
+        ];
+        for stop in stop {
+            let (scratch, removal) = moved_aside();
+            let (cancel, progress) = (CancelToken::default(), Progress::default());
+            cancel.cancel();
+            let (calls, request) = (&calls, &request);
+            stop(removal, Work { request, calls, progress: &progress, cancel: &cancel });
+            assert_eq!(left(&scratch), FILES_AT_A_TIME as usize);
+            let now = progress.snapshot();
+            assert_eq!(now.phase, Phase::Removing);
+            assert_eq!(now.files_handled, u64::from(FILES_AT_A_TIME));
+            assert_eq!(now.files_to_handle, u64::from(2 * FILES_AT_A_TIME));
+            // The next run removes the rest.
+            let path = scratch.path().join(format!("{REMOVED_PREFIX}0"));
+            let (removal, cancel) = (Removal { paths: vec![path.clone()] }, CancelToken::default());
+            removal.finish_slowly(Work { request, calls, progress: &progress, cancel: &cancel });
+            assert!(!path.exists());
+            let now = progress.snapshot();
+            assert_eq!(now.files_handled, now.files_to_handle);
+        }
     }
 }

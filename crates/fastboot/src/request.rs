@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, path::PathBuf};
 use unsnap_pass::{CancelToken, Handles, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
-use unsnap_unpack::{FileSink, PreflightMode, Verify};
+use unsnap_unpack::{FileSink, PreflightMode, Reserve, Verify};
 
 use crate::{FileIdentity, Pair, Places};
 
@@ -22,6 +22,8 @@ pub struct Request {
     pub verify: Verify,
     /// Mode of the check for free space.
     pub preflight: PreflightMode,
+    /// Free space to leave to other processes on each file system.
+    pub min_free: Reserve,
     /// Options for reading archives.
     pub pass: unsnap_pass::Options,
     /// Receiver of complete files.
@@ -36,6 +38,11 @@ pub struct Request {
     pub pair: Option<Pair>,
     /// Archives that proved bad in earlier runs. They are skipped.
     pub known_bad: Vec<KnownBad>,
+    /// Number of slots by which an existing or ready state may be older than the newest pair of
+    /// archives and still be taken for it, by [`prepare`](crate::prepare) and
+    /// [`adopt_ready`](crate::adopt_ready); 0 for none. [`prepare_beside`](crate::prepare_beside)
+    /// always prepares the newest pair.
+    pub max_behind: u64,
     /// Number of files of older states that are removed per second while the new state is being
     /// unpacked. The rest is removed at full speed once the new state is complete.
     pub removal_files_per_second: NonZeroU32,
@@ -50,6 +57,13 @@ pub struct KnownBad {
     pub file: FileIdentity,
     /// The reason, in words.
     pub reason: String,
+}
+
+impl Request {
+    /// Returns the slot of the oldest state that may be taken for that of a pair of archives.
+    pub(crate) fn oldest(&self, pair: &Pair) -> u64 {
+        pair.slot().saturating_sub(self.max_behind)
+    }
 }
 
 impl KnownBad {

@@ -56,6 +56,11 @@ impl Condition {
         !matches!(self, Self::NotLoadable { .. })
     }
 
+    /// Returns whether a validator fails to load the state, and it cannot be repaired.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        matches!(self, Self::Damaged { repairable: false, .. })
+    }
+
     /// Returns the number of listed storages; 0 if it is unknown.
     pub fn storages(&self) -> u64 {
         match self {

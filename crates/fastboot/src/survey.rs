@@ -15,7 +15,7 @@ use serde::Serialize;
 use unsnap_failure::Failure;
 use unsnap_pass::{Phase, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_state::format::{OBSOLETE_ACCOUNTS, STATUS_CACHE, Storage, VERSION, bank_file};
+use unsnap_state::format::{OBSOLETE_ACCOUNTS, STATUS_CACHE, Storage, VERSION, Version, bank_file};
 use unsnap_state::{SHADOW_DIRECTORY, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 
 use crate::{
@@ -24,10 +24,14 @@ use crate::{
     states::{HOPELESS, listed, state_directories},
 };
 
+/// Largest version that is read. A guess: it is `1.2.0`.
+const VERSION_BYTES_MAX: u64 = 64;
+
 /// The states that a validator would find.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
-    /// All directories with a slot's name, newest first. A validator examines only the first.
+    /// All directories with a slot's name, newest first. A validator examines only the first that
+    /// is not [`incomplete`](StateSurvey::incomplete).
     pub states: Vec<StateSurvey>,
     /// The ready state, if there is one. No validator examines it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +51,10 @@ pub struct StateSurvey {
     pub directory: PathBuf,
     /// Condition of the state.
     pub condition: Condition,
+    /// Whether the directory is no state at all: its version, bank file or status cache is missing. A
+    /// validator that starts removes it and examines the next one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
     /// Whether unsnap prepared the state. If so, its storages are compared with the shadow's list.
     pub prepared: bool,
 }
@@ -91,16 +99,21 @@ impl Survey {
                 .iter()
                 .all(|shadow| shadow.list.as_ref().is_some_and(|list| list.slot == slot));
             let mine: &[Shadow] = if prepared { &shadows } else { &[] };
-            let condition = condition(calls, places, slot, &state, mine, progress)
-                .map_err(|errno| failed("examine the state in", &path, errno))?;
-            states.push(StateSurvey { slot, directory, condition, prepared });
+            let at = |errno| failed("examine the state in", &path, errno);
+            let missing = missing(calls, slot, &state).map_err(at)?;
+            let incomplete = missing.is_some();
+            let condition = match missing {
+                Some(reason) => Condition::NotLoadable { reason },
+                None => condition(calls, places, slot, &state, mine, progress).map_err(at)?,
+            };
+            states.push(StateSurvey { slot, directory, condition, incomplete, prepared });
         }
         Ok(Self { states, ready: None, stray_files: None })
     }
 
     /// Returns the state that a validator would examine.
     pub fn newest(&self) -> Option<&StateSurvey> {
-        self.states.first()
+        self.states.iter().find(|state| !state.incomplete)
     }
 
     /// Returns the state that a validator would try to load, even if that fails.
@@ -118,6 +131,11 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
+    /// Returns the slot of the state to which it belongs; `None` if that is unknown.
+    pub fn slot(&self) -> Option<u64> {
+        self.list.as_ref().map(|list| list.slot)
+    }
+
     /// Opens the shadows of all accounts paths, in their order.
     pub fn all(calls: &Syscalls, places: &Places) -> Result<Vec<Self>, FastbootError> {
         places
@@ -144,6 +162,29 @@ impl Shadow {
     }
 }
 
+/// Returns what makes a directory no state for a validator, in words (`agave-snapshots` and
+/// `solana-runtime` 4.2.2, `BankSnapshotInfo::new_from_dir`); `None` if it is one.
+fn missing(calls: &Syscalls, slot: u64, state: &OwnedFd) -> Result<Option<String>, Errno> {
+    match read_small(calls, state, VERSION, VERSION_BYTES_MAX) {
+        Ok(Some(version)) if Version::parse(&version).is_ok() => {}
+        Ok(Some(version)) if version.is_empty() => {
+            return Ok(Some(format!("{VERSION} is missing or empty")));
+        }
+        Ok(Some(_)) | Err(Errno::FBIG) => return Ok(Some(format!("{VERSION} is damaged"))),
+        Ok(None) => return Ok(Some(format!("{VERSION} is missing or empty"))),
+        Err(errno) => return Err(errno),
+    }
+    for name in [STATUS_CACHE, &bank_file(slot)] {
+        match calls.lstatat(state, name) {
+            Ok(_) => {}
+            Err(Errno::NOENT) => return Ok(Some(format!("{name} is missing or empty"))),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(None)
+}
+
+/// Examines a state of which no file is [`missing`].
 fn condition(
     calls: &Syscalls,
     places: &Places,
@@ -152,20 +193,10 @@ fn condition(
     shadows: &[Shadow],
     progress: &Progress,
 ) -> Result<Condition, Errno> {
-    let bank = bank_file(slot);
     let mut cut = false;
-    for name in [VERSION, STATUS_CACHE, &bank] {
-        match calls.lstatat(state, name) {
-            Ok(stat) if stat.st_size > 0 => {}
-            // Before it loads these files, a validator checks only that they exist.
-            Ok(_) if name != VERSION => cut = true,
-            Ok(_) | Err(Errno::NOENT) => {
-                return Ok(Condition::NotLoadable {
-                    reason: format!("{name} is missing or empty"),
-                });
-            }
-            Err(errno) => return Err(errno),
-        }
+    for name in [STATUS_CACHE, &bank_file(slot)] {
+        // Before it loads these files, not every release checks more than that they exist.
+        cut |= calls.lstatat(state, name)?.st_size == 0;
     }
     let storages = match listed(calls, state)? {
         Ok(storages) => storages,

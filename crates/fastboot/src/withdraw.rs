@@ -12,8 +12,8 @@ use unsnap_state::format::FASTBOOT_VERSION;
 use crate::{
     FastbootError, Places,
     files::{failed, open_directory, remove_durably},
-    ready::Ready,
-    removal::{Removal, move_aside},
+    quarters::Quarters,
+    removal::{Removal, move_aside, reclaim},
     states::state_directories,
 };
 
@@ -31,12 +31,14 @@ pub fn withdraw(
     progress: &Progress,
 ) -> Result<Vec<u64>, FastbootError> {
     let (places, _lock) = places.settle_locked()?;
-    let ready = Ready::find(calls, &places)?;
+    Quarters::refuse_next_locked(calls, &places)?;
+    let beside = [Quarters::find_next(calls, &places)?, Quarters::find_ready(calls, &places)?];
     let mut slots = unmark(calls, &places)?;
+    reclaim(calls, &places)?;
     let mut removal = Removal::left_over(calls, &places)?;
-    if let Some(ready) = ready {
-        slots.extend(unmark(calls, &ready.places)?);
-        removal.extend(ready.discard(calls)?.paths());
+    for quarters in beside.iter().flatten() {
+        slots.extend(unmark(calls, &quarters.places)?);
+        removal.extend(quarters.discard(calls)?.paths());
     }
     removal.staged(calls, &places)?;
     for (_, path) in state_directories(calls, &places)? {
@@ -57,9 +59,14 @@ pub fn withdraw_beside(
     progress: &Progress,
 ) -> Result<Vec<u64>, FastbootError> {
     let places = places.settle()?;
-    let Some(ready) = Ready::find(calls, &places)? else { return Ok(Vec::new()) };
-    let slots = unmark(calls, &ready.places)?;
-    ready.discard(calls)?.finish(calls, progress)?;
+    Quarters::refuse_next_locked(calls, &places)?;
+    let beside = [Quarters::find_next(calls, &places)?, Quarters::find_ready(calls, &places)?];
+    let (mut slots, mut removal) = (Vec::new(), Removal::default());
+    for quarters in beside.iter().flatten() {
+        slots.extend(unmark(calls, &quarters.places)?);
+        removal.extend(quarters.discard(calls)?.paths());
+    }
+    removal.finish(calls, progress)?;
     Ok(slots)
 }
 

@@ -42,6 +42,9 @@ impl Failure for FitError {
 
     fn remedy(&self) -> Option<Remedy> {
         match self {
+            Self::NoSpace(shortage) if shortage.fits_without_min_free() => {
+                Some(Remedy::LowerMinFree { unpacking: shortage.unpacking })
+            }
             Self::NoSpace(shortage) => Some(Remedy::MakeRoom {
                 inodes: shortage.resource == Resource::Inodes,
                 unpacking: shortage.unpacking,

@@ -6,12 +6,14 @@
 //! * [`Question`] and [`Preflight`] compare a survey of the archives with the free space.
 //! * [`Watch`] ends a run before a disk is full; [`PausedWatch`] does so while the run is paused.
 //! * [`Shortage`] describes a file system that has too little space.
-//! * [`FileSystem`] and [`Free`] measure the free space of destinations.
+//! * [`FileSystem`] and [`Free`] measure the free space of destinations. A [`Reserve`] stays free for
+//!   other processes.
 //!
 //! Other crates remove old files to make room.
 
 mod error;
 mod estimate;
+mod min_free;
 mod needed;
 mod paused;
 mod preflight;
@@ -22,6 +24,7 @@ mod survey;
 mod watch;
 
 pub use error::FitError;
+pub use min_free::MinFree;
 pub use needed::Kept;
 pub use paused::PausedWatch;
 pub use preflight::{Preflight, PreflightMode, Question, Room};
@@ -29,4 +32,5 @@ pub use report::{FileSystemReport, PreflightReport};
 pub use shortage::{Resource, Shortage};
 pub use space::{FileSystem, Free};
 pub use survey::Source;
+pub use unsnap_settings::Reserve;
 pub use watch::Watch;

@@ -42,7 +42,8 @@ use crate::{
 /// before anything is written, and the run stops before a disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreflightMode {
-    /// No check: the run continues until a disk is full.
+    /// No check: the run continues until a disk is full. What is to stay free for other processes
+    /// stays free all the same.
     Off,
     /// Estimates from samples. Where these leave a doubt, walks the headers of all frames, if they
     /// declare their sizes, for at most this time; `None` for two seconds plus one second per GB of
@@ -130,7 +131,22 @@ impl Preflight {
         Self::make_room_in(question, clears, fits, free)
     }
 
-    /// Does the same with the free space of each file system that `free` measures.
+    /// Compares the needs of the archives with the free space, and refuses nothing. Returns the
+    /// figures, and the shortage for which a run would be refused unless it can clear old files.
+    ///
+    /// # Errors
+    ///
+    /// [`FitError::FileSystem`] if a file system does not report its free space.
+    pub fn figures(
+        question: &Question<'_>,
+    ) -> Result<(PreflightReport, Option<Shortage>), FitError> {
+        let free = question.systems.iter().map(FileSystem::free).collect::<Result<Vec<_>, _>>()?;
+        let (answer, shortage) = question.compare(&free);
+        Ok((answer.report, shortage))
+    }
+
+    /// Does what [`make_room`](Self::make_room) does, with the free space of each file system that
+    /// `free` measures.
     fn make_room_in<E: From<FitError>>(
         question: &Question<'_>,
         clears: bool,
@@ -158,27 +174,47 @@ impl Preflight {
         }
     }
 
-    /// Returns the watch that ends the run before a disk is full; `None` without a check.
-    /// `in_flight_bytes` is the most that segments can hold.
+    /// Returns the watch that ends the run before a disk is full, or before less is free than is to
+    /// be left to other processes. Without a check, only the latter is watched; `None` if there is
+    /// nothing to watch. `in_flight_bytes` is the most that segments can hold.
     pub fn watch(
         &self,
         systems: Vec<FileSystem>,
         in_flight_bytes: usize,
         options: &Options,
     ) -> Option<Arc<Watch>> {
-        let mut needs = self.needs.as_ref()?.iter().copied();
-        let watched = systems.into_iter().map(|system| Watched::new(system, needs.next()));
+        let watched: Vec<_> = match &self.needs {
+            Some(needs) => {
+                let mut needs = needs.iter().copied();
+                systems.into_iter().map(|system| Watched::new(system, needs.next())).collect()
+            }
+            None => {
+                systems.into_iter().filter(FileSystem::keeps_some).map(Watched::unchecked).collect()
+            }
+        };
+        if self.needs.is_none() && watched.is_empty() {
+            return None;
+        }
         let (in_flight, hidden) = (in_flight_bytes as u64, options.tuning.hidden_bytes);
-        Some(Arc::new(Watch::new(watched.collect(), in_flight, hidden.unwrap_or(0))))
+        Some(Arc::new(Watch::new(watched, in_flight, hidden.unwrap_or(0))))
     }
 }
 
 impl Question<'_> {
-    /// Compares the needs of the archives with the free space of each file system.
+    /// Refuses archives that do not fit.
     fn answer(&self, free: &[Free]) -> Result<Preflight, FitError> {
+        match self.compare(free) {
+            (_, Some(shortage)) => Err(FitError::NoSpace(Box::new(shortage))),
+            (answer, None) => Ok(answer),
+        }
+    }
+
+    /// Compares the needs of the archives with the free space of each file system. Also returns all
+    /// shortages.
+    fn compare(&self, free: &[Free]) -> (Preflight, Option<Shortage>) {
         if self.mode == PreflightMode::Off {
             let report = PreflightReport::skipped("the check is switched off");
-            return Ok(Preflight { report, needs: None });
+            return (Preflight { report, needs: None }, None);
         }
         let since = Instant::now();
         let (surveyed, is_ample) = self.survey(free);
@@ -193,12 +229,9 @@ impl Question<'_> {
             shortages.extend(report.add(system, on_it, needed.as_ref()));
             needs.extend(needed.map(|needed| needed.least()));
         }
-        if let Some(shortage) = Shortage::of_all(shortages) {
-            return Err(FitError::NoSpace(Box::new(shortage)));
-        }
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
-        Ok(Preflight { report, needs: Some(needs) })
+        (Preflight { report, needs: Some(needs) }, Shortage::of_all(shortages))
     }
 
     /// Surveys the archives: by samples first and, where these leave a doubt, by a walk over all
@@ -307,6 +340,7 @@ impl PreflightReport {
             destinations: system.paths.iter().map(|path| path.display().to_string()).collect(),
             bytes_needed: needed.map(|needed| needed.bytes),
             bytes_available: free.bytes,
+            min_free_bytes: free.min_free.map_or(0, |kept| kept.bytes),
             inodes_needed: inodes,
             inodes_available: free.inodes,
         });
@@ -328,6 +362,7 @@ impl PreflightReport {
                 exact,
                 tar_bytes: self.tar_bytes.filter(|_| self.tar_bytes_exact),
                 available,
+                min_free: free.min_free.filter(|_| resource == Resource::Bytes),
                 unpacking: false,
                 device: system.device,
                 others: Vec::new(),

@@ -44,8 +44,11 @@ pub struct FileSystemReport {
     pub destinations: Vec<String>,
     /// Bytes needed.
     pub bytes_needed: Option<u64>,
-    /// Free bytes; `None` if the file system does not report them.
+    /// Free bytes, without those that stay free for other programs; `None` if the file system does
+    /// not report them.
     pub bytes_available: Option<u64>,
+    /// Bytes that stay free for other programs.
+    pub min_free_bytes: u64,
     /// Number of files and directories.
     pub inodes_needed: Option<u64>,
     /// Free inodes; `None` if their number has no limit.

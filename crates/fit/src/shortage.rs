@@ -2,6 +2,8 @@
 
 use unsnap_settings::format_size;
 
+use crate::MinFree;
+
 /// Resource that a file system can run out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -26,6 +28,9 @@ pub struct Shortage {
     pub tar_bytes: Option<u64>,
     /// Available amount.
     pub available: u64,
+    /// What stays free for other processes, if it makes the difference between free and available
+    /// bytes.
+    pub min_free: Option<MinFree>,
     /// Device number of the file system, as in `stat`.
     pub device: u64,
     /// Whether it was found during the run, and not before.
@@ -56,12 +61,34 @@ impl Shortage {
         Ok(Self::of_all(kept))
     }
 
+    /// Returns the amount that must become free.
+    pub fn missing(&self) -> u64 {
+        let needed = self.needed.unwrap_or(0);
+        let missing = needed.saturating_sub(self.available);
+        self.min_free.map_or(missing, |kept| {
+            missing.max(needed.saturating_add(kept.bytes).saturating_sub(kept.free_bytes))
+        })
+    }
+
+    /// Returns whether there would be enough if nothing were left to other processes.
+    pub(crate) fn fits_without_min_free(&self) -> bool {
+        self.min_free.is_some_and(|kept| self.needed.is_none_or(|it| it <= kept.free_bytes))
+    }
+
     fn amount(&self, number: u64) -> String {
         match self.resource {
             Resource::Inodes => format!("{number} inodes"),
             Resource::Bytes if number < 1024 => format!("{number} bytes"),
             Resource::Bytes => format!("{} ({number} bytes)", format_size(number)),
         }
+    }
+
+    /// Says why less is available than free.
+    fn of_free(&self) -> String {
+        self.min_free.map_or_else(String::new, |MinFree { bytes, free_bytes }| {
+            let (kept, free) = (self.amount(bytes), self.amount(free_bytes));
+            format!(" ({free} are free, of which min-free leaves {kept} to other programs)")
+        })
     }
 
     /// Returns the needed and the available amount, with the file system.
@@ -77,7 +104,8 @@ impl Shortage {
         let available = self.amount(self.available);
         format!(
             "{about}{needed} are needed on the file system of {file_system}, and {available} are \
-             available{estimate}"
+             available{}{estimate}",
+            self.of_free()
         )
     }
 }
@@ -92,6 +120,18 @@ impl std::fmt::Display for Shortage {
                 .others
                 .iter()
                 .try_for_each(|other| write!(formatter, "; {}", other.figures()));
+        }
+        if let Some(MinFree { bytes, free_bytes }) = self.min_free {
+            let (kept, free) = (self.amount(bytes), self.amount(free_bytes));
+            let rest = match self.needed {
+                Some(needed) => format!("{} are still to come", self.amount(needed)),
+                None => "the archive does not tell how much is still to come".to_owned(),
+            };
+            return write!(
+                formatter,
+                "stopped to leave {kept} of the file system of {file_system} to other programs \
+                 (min-free): {free} are free, and {rest}"
+            );
         }
         let what = match self.resource {
             Resource::Bytes => "is full",

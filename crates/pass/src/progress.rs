@@ -66,6 +66,9 @@ struct Shared {
     files_handled: AtomicU64,
     files_to_handle: AtomicU64,
     created: Arc<CreateProgress>,
+    /// Files and bytes in `created` that an interrupted run completed.
+    resumed_files: AtomicU64,
+    resumed_bytes: AtomicU64,
     /// Pace that may pause the run.
     pace: Mutex<Option<PaceSince>>,
 }
@@ -97,7 +100,11 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Files that were examined, linked or removed, in the phases that do so. Includes files that
+    /// Those of the files that an interrupted run completed.
+    pub resumed_files: u64,
+    /// Those of the bytes that an interrupted run wrote.
+    pub resumed_bytes: u64,
+    /// Files that were examined, linked, removed or read again, in the phases that do so. Includes files that
     /// are removed during other phases.
     pub files_handled: u64,
     /// Total number of such files, as far as it is known by now.
@@ -140,6 +147,8 @@ impl Progress {
             entries: shared.entries.load(Ordering::Relaxed),
             files: shared.created.files.load(Ordering::Relaxed),
             bytes_written: shared.created.bytes.load(Ordering::Relaxed),
+            resumed_files: shared.resumed_files.load(Ordering::Relaxed),
+            resumed_bytes: shared.resumed_bytes.load(Ordering::Relaxed),
             files_handled: shared.files_handled.load(Ordering::Relaxed),
             files_to_handle: shared.files_to_handle.load(Ordering::Relaxed),
             paused: pace.as_ref().is_some_and(Pace::is_paused),
@@ -255,6 +264,8 @@ impl Progress {
             &shared.bytes_walked,
             &shared.bytes_decoded,
             &shared.entries,
+            &shared.resumed_files,
+            &shared.resumed_bytes,
         ];
         let handled = [&shared.files_handled, &shared.files_to_handle];
         let CreateProgress { files, bytes, cached_bytes, held_back_ms } = &*shared.created;
@@ -268,6 +279,8 @@ impl Progress {
 
     /// Sets the counters of files and bytes to those of an interrupted run.
     pub fn begin(&self, files: u64, bytes: u64) {
+        self.shared.resumed_files.store(files, Ordering::Relaxed);
+        self.shared.resumed_bytes.store(bytes, Ordering::Relaxed);
         self.shared.created.files.store(files, Ordering::Relaxed);
         self.shared.created.bytes.store(bytes, Ordering::Relaxed);
     }

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use unsnap_control::Heartbeat;
+use unsnap_pass::Phase;
 
 use crate::{
+    space::Housekeeper,
     state::{Running, State},
     target::Remover,
     watch::Watch,
@@ -46,6 +48,8 @@ pub struct Stages<'a> {
     pub control: Option<&'a Heartbeat>,
     /// Remover of old results.
     pub remover: &'a Remover,
+    /// Housekeeper.
+    pub housekeeper: &'a Housekeeper,
 }
 
 impl Health {
@@ -71,6 +75,9 @@ impl Health {
         };
         let watching = stages.watch.busy_since().map(|since| now.saturating_duration_since(since));
         stuck("the watcher of directories", watching.unwrap_or_default())?;
+        let tidying = stages.housekeeper.busy_since();
+        let tidying = tidying.map(|since| now.saturating_duration_since(since));
+        stuck("the housekeeper", tidying.unwrap_or_default())?;
         if let Some(control) = stages.control {
             let beats = control.beats();
             let stalled = self.control.record(beats, now);
@@ -97,9 +104,13 @@ impl Health {
 
 /// Returns the time since a job's counters or phase last changed. The time spent paused or delayed
 /// by the rate limit is one of the counters, so such a job is not stuck.
+///
+/// Neither is one that waits for a sync, however long: the kernel counts nothing meanwhile, and a
+/// process that is killed does not end before the sync does.
 fn stalled_for(running: &mut Running, now: Instant) -> Duration {
     let snapshot = running.progress.snapshot();
-    if snapshot != running.last_change.0 {
+    let syncs = matches!(snapshot.phase, Phase::Syncing | Phase::Publishing);
+    if syncs || snapshot != running.last_change.0 {
         running.last_change = (snapshot, now);
     }
     now.saturating_duration_since(running.last_change.1)
@@ -127,7 +138,9 @@ mod tests {
         let mut state = testing::at_work(now);
         let most = state.config.settings.service.stuck_after.0;
         let (watch, remover) = (Watch::start(|_| {}).unwrap(), Remover::start(0).unwrap());
-        let stages = Stages { watch: &watch, control: None, remover: &remover };
+        let housekeeper = Housekeeper::start(|_| {}).unwrap();
+        let stages =
+            Stages { watch: &watch, control: None, remover: &remover, housekeeper: &housekeeper };
         let mut health = Health::new(now.instant);
         let mut look = |state: &mut State, after| health.check(state, &stages, now.instant + after);
         look(&mut state, most / 2).unwrap();
@@ -138,8 +151,18 @@ mod tests {
         running.last_change.0.bytes_written += 1;
         look(&mut state, 2 * most).unwrap();
         look(&mut state, 3 * most).unwrap_err();
+        // A sync takes as long as the disk needs.
+        let progress = state.targets[0].running.as_ref().unwrap().progress.clone();
+        for phase in [Phase::Syncing, Phase::Publishing] {
+            progress.enter(phase);
+            look(&mut state, 5 * most).unwrap();
+            look(&mut state, 7 * most).unwrap();
+        }
+        progress.enter(Phase::Unpacking);
+        look(&mut state, 8 * most).unwrap();
+        look(&mut state, 9 * most).unwrap_err();
         // No job runs, and the other threads are idle.
         state.targets[0].running = None;
-        look(&mut state, 9 * most).unwrap();
+        look(&mut state, 10 * most).unwrap();
     }
 }

@@ -18,25 +18,30 @@
 //! * `plan`: jobs, retry timers and the decision about the next action, without I/O.
 //! * `archives`, `watch`: the archives in the watched directories, and which of them are complete.
 //! * `target`, `worker`: making results from archives and removing old ones.
-//! * `completion`: consequences of the end of a job.
+//! * `meter`: what jobs have read and written so far.
+//! * `space`: giving space back to running validators, and pruning.
+//! * `completion`, `adoption`: consequences of the end of a job, and of adopting a ready state.
 //! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
 //! * `disks`: free space of the file systems that targets are on.
 //! * `requests`, `status`, `metrics`: requests of clients and their answers.
 //! * `health`: the check that every thread makes progress or is idle. [`Notify`]: the service
 //!   manager that is notified of it.
 
+mod adoption;
 mod archives;
 mod completion;
 pub mod config;
 mod disks;
 mod health;
 mod message;
+mod meter;
 mod metrics;
 mod notify;
 mod persistent;
 mod plan;
 mod reload;
 mod requests;
+mod space;
 mod state;
 mod status;
 mod supervisor;

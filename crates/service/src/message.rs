@@ -1,6 +1,6 @@
 //! Messages to the supervisor.
 
-use crate::{watch::Change, worker::WorkerReport};
+use crate::{space::Done, watch::Change, worker::WorkerReport};
 
 /// A message to the supervisor.
 #[derive(Debug)]
@@ -9,6 +9,8 @@ pub enum Message {
     Change(Change),
     /// A worker finished an order.
     WorkerReport(WorkerReport),
+    /// The housekeeper has looked after the targets.
+    Housekeeping(Vec<Done>),
     /// The shared state changed.
     Wake,
     /// Requests a reload of the configuration.

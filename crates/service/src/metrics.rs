@@ -1,26 +1,23 @@
 //! Counting events of targets and exporting metrics.
 
 use unsnap_control::{
-    metrics::{ProcessStats, Stats, TargetStats, render},
+    metrics::{ProcessStats, Stats, TargetCounts, TargetStats, render},
     protocol::{JobState, Outcome},
 };
 use unsnap_failure::Family;
-use unsnap_unpack::Report;
+use unsnap_fastboot::Pair;
 
 use crate::{
     archives::Now,
+    meter::Amounts,
+    persistent::TargetHistory,
     state::{State, TargetState},
 };
 
 impl TargetState {
-    /// Adds the numbers of a published result.
-    pub fn count_made(&mut self, report: &Report) {
-        let counts = &mut self.counts;
-        counts.bytes_read += report.bytes_read;
-        counts.bytes_decoded += report.bytes_decoded;
-        counts.bytes_written += report.bytes_written;
-        counts.files += report.files;
-        counts.fallbacks += report.fallbacks.len() as u64;
+    /// Adds the work of an attempt.
+    pub fn count_amounts(&mut self, amounts: Amounts) {
+        add(&mut self.counts, amounts);
     }
 
     /// Counts the end of an attempt.
@@ -47,36 +44,62 @@ impl TargetState {
         } += 1;
     }
 
-    fn stats(&self) -> TargetStats {
+    fn stats(&self, history: Option<&TargetHistory>) -> TargetStats {
         let mut stats = TargetStats::new(&self.target.name);
         stats.counts = self.counts.clone();
-        stats.newest_result_slot = self.results.first().map(|result| result.slot);
+        stats.last_success_unix_ms = history.and_then(|history| history.last_success_unix_ms);
+        stats.last_duration_ms = history.and_then(|history| history.last_duration_ms);
+        stats.newest_result_slot = self.newest().map(|result| result.slot);
         stats.results = self.results.len() as u64;
-        stats.progress = self.running.as_ref().and_then(|running| {
+        stats.leftover_bytes = self.leftovers.values().sum();
+        if let Some(running) = &self.running {
             let snapshot = running.progress.snapshot();
-            let total = snapshot.bytes_total?;
-            #[expect(clippy::cast_precision_loss, reason = "a ratio for a graph")]
-            let ratio = snapshot.bytes_read.min(total) as f64 / total.max(1) as f64;
-            Some(ratio)
-        });
+            add(&mut stats.counts, running.meter.read(&snapshot));
+            stats.counts.held_back_ms += snapshot.held_back_ms;
+            stats.progress = snapshot.bytes_total.map(|total| {
+                #[expect(clippy::cast_precision_loss, reason = "a ratio for a graph")]
+                let ratio = snapshot.bytes_read.min(total) as f64 / total.max(1) as f64;
+                ratio
+            });
+        }
         stats
     }
 }
 
+fn add(counts: &mut TargetCounts, amounts: Amounts) {
+    counts.bytes_read += amounts.bytes_read;
+    counts.bytes_decoded += amounts.bytes_decoded;
+    counts.bytes_written += amounts.bytes_written;
+    counts.files += amounts.files;
+}
+
 impl State {
-    /// Returns all metrics as OpenMetrics text.
-    pub fn metrics(&self, now: Now) -> String {
-        let status = self.status(now.instant);
+    /// Returns all metrics as OpenMetrics text. Those of the process itself are for a reader that
+    /// sees no other process's: node_exporter exports its own under the same names.
+    pub fn metrics(&self, now: Now, with_process: bool) -> String {
+        let status = self.status(now);
+        let newest_archive_slot = self.pairs.first().map(Pair::slot);
         let targets = self.targets.iter().zip(&status.targets);
         let targets = targets.map(|(target, status)| {
-            let mut stats = target.stats();
+            let mut stats = target.stats(self.persistent.history(&target.target.name));
             stats.state = status.state;
+            if let Some(ready) = target.ready() {
+                let made = self.persistent.made(&ready.path);
+                stats.ready_slot = Some(ready.slot);
+                stats.ready_unix_ms =
+                    Some(made.map_or(ready.changed_unix_ms, |made| made.finished_unix_ms));
+            }
+            stats.behind_slots = newest_archive_slot
+                .zip(stats.newest_result_slot)
+                .map(|(archive, result)| archive.saturating_sub(result));
             for job in status.job.iter().chain(&status.queued) {
                 *match job.state {
                     JobState::Queued => &mut stats.jobs.queued,
                     JobState::Running => &mut stats.jobs.running,
                     JobState::Paused => &mut stats.jobs.paused,
                     JobState::Retrying => &mut stats.jobs.retrying,
+                    // Neither running nor queued.
+                    JobState::Ended => continue,
                 } += 1;
             }
             stats
@@ -85,10 +108,10 @@ impl State {
             version: status.version.clone(),
             started_unix_ms: self.started_unix_ms,
             paused: self.persistent.paused,
-            newest_archive_slot: self.pairs.first().map(unsnap_fastboot::Pair::slot),
+            newest_archive_slot,
             bad_archives: self.persistent.bad.len() as u64,
             targets: targets.collect(),
-            process: ProcessStats::now(),
+            process: with_process.then(ProcessStats::now),
         })
     }
 }

@@ -8,6 +8,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use unsnap_fastboot::FileIdentity;
+use unsnap_layout::{ArchiveHash, ArchiveName};
+
+use crate::plan::DAY_S;
 
 /// Name of the file in the state directory.
 const FILE_NAME: &str = "unpackd.json";
@@ -27,6 +30,10 @@ const BAD_MAX: usize = 1000;
 
 /// Most results kept.
 const MADE_MAX: usize = 4096;
+
+/// Most targets whose history is kept; the oldest are dropped. Four times as many as a configuration
+/// may have.
+const TARGETS_MAX: usize = 64;
 
 /// Most bytes of UTF-8 kept of the reason why an archive is bad. A guess.
 const REASON_BYTES_MAX: usize = 500;
@@ -75,6 +82,37 @@ pub struct PersistentState {
     pub bad: Vec<Bad>,
     /// Published results, with the details that their directories do not show.
     pub made: Vec<PublishedResult>,
+    /// History of the targets.
+    #[serde(default)]
+    pub targets: Vec<TargetHistory>,
+}
+
+/// History of a target.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetHistory {
+    /// Name of the target.
+    name: String,
+    /// Time of the last successful job: milliseconds since 1970.
+    pub last_success_unix_ms: Option<u64>,
+    /// Duration of that job in milliseconds.
+    pub last_duration_ms: Option<u64>,
+    /// Day on which bytes were last written: days since 1970, UTC.
+    day: u64,
+    /// Bytes written on that day, by all jobs that ended on it, whatever became of them.
+    written_bytes: u64,
+}
+
+impl TargetHistory {
+    /// Counts bytes that a job has written.
+    pub fn count_written(&mut self, bytes: u64, unix_s: u64) {
+        self.written_bytes = self.written_bytes(unix_s).saturating_add(bytes);
+        self.day = unix_s / DAY_S;
+    }
+
+    /// Returns the bytes written on the day of this time, in seconds since 1970.
+    pub fn written_bytes(&self, unix_s: u64) -> u64 {
+        if self.day == unix_s / DAY_S { self.written_bytes } else { 0 }
+    }
 }
 
 /// A bad archive.
@@ -105,11 +143,32 @@ pub struct PublishedResult {
     pub bytes: u64,
     /// Number of its files.
     pub files: u64,
+    /// File name of the archive that it was made from; the newest one of a state made from two.
+    #[serde(default)]
+    pub archive: Option<String>,
+    /// Whether a client submitted the archive.
+    #[serde(default)]
+    pub submitted: bool,
+}
+
+impl PublishedResult {
+    /// Returns the hash in the archive's name, if that is known.
+    pub fn hash(&self) -> Option<ArchiveHash> {
+        let name = ArchiveName::parse(self.archive.as_deref()?).ok()?;
+        Some(name.hash())
+    }
 }
 
 impl Default for PersistentState {
     fn default() -> Self {
-        Self { version: VERSION, next_job: 1, paused: false, bad: Vec::new(), made: Vec::new() }
+        Self {
+            version: VERSION,
+            next_job: 1,
+            paused: false,
+            bad: Vec::new(),
+            made: Vec::new(),
+            targets: Vec::new(),
+        }
     }
 }
 
@@ -197,11 +256,39 @@ impl PersistentState {
     pub fn made(&self, path: &Path) -> Option<&PublishedResult> {
         self.made.iter().find(|made| made.path == path)
     }
+
+    /// Gives a result the path to which it was moved.
+    pub fn move_made(&mut self, from: &Path, to: &Path) {
+        if let Some(made) = self.made(from).cloned() {
+            self.made.retain(|known| known.path != from);
+            self.add_made(PublishedResult { path: to.to_owned(), ..made });
+        }
+    }
+
+    /// Returns the history of a target.
+    pub fn history(&self, target: &str) -> Option<&TargetHistory> {
+        self.targets.iter().find(|history| history.name == target)
+    }
+
+    /// Returns the history of a target, to be changed. A new one is added.
+    pub fn history_mut(&mut self, target: &str) -> &mut TargetHistory {
+        let index = self.targets.iter().position(|history| history.name == target);
+        let index = index.unwrap_or_else(|| {
+            if self.targets.len() == TARGETS_MAX {
+                self.targets.remove(0);
+            }
+            self.targets.push(TargetHistory { name: target.to_owned(), ..Default::default() });
+            self.targets.len() - 1
+        });
+        &mut self.targets[index]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ARCHIVE: &str = "snapshot-5-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
 
     const FILE: FileIdentity = FileIdentity { bytes: 3, modified_ns: i128::MAX, inode: 9 };
 
@@ -217,7 +304,10 @@ mod tests {
             finished_unix_ms: 1,
             bytes: 2,
             files: 3,
+            archive: Some(ARCHIVE.to_owned()),
+            submitted: true,
         });
+        state.history_mut("t").last_success_unix_ms = Some(5);
         (state.next_job, state.paused) = (77, true);
         state.save(&directory).unwrap();
         let loaded = PersistentState::load(&directory).unwrap();
@@ -225,6 +315,60 @@ mod tests {
         assert!(loaded.is_bad(Path::new("/a"), FILE));
         assert!(!loaded.is_bad(Path::new("/b"), FILE));
         assert!(!loaded.is_bad(Path::new("/a"), FileIdentity { bytes: 4, ..FILE }));
+    }
+
+    #[test]
+    fn a_state_saved_by_an_earlier_version_is_loaded() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = StateDirectory::take(scratch.path()).unwrap();
+        let text = r#"{"version": 1, "next_job": 7, "paused": true, "bad": [],
+            "made": [{"path": "/m", "finished_unix_ms": 1, "bytes": 2, "files": 3}]}"#;
+        fs::write(scratch.path().join(FILE_NAME), text).unwrap();
+        let state = PersistentState::load(&directory).unwrap();
+        assert_eq!((state.next_job, state.paused), (7, true));
+        let made = state.made(Path::new("/m")).unwrap();
+        assert_eq!((made.bytes, made.hash(), made.submitted), (2, None, false));
+    }
+
+    #[test]
+    fn bytes_count_for_the_day_on_which_they_were_written() {
+        let mut state = PersistentState::default();
+        assert!(state.history("t").is_none());
+        let noon = 20_000 * DAY_S + DAY_S / 2;
+        state.history_mut("t").count_written(3, noon);
+        state.history_mut("t").count_written(4, noon + 1);
+        state.history_mut("u").count_written(9, noon);
+        let history = state.history("t").unwrap();
+        assert_eq!(history.written_bytes(noon + DAY_S / 2 - 1), 7);
+        assert_eq!(history.written_bytes(noon + DAY_S / 2), 0, "the next day");
+        for number in 0..TARGETS_MAX {
+            state.history_mut(&number.to_string());
+        }
+        assert_eq!(state.targets.len(), TARGETS_MAX);
+    }
+
+    #[test]
+    fn a_result_that_moves_keeps_its_details() {
+        let mut state = PersistentState::default();
+        let archive = Some(ARCHIVE.to_owned());
+        let (finished_unix_ms, bytes, files) = (1, 2, 3);
+        let path = PathBuf::from("/ready");
+        let submitted = false;
+        state.add_made(PublishedResult {
+            path,
+            finished_unix_ms,
+            bytes,
+            files,
+            archive,
+            submitted,
+        });
+        state.move_made(Path::new("/ready"), Path::new("/ledger"));
+        assert!(state.made(Path::new("/ready")).is_none());
+        let made = state.made(Path::new("/ledger")).unwrap();
+        assert_eq!(made.bytes, 2);
+        assert_eq!(made.hash(), Some(ArchiveName::parse(ARCHIVE).unwrap().hash()));
+        state.move_made(Path::new("/none"), Path::new("/ledger"));
+        assert!(state.made(Path::new("/ledger")).is_some());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Answers to the requests of clients, given on the control server's thread from the shared state.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc::SyncSender},
     time::Duration,
 };
@@ -9,7 +9,8 @@ use std::{
 use unsnap_control::{
     Answer,
     protocol::{
-        Answered, Event, JobState, Origin, Outcome, Refusal, RefusalKind, Request, SubmittedJob,
+        Answered, Event, JobState, Origin, Outcome, PreparingJob, Refusal, RefusalKind, Request,
+        SubmittedJob,
     },
 };
 use unsnap_failure::Failure as _;
@@ -19,8 +20,9 @@ use crate::{
     archives::Now,
     config::Sources,
     message::Message,
+    plan::{Job, same_archives},
     reload,
-    state::{CancelReason, State},
+    state::{CancelReason, End, State},
     vocabulary::ConfigKeys,
 };
 
@@ -80,16 +82,7 @@ impl RequestHandler {
             return Err(Refusal::new(RefusalKind::BadArchive, message)
                 .hint("`status` says why; replace the file to have it tried again"));
         }
-        let wanted: Vec<usize> = (0..state.targets.len())
-            .filter(|index| target.is_none_or(|name| state.targets[*index].target.name == name))
-            .collect();
-        if wanted.is_empty() {
-            let message = format!("there is no target {}", target.unwrap_or_default());
-            let names = state.targets.iter().map(|target| &*target.target.name);
-            let names: Vec<&str> = names.collect();
-            return Err(Refusal::new(RefusalKind::NoSuchTarget, message)
-                .hint(format!("known targets: {}", names.join(", "))));
-        }
+        let wanted = chosen(&state, target)?;
         let most = usize::from(state.config.settings.service.queue);
         if let Some(full) = wanted.iter().find(|index| state.targets[**index].queue.len() >= most) {
             let name = &state.targets[*full].target.name;
@@ -97,13 +90,39 @@ impl RequestHandler {
             return Err(Refusal::new(RefusalKind::QueueFull, message));
         }
         let now = Now::get();
+        let slot = pair.slot();
         let jobs = wanted.into_iter().map(|index| {
             let (pair, files) = (pair.clone(), files.clone());
             let id = state.queue(index, pair, files, Origin::Submitted, now);
-            SubmittedJob { id, target: state.targets[index].target.name.clone() }
+            let target = &state.targets[index];
+            let newest = target.newest().map(|newest| newest.slot);
+            let newer = newest.filter(|newest| *newest > slot);
+            SubmittedJob { id, target: target.target.name.clone(), newer }
         });
         let jobs = jobs.collect();
         Ok(Answered::Submitted { jobs })
+    }
+
+    /// Makes a job for the newest archives start as soon as it can.
+    fn prepare(&self, target: Option<&str>) -> Result<Answered, Refusal> {
+        let best = self.shared.state().pairs.first().cloned();
+        let Some(pair) = best else {
+            let message = "there are no usable archives".to_owned();
+            return Err(Refusal::new(RefusalKind::NoArchive, message)
+                .hint("`status` names the directories and the bad archives in them"));
+        };
+        let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
+        let mut state = self.shared.state();
+        if state.stopping {
+            return Err(Refusal::new(RefusalKind::Stopping, "the service is stopping"));
+        }
+        let now = Now::get();
+        let jobs = chosen(&state, target)?.into_iter().map(|index| {
+            let job = state.request(index, &pair, &files, now);
+            let target = state.targets[index].target.name.clone();
+            PreparingJob { target, slot: pair.slot(), job }
+        });
+        Ok(Answered::Preparing { jobs: jobs.collect() })
     }
 
     fn cancel(&self, id: u64) -> Result<Answered, Refusal> {
@@ -111,7 +130,7 @@ impl RequestHandler {
         for index in 0..state.targets.len() {
             let target = &mut state.targets[index];
             let decline = |declined: &mut Option<u64>, origin, slot| {
-                if origin == Origin::Found {
+                if origin != Origin::Submitted {
                     // Otherwise the pair would be found and queued again at once.
                     *declined = (*declined).max(Some(slot));
                 }
@@ -119,14 +138,14 @@ impl RequestHandler {
             if let Some(running) = target.running.as_mut().filter(|running| running.job.id == id) {
                 running.end(CancelReason::Cancelled);
                 decline(&mut target.declined, running.job.origin, running.job.slot());
-                return Ok(Answered::Cancelled { job: id, was: JobState::Running });
+                return Ok(Answered::Cancelled { job: id, was: JobState::Running, ending: true });
             }
             if let Some(job) = target.take(id) {
                 decline(&mut target.declined, job.origin, job.slot());
                 let was = if job.attempt > 1 { JobState::Retrying } else { JobState::Queued };
-                let now = Now::get().instant;
-                state.record_end(index, &job, Outcome::Cancelled, None, Duration::ZERO, now);
-                return Ok(Answered::Cancelled { job: id, was });
+                let end = End::of(Outcome::Cancelled, None, Duration::ZERO);
+                state.record_end(index, &job, end, Now::get().instant);
+                return Ok(Answered::Cancelled { job: id, was, ending: false });
             }
         }
         Err(Refusal::new(RefusalKind::NoSuchJob, format!("there is no job {id}, or it has ended")))
@@ -135,10 +154,12 @@ impl RequestHandler {
     fn pause(&self, pause: bool) -> bool {
         let mut state = self.shared.state();
         let was_paused = std::mem::replace(&mut state.persistent.paused, pause);
-        if pause {
-            state.pace.pause();
-        } else {
-            state.pace.resume();
+        for running in state.targets.iter().filter_map(|target| target.running.as_ref()) {
+            if pause {
+                running.pace.pause();
+            } else {
+                running.pace.resume();
+            }
         }
         if was_paused != pause {
             state.unsaved = true;
@@ -161,24 +182,74 @@ impl Answer for RequestHandler {
     fn answer(&self, request: Request) -> Result<Answered, Refusal> {
         let answer = match request {
             Request::Status {} | Request::Watch {} => {
-                let now = Now::get().instant;
-                Ok(Answered::Status(Box::new(self.shared.state().status(now))))
+                let status = self.shared.state().status(Now::get());
+                Ok(Answered::Status(Box::new(status)))
             }
             Request::Submit { target, archive, incremental } => {
                 self.submit(target.as_deref(), &archive, incremental.as_deref())
             }
+            Request::Prepare { target } => self.prepare(target.as_deref()),
             Request::Cancel { job } => self.cancel(job),
             Request::Pause {} => Ok(Answered::Paused { was_paused: self.pause(true) }),
             Request::Resume {} => Ok(Answered::Resumed { was_paused: self.pause(false) }),
             Request::Reload {} => self.reload(),
             Request::Metrics {} => {
-                let text = self.shared.state().metrics(Now::get());
+                let text = self.shared.state().metrics(Now::get(), true);
                 Ok(Answered::Metrics { text })
             }
         };
         self.shared.wake();
         answer
     }
+}
+
+impl State {
+    /// Makes a job for a pair start as soon as it can. Returns its number; `None` if the result is
+    /// on disk.
+    fn request(
+        &mut self,
+        index: usize,
+        pair: &Pair,
+        files: &[(PathBuf, FileIdentity)],
+        now: Now,
+    ) -> Option<u64> {
+        let target = &mut self.targets[index];
+        let is_it = |job: &Job| same_archives(&job.pair, pair);
+        if let Some(running) = &target.running
+            && running.cancel_reason.is_none()
+            && is_it(&running.job)
+        {
+            return Some(running.job.id);
+        }
+        if let Some(job) = target.queue.iter_mut().find(|job| is_it(job)) {
+            if job.origin == Origin::Found {
+                job.origin = Origin::Requested;
+            }
+            job.not_before = None;
+            return Some(job.id);
+        }
+        let is_there = target.checked && target.newest().is_some_and(|it| it.slot >= pair.slot());
+        if is_there {
+            return None;
+        }
+        target.declined = None;
+        Some(self.queue(index, pair.clone(), files.to_vec(), Origin::Requested, now))
+    }
+}
+
+/// Returns the targets that a client names: one, or all.
+fn chosen(state: &State, target: Option<&str>) -> Result<Vec<usize>, Refusal> {
+    let chosen: Vec<usize> = (0..state.targets.len())
+        .filter(|index| target.is_none_or(|name| state.targets[*index].target.name == name))
+        .collect();
+    if chosen.is_empty() {
+        let message = format!("there is no target {}", target.unwrap_or_default());
+        let names = state.targets.iter().map(|target| &*target.target.name);
+        let names: Vec<&str> = names.collect();
+        return Err(Refusal::new(RefusalKind::NoSuchTarget, message)
+            .hint(format!("known targets: {}", names.join(", "))));
+    }
+    Ok(chosen)
 }
 
 /// Returns the pair that a client names, or a refusal if the names do not fit.

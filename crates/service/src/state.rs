@@ -10,7 +10,9 @@ use std::{
 
 use unsnap_control::{
     metrics::TargetCounts,
-    protocol::{DiskStatus, Event, EventLine, Origin, Outcome, RECENT_EVENTS_MAX},
+    protocol::{
+        DiskStatus, Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX,
+    },
 };
 use unsnap_fastboot::{FileIdentity, Pair};
 use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
@@ -18,8 +20,9 @@ use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
-    persistent::PersistentState,
-    plan::{Backoff, Job, RetryTimer, View},
+    meter::Meter,
+    persistent::{PersistentState, PublishedResult},
+    plan::{Backoff, Cadence, Job, RetryTimer, Usage, View},
     target::Found,
 };
 
@@ -40,8 +43,6 @@ pub struct State {
     pub pairs: Vec<Pair>,
     /// Error of the last scan of the directories of archives.
     pub search_error: Option<String>,
-    /// Rate limit and pause of all jobs.
-    pub pace: Pace,
     /// Start time of the process: milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Whether the service is stopping.
@@ -63,10 +64,18 @@ pub struct TargetState {
     pub worker: u64,
     /// The running job.
     pub running: Option<Running>,
-    /// Whether a sweep is running.
-    pub sweeping: bool,
+    /// What the worker does besides jobs.
+    pub chore: Option<Chore>,
     /// Whether a sweep is needed.
     pub sweep_due: bool,
+    /// Adoption of ready states.
+    pub adoption: AdoptionState,
+    /// Directory of a ready state that cannot be adopted because it is not whole.
+    pub unusable: Option<PathBuf>,
+    /// Whether the start of a validator waits for the target.
+    pub is_waited_for: bool,
+    /// Directories that wait for their removal, and their sizes in bytes.
+    pub leftovers: BTreeMap<PathBuf, u64>,
     /// Queued jobs.
     pub queue: Vec<Job>,
     /// Retry timer of failures of the machine rather than of an archive.
@@ -88,6 +97,24 @@ pub struct TargetState {
     pub counts: TargetCounts,
 }
 
+/// What a worker does between jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chore {
+    /// Cleaning up.
+    Sweep,
+    /// Adopting a ready state.
+    Adoption,
+}
+
+/// Adoption of a target's ready states.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AdoptionState {
+    /// Whether there is a ready state that may be adopted.
+    pub due: bool,
+    /// Retry timer of adoptions that failed although no validator was running.
+    pub timer: RetryTimer,
+}
+
 /// A running job.
 #[derive(Debug)]
 pub struct Running {
@@ -103,6 +130,12 @@ pub struct Running {
     pub cancel: CancelToken,
     /// Reason for the cancellation, if it was cancelled.
     pub cancel_reason: Option<CancelReason>,
+    /// Rate limit and pause of the attempt.
+    pub pace: Pace,
+    /// Whether the rate limit was lifted because a validator's start waits for the job.
+    pub hurries: bool,
+    /// Amounts of work.
+    pub meter: Meter,
     /// Last snapshot that differed from the one before, and its time.
     pub last_change: (Snapshot, Instant),
 }
@@ -116,6 +149,8 @@ pub enum CancelReason {
     Cancelled,
     /// The service is stopping.
     Stopping,
+    /// The start of a validator waits for the target, and the job could not go on at once.
+    Yielded,
 }
 
 impl Running {
@@ -123,6 +158,11 @@ impl Running {
     pub fn end(&mut self, why: CancelReason) {
         self.cancel_reason.get_or_insert(why);
         self.cancel.cancel();
+    }
+
+    /// Counts the work done since the last glance.
+    pub fn glance(&mut self) {
+        self.meter.advance(&self.progress.snapshot());
     }
 }
 
@@ -134,8 +174,12 @@ impl TargetState {
             target,
             worker,
             running: None,
-            sweeping: false,
+            chore: None,
             sweep_due: true,
+            adoption: AdoptionState::default(),
+            unusable: None,
+            is_waited_for: false,
+            leftovers: BTreeMap::new(),
             queue: Vec::new(),
             retry_timer: RetryTimer::default(),
             unreadable: BTreeMap::new(),
@@ -148,33 +192,41 @@ impl TargetState {
         }
     }
 
+    /// Returns whether the target holds states.
+    pub fn is_state(&self) -> bool {
+        matches!(self.target.kind, TargetKind::Fastboot { .. })
+    }
+
+    /// Returns the newest result, but for a ready state that proved not to be whole.
+    pub fn newest(&self) -> Option<&Found> {
+        self.results.iter().find(|result| self.unusable.as_ref() != Some(&result.path))
+    }
+
     /// Returns the slot that archives must exceed to be unpacked unasked.
     pub fn done(&self) -> Option<u64> {
-        let newest = self.results.first().map(|result| result.slot).filter(|_| self.checked);
+        let newest = self.newest().map(|result| result.slot).filter(|_| self.checked);
         newest.max(self.declined)
     }
 
-    /// Returns the view on which [`decide`](crate::plan::decide) decides. `held`: no job may start.
-    pub fn view<'a>(
-        &'a self,
-        pairs: &'a [Pair],
-        supersede: bool,
-        held: bool,
-        now: Instant,
-    ) -> View<'a> {
-        View {
-            pairs,
-            unreadable: &self.unreadable,
-            done: self.done(),
-            running: self
-                .running
-                .as_ref()
-                .map(|running| (&running.job, running.cancel_reason.is_some())),
-            queue: &self.queue,
-            supersede,
-            paused: held,
-            now,
-        }
+    /// Returns the ready state, which waits beside the validator's own.
+    pub fn ready(&self) -> Option<&Found> {
+        let TargetKind::Fastboot { places, .. } = &self.target.kind else { return None };
+        let ready = places.beside().states();
+        let is_ready = |found: &&Found| found.path.parent() == Some(&ready);
+        self.results
+            .iter()
+            .find(is_ready)
+            .filter(|found| self.unusable.as_ref() != Some(&found.path))
+    }
+
+    /// Returns whether a sweep is running.
+    pub fn is_sweeping(&self) -> bool {
+        self.chore == Some(Chore::Sweep)
+    }
+
+    /// Returns whether the target's worker is at work.
+    pub fn is_busy(&self) -> bool {
+        self.running.is_some() || self.chore.is_some()
     }
 
     /// Takes a job out of the queue.
@@ -187,11 +239,6 @@ impl TargetState {
 impl State {
     /// Creates the state from configuration and persistent state, without targets.
     pub fn new(config: Arc<Config>, persistent: PersistentState, now: Now) -> Self {
-        let pace = Pace::new();
-        pace.set_rate(config.rate_limit());
-        if persistent.paused {
-            pace.pause();
-        }
         Self {
             config,
             next_config: None,
@@ -200,7 +247,6 @@ impl State {
             targets: Vec::new(),
             pairs: Vec::new(),
             search_error: None,
-            pace,
             started_unix_ms: now.unix_ms(),
             stopping: false,
             events: Vec::new(),
@@ -222,6 +268,46 @@ impl State {
     pub fn backoff(&self) -> Backoff {
         let retry = &self.config.settings.retry;
         Backoff { first: retry.first.0, most: retry.most.0 }
+    }
+
+    /// Returns the view of a target on which [`decide`](crate::plan::decide) decides. `held`: no job
+    /// may start.
+    pub fn view<'a>(
+        &'a self,
+        index: usize,
+        cadence: &'a Cadence,
+        held: bool,
+        now: Now,
+    ) -> View<'a> {
+        let target = &self.targets[index];
+        let (done, newest) = (target.done(), target.newest());
+        let made = newest.and_then(|newest| self.persistent.made(&newest.path));
+        let history = self.persistent.history(&target.target.name);
+        let unix_s = now.unix_ms() / 1000;
+        // Of a state the directory's name tells the slot only, and a newer one replaces it anyway.
+        let made_done = made.filter(|_| !target.is_state() && target.declined < done);
+        View {
+            pairs: &self.pairs,
+            unreadable: &target.unreadable,
+            done,
+            done_hash: made_done.and_then(PublishedResult::hash),
+            running: target
+                .running
+                .as_ref()
+                .map(|running| (&running.job, running.cancel_reason.is_some())),
+            queue: &target.queue,
+            is_state: target.is_state(),
+            supersede: self.config.settings.service.supersede,
+            cadence,
+            usage: Usage {
+                newest: newest.map(|newest| newest.slot).filter(|_| target.is_state()),
+                written_bytes: history.map_or(0, |history| history.written_bytes(unix_s)),
+                expected_bytes: made.map_or(0, |made| made.bytes),
+                unix_s,
+            },
+            paused: held,
+            now: now.instant,
+        }
     }
 
     /// Adds a job to a target's queue and returns its number.
@@ -249,19 +335,42 @@ impl State {
     }
 
     /// Counts the end of a running or queued job and publishes the event.
-    pub fn record_end(
-        &mut self,
-        target: usize,
-        job: &Job,
-        outcome: Outcome,
-        message: Option<String>,
-        elapsed: Duration,
-        now: Instant,
-    ) {
+    pub fn record_end(&mut self, target: usize, job: &Job, end: End, now: Instant) {
         let target = &mut self.targets[target];
+        let End { outcome, message, elapsed, exit_code, again } = end;
         target.count_end(outcome);
-        let job = target.queued_status(job, now);
+        let state = if again { JobState::Retrying } else { JobState::Ended };
+        let job = JobStatus { state, ..target.queued_status(job, now) };
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        self.events.push(Event::JobEnded { job, outcome, message, elapsed_ms });
+        self.events.push(Event::JobEnded { job, outcome, message, elapsed_ms, exit_code });
+    }
+}
+
+/// End of an attempt at a job.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// The reason, unless it is done.
+    pub message: Option<String>,
+    /// Duration of the attempt.
+    pub elapsed: Duration,
+    /// Exit code that tells the outcome.
+    pub exit_code: u8,
+    /// Whether another attempt follows.
+    pub again: bool,
+}
+
+impl End {
+    /// Creates the end of a job of which nothing more comes.
+    pub fn of(outcome: Outcome, message: Option<String>, elapsed: Duration) -> Self {
+        let exit_code = match outcome {
+            Outcome::Done => 0,
+            Outcome::BadArchive => 1,
+            Outcome::Failed => 3,
+            // As after SIGINT.
+            Outcome::Cancelled | Outcome::Superseded => 130,
+        };
+        Self { outcome, message, elapsed, exit_code, again: false }
     }
 }

@@ -1,6 +1,9 @@
 //! Status of the service, as clients and the service manager see it.
 
-use std::{num::NonZeroU64, time::Instant};
+use std::{
+    num::NonZeroU64,
+    time::{Duration, Instant},
+};
 
 use unsnap_control::protocol::{
     ArchivesStatus, BadArchive, Event, JobProgress, JobState, JobStatus, PairName, ResultStatus,
@@ -8,17 +11,19 @@ use unsnap_control::protocol::{
 };
 use unsnap_fastboot::Pair;
 use unsnap_pass::{Phase, Snapshot};
+use unsnap_settings::format_duration;
 
 use crate::{
+    archives::Now,
     config,
-    plan::Job,
+    plan::{Hold, Job, held},
     state::{Running, State, TargetState},
     target::Found,
 };
 
 impl State {
     /// Returns the answer to `status`.
-    pub fn status(&self, now: Instant) -> Status {
+    pub fn status(&self, now: Now) -> Status {
         let archives = &self.config.archives;
         let mut directories = vec![archives.full.clone()];
         if archives.incremental != archives.full {
@@ -30,13 +35,13 @@ impl State {
             pid: std::process::id(),
             started_unix_ms: self.started_unix_ms,
             paused: self.persistent.paused,
-            rate_limit: self.pace.rate().map(NonZeroU64::get),
+            rate_limit: self.config.rate_limit().map(NonZeroU64::get),
             archives: ArchivesStatus {
                 directories,
                 newest: self.pairs.first().map(name),
                 rescan_ms: u64::try_from(rescan).unwrap_or(u64::MAX),
             },
-            targets: self.targets.iter().map(|target| self.target_status(target, now)).collect(),
+            targets: (0..self.targets.len()).map(|index| self.target_status(index, now)).collect(),
             bad: self
                 .persistent
                 .bad
@@ -52,7 +57,8 @@ impl State {
         }
     }
 
-    fn target_status(&self, target: &TargetState, now: Instant) -> TargetStatus {
+    fn target_status(&self, index: usize, now: Now) -> TargetStatus {
+        let target = &self.targets[index];
         let failing = target.queue.iter().find(|job| job.last_error.is_some());
         let (state, detail) = if target.running.is_some() {
             (Stands::Working, None)
@@ -62,8 +68,14 @@ impl State {
             (Stands::Failing, job.last_error.clone())
         } else if let Some(error) = &self.search_error {
             (Stands::Failing, Some(error.clone()))
-        } else if target.sweeping || target.sweep_due {
+        } else if target.is_sweeping() || target.sweep_due {
             (Stands::Working, Some("removing old results".to_owned()))
+        } else if !target.queue.is_empty() && target.is_waited_for {
+            let reason = "the start of a validator comes first";
+            (Stands::Waiting, Some(reason.to_owned()))
+        } else if !target.queue.is_empty() && !target.leftovers.is_empty() {
+            let reason = "old files are removed first";
+            (Stands::Waiting, Some(reason.to_owned()))
         } else if !target.queue.is_empty() {
             let reason = if self.persistent.paused {
                 "the service is paused"
@@ -72,8 +84,9 @@ impl State {
             };
             (Stands::Waiting, Some(reason.to_owned()))
         } else {
-            (Stands::Idle, target.last_error.clone())
+            (Stands::Idle, target.last_error.clone().or_else(|| self.hold(index, now)))
         };
+        let instant = now.instant;
         TargetStatus {
             name: target.target.name.clone(),
             kind: match target.target.kind {
@@ -83,9 +96,23 @@ impl State {
             state,
             detail,
             results: target.results.iter().map(|found| self.result_status(found)).collect(),
-            job: target.running.as_ref().map(|running| target.running_status(running, now)),
-            queued: target.queue.iter().map(|job| target.queued_status(job, now)).collect(),
+            job: target.running.as_ref().map(|running| target.running_status(running, instant)),
+            queued: target.queue.iter().map(|job| target.queued_status(job, instant)).collect(),
         }
+    }
+
+    /// Returns why the newest archives are not unpacked now, if only the cadence holds them.
+    fn hold(&self, index: usize, now: Now) -> Option<String> {
+        let cadence = self.config.cadence().ok()?;
+        let after = |seconds| format_duration(Duration::from_secs(seconds));
+        let until = match held(&self.view(index, &cadence, false, now))? {
+            Hold::Slots { from } => format!("when archives of slot {from} are there (min-slots)"),
+            Hold::Budget { seconds } => {
+                format!("in {} (bytes-per-day is used up)", after(seconds))
+            }
+            Hold::Window { seconds } => format!("in {} (windows)", after(seconds)),
+        };
+        Some(format!("the next job starts {until}; `ledger-tool service prepare` starts it now"))
     }
 
     fn result_status(&self, found: &Found) -> ResultStatus {
@@ -127,13 +154,18 @@ impl TargetState {
         let snapshot = running.progress.snapshot();
         JobStatus {
             state: if snapshot.paused { JobState::Paused } else { JobState::Running },
-            phase: Some(phase(snapshot.phase).to_owned()),
+            phase: Some(running_phase(running, &snapshot).to_owned()),
             retry_in_ms: None,
             started_unix_ms: Some(running.started_unix_ms),
             progress: Some(progress(&snapshot, running.since, now)),
             ..self.queued_status(&running.job, now)
         }
     }
+}
+
+/// Returns the name of a running job's phase.
+fn running_phase(running: &Running, snapshot: &Snapshot) -> &'static str {
+    if running.cancel_reason.is_some() { "ending" } else { phase(snapshot.phase) }
 }
 
 /// Returns the name of a phase.
@@ -216,7 +248,7 @@ impl State {
             Event::Progress {
                 job: running.job.id,
                 target: target.target.name.clone(),
-                phase: Some(phase(snapshot.phase).to_owned()),
+                phase: Some(running_phase(running, &snapshot).to_owned()),
                 progress: progress(&snapshot, running.since, now),
             }
         };

@@ -1,15 +1,16 @@
 //! Test values of this crate: configurations, states, jobs and work.
 
-use std::{num::NonZeroU32, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, num::NonZeroU32, sync::Arc, time::Instant};
 
 use unsnap_control::protocol::Origin;
 use unsnap_fastboot::{Candidate, Pair};
 use unsnap_layout::{ArchiveHash, ArchiveName, Compression};
-use unsnap_pass::{CancelToken, Progress};
+use unsnap_pass::{CancelToken, Pace, Progress};
 
 use crate::{
     archives::Now,
     config::{Config, Sources, Target},
+    meter::Meter,
     persistent::PersistentState,
     plan::Job,
     state::{Running, State, TargetState},
@@ -49,6 +50,7 @@ pub fn work(slot: u64) -> Work {
         known_bad: Vec::new(),
         removal_files_per_second: NonZeroU32::MIN,
         submitted: false,
+        made_from: BTreeMap::new(),
         progress: Progress::default(),
         cancel: CancelToken::default(),
     }
@@ -82,5 +84,8 @@ fn running(job: Job, progress: Progress, since: Instant) -> Running {
         progress,
         cancel: CancelToken::default(),
         cancel_reason: None,
+        pace: Pace::new(),
+        hurries: false,
+        meter: Meter::default(),
     }
 }

@@ -13,6 +13,7 @@ impl Vocabulary for ConfigKeys {
             Knob::DirectIo => "direct-io in [unpack]",
             Knob::MemoryBudget => "memory-budget in [unpack]",
             Knob::DecodeThreads => "decode-threads in [unpack]",
+            Knob::MinFree => "min-free in [neighbour]",
             Knob::Beside => "beside = true in [[target]]",
             Knob::Snapshots => "snapshots in [[target]]",
             Knob::Accounts => "accounts in [[target]]",
@@ -33,6 +34,7 @@ mod tests {
     fn a_hint_names_keys_and_never_a_flag() {
         let all = [
             Remedy::MakeRoom { inodes: false, unpacking: false },
+            Remedy::LowerMinFree { unpacking: true },
             Remedy::LessMemory,
             Remedy::OtherEngine,
             Remedy::BufferedIo,
@@ -48,7 +50,9 @@ mod tests {
             let words = remedy.words(&ConfigKeys).unwrap_or_default();
             assert!(!words.contains("--"), "{words}");
         }
-        for key in ["io-engine", "direct-io", "memory-budget", "decode-threads", "beside"] {
+        for key in
+            ["io-engine", "direct-io", "memory-budget", "decode-threads", "min-free", "beside"]
+        {
             assert!(config.contains(&format!("{key} = ")), "{key}");
         }
     }

@@ -84,13 +84,17 @@ impl Watch {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Watches exactly these directories and their subdirectories `remote`. Existing watches stay,
-    /// replaced directories get a new watch, and missing directories are left to the next call.
-    pub fn renew<'p>(&self, directories: impl IntoIterator<Item = &'p Path>) {
-        let paths: BTreeSet<PathBuf> = directories
-            .into_iter()
-            .flat_map(|directory| [directory.to_owned(), directory.join(REMOTE)])
-            .collect();
+    /// Watches exactly these directories of archives and their subdirectories `remote`, and these
+    /// directories of results. Existing watches stay, replaced directories get a new watch, and
+    /// missing directories are left to the next call.
+    pub fn renew<'p>(
+        &self,
+        archives: impl IntoIterator<Item = &'p Path>,
+        results: impl IntoIterator<Item = PathBuf>,
+    ) {
+        let archives = archives.into_iter();
+        let archives = archives.flat_map(|path| [path.to_owned(), path.join(REMOTE)]);
+        let paths: BTreeSet<PathBuf> = archives.chain(results).collect();
         let mut watched = self.shared.directories();
         let mut renewed = BTreeMap::new();
         for path in paths {
@@ -98,11 +102,11 @@ impl Watch {
                 Ok(number) => {
                     renewed.insert(number, path);
                 }
-                Err(Errno::NOENT) => {}
+                Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(errno) => {
                     tracing::warn!(
                         path = %path.display(), %errno,
-                        "cannot watch a directory; only periodic scans find its archives"
+                        "cannot watch a directory; only periodic scans see what changes there"
                     );
                 }
             }
@@ -178,7 +182,10 @@ impl Shared {
             return report(Change::Other);
         }
         let name = event.file_name().map_or(&[][..], |name| name.to_bytes());
-        if name == REMOTE.as_bytes() {
+        // A result came or went: a tree of one or two slots, or a state.
+        let is_result =
+            !name.is_empty() && name.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+        if name == REMOTE.as_bytes() || is_result {
             return report(Change::Other);
         }
         let is_archive =
@@ -212,7 +219,7 @@ mod tests {
         fs::create_dir(&directory).unwrap();
         let (sender, told) = mpsc::channel();
         let watch = Watch::start(move |change| sender.send(change).unwrap()).unwrap();
-        watch.renew([&*directory]);
+        watch.renew([&*directory], []);
         let next = || told.recv_timeout(HANG).unwrap();
 
         fs::write(directory.join("tmp-other"), "x").unwrap();
@@ -227,15 +234,27 @@ mod tests {
 
         fs::create_dir(directory.join(REMOTE)).unwrap();
         assert_eq!(next(), Change::Other);
-        watch.renew([&*directory]);
+        watch.renew([&*directory], []);
         fs::write(directory.join(REMOTE).join(NAME), "x").unwrap();
         assert_eq!(next(), Change::Complete(directory.join(REMOTE).join(NAME)));
+
+        // Results are told from other files by their names.
+        let results = scratch.path().join("snapshots");
+        fs::create_dir(&results).unwrap();
+        watch.renew([&*directory], [results.clone()]);
+        fs::create_dir(results.join(".unsnap-removed-0")).unwrap();
+        fs::create_dir(results.join("39")).unwrap();
+        assert_eq!(next(), Change::Other);
+        fs::rename(results.join("39"), results.join(".unsnap-removed-1")).unwrap();
+        assert_eq!(next(), Change::Other);
+        fs::write(directory.join(NAME), "x").unwrap();
+        assert_eq!(next(), Change::Complete(directory.join(NAME)), "and of the other two nothing");
 
         // A replaced directory is reported, and watched again by the next call.
         fs::rename(&directory, scratch.path().join("old")).unwrap();
         assert_eq!(next(), Change::Other);
         fs::create_dir(&directory).unwrap();
-        watch.renew([&*directory]);
+        watch.renew([&*directory], []);
         fs::write(directory.join(NAME), "x").unwrap();
         while next() != Change::Complete(directory.join(NAME)) {}
         drop(watch);

@@ -3,7 +3,6 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
     sync::mpsc::{Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use std::{
 
 use unsnap_fastboot::FastbootError;
 
-use crate::target::{Product, Sweep, Work, carry_out};
+use crate::target::{Adopted, Adoption, Product, Sweep, Swept, Work, carry_out};
 
 /// A worker's report about a finished order.
 #[derive(Debug)]
@@ -22,15 +21,23 @@ pub enum WorkerReport {
     Swept {
         /// Id of the worker.
         worker: u64,
-        /// Directories to remove.
-        moved: Result<Vec<PathBuf>, FastbootError>,
+        /// What was moved aside.
+        result: Result<Swept, FastbootError>,
+    },
+    /// A ready state was adopted, or not.
+    Adopted {
+        /// Id of the worker.
+        worker: u64,
+        /// The state; `None` if there was nothing to adopt.
+        result: Result<Option<Adopted>, FastbootError>,
     },
 }
 
 #[derive(Debug)]
 enum Order {
     Job(Box<Work>),
-    Sweep(Sweep),
+    Sweep(Box<Sweep>),
+    Adopt(Box<Adoption>),
 }
 
 /// End of an attempt at a job.
@@ -87,7 +94,10 @@ impl Worker {
                 report(match order {
                     Order::Job(work) => WorkerReport::Ended(attempt(id, &work, &carry_out)),
                     Order::Sweep(sweep) => {
-                        WorkerReport::Swept { worker: id, moved: sweep.carry_out() }
+                        WorkerReport::Swept { worker: id, result: sweep.carry_out() }
+                    }
+                    Order::Adopt(adoption) => {
+                        WorkerReport::Adopted { worker: id, result: adoption.carry_out() }
                     }
                 });
             }
@@ -104,7 +114,12 @@ impl Worker {
 
     /// Starts a sweep of the target. Returns false if the thread has ended.
     pub fn sweep(&self, sweep: Sweep) -> bool {
-        self.order(Order::Sweep(sweep))
+        self.order(Order::Sweep(Box::new(sweep)))
+    }
+
+    /// Adopts the target's ready state. Returns false if the thread has ended.
+    pub fn adopt(&self, adoption: Adoption) -> bool {
+        self.order(Order::Adopt(Box::new(adoption)))
     }
 
     fn order(&self, order: Order) -> bool {
@@ -163,7 +178,8 @@ mod tests {
             2 => panic!("with a word"),
             3 => std::panic::panic_any(3),
             slot => {
-                products.push(Product { path: slot.to_string().into(), report: None });
+                let path = slot.to_string().into();
+                products.push(Product { path, report: None, archive: None, adopted: None });
                 Ok(())
             }
         };

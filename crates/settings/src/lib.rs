@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
-//! Values that the options and configuration files of all programs share: sizes, durations, and
-//! limits on archives.
+//! Values that the options and configuration files of all programs share: sizes, durations, free
+//! space to leave to others, and limits on archives.
 //!
 //! Sizes are read and printed by the crate `bytesize`, durations by `humantime`.
 
+mod reserve;
 mod text;
 
+pub use reserve::Reserve;
 pub use text::{format_duration, format_size, parse_duration, parse_size};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error};

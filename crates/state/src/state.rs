@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use unsnap_commit::{CommitError, Existing, Spot, Target};
 use unsnap_create::FileSink;
-use unsnap_fit::{FileSystem, FitError};
+use unsnap_fit::{FileSystem, FitError, Reserve};
 
 use crate::{AccountsSpread, Format, Linker};
 
@@ -14,10 +14,12 @@ pub const RUN_DIRECTORY: &str = "run";
 /// Directory below an accounts path with second names of a state's storages; see [`State::shadow`].
 pub const SHADOW_DIRECTORY: &str = "unsnap-shadow";
 
-/// Names of the staging directories of a state, of its storages, and of its shadows.
-const STAGED_STATE: &str = ".unsnap-state.unsnap-staging";
-const STAGED_RUN: &str = ".run.unsnap-staging";
-const STAGED_SHADOW: &str = ".unsnap-shadow.unsnap-staging";
+/// Names of the staging directories of a state, of its storages, and of its shadows. Unlike those of
+/// trees they do not end in `.unsnap-staging`: an interrupted run to a tree `<accounts path>/run` may
+/// be resumed, and its files must not be taken for those of a state.
+const STAGED_STATE: &str = ".unsnap-staged-state";
+const STAGED_RUN: &str = ".unsnap-staged-run";
+const STAGED_SHADOW: &str = ".unsnap-staged-shadow";
 
 /// Names of the staging directories of states. A staging directory without a lock (`flock`) was
 /// left by an interrupted run.
@@ -64,14 +66,16 @@ impl State {
         spots
     }
 
-    /// Prepares the spread of storages over the accounts paths.
+    /// Prepares the spread of storages over the accounts paths, of which `min_free` stays free for
+    /// other processes.
     ///
     /// Fails if a staging directory cannot be opened or its file system examined.
-    pub fn spread(&self, target: &Target) -> Result<AccountsSpread, StateError> {
+    pub fn spread(&self, target: &Target, min_free: Reserve) -> Result<AccountsSpread, StateError> {
         let paths = target.staging.directories()?.into_iter().skip(1).zip(&self.accounts);
         let paths = paths.map(|(directory, accounts)| {
             let systems = FileSystem::of(&target.calls, vec![directory])?;
-            Ok(systems.into_iter().map(|system| (system, accounts.display().to_string())))
+            let name = accounts.display().to_string();
+            Ok(systems.into_iter().map(move |system| (system.keeping(min_free), name.clone())))
         });
         let paths = paths.collect::<Result<Vec<_>, StateError>>()?;
         Ok(AccountsSpread::new(paths.into_iter().flatten()))
@@ -138,15 +142,15 @@ mod tests {
             (PathBuf::from(path), stage_in.map(PathBuf::from), stage_as.to_owned())
         };
         let mut expected = vec![
-            at("/snapshots/snapshots/100", Some("/snapshots"), ".unsnap-state.unsnap-staging"),
-            at("/one/run", None, ".run.unsnap-staging"),
-            at("/two/run", None, ".run.unsnap-staging"),
+            at("/snapshots/snapshots/100", Some("/snapshots"), ".unsnap-staged-state"),
+            at("/one/run", None, ".unsnap-staged-run"),
+            at("/two/run", None, ".unsnap-staged-run"),
         ];
         assert_eq!(spots(&state), expected);
         assert_eq!(state.destinations(), 3);
         state.shadow = true;
-        expected.push(at("/one/unsnap-shadow", None, ".unsnap-shadow.unsnap-staging"));
-        expected.push(at("/two/unsnap-shadow", None, ".unsnap-shadow.unsnap-staging"));
+        expected.push(at("/one/unsnap-shadow", None, ".unsnap-staged-shadow"));
+        expected.push(at("/two/unsnap-shadow", None, ".unsnap-staged-shadow"));
         assert_eq!(spots(&state), expected);
         // Shadows take no files of archives.
         assert_eq!(state.destinations(), 3);

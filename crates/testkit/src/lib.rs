@@ -16,6 +16,7 @@
 //! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all other modules |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
+//! | [`series`] | successive snapshots of one ledger, every byte of which follows from slots |
 //! | [`lattice`] | the true lattice hash and capitalization of accounts |
 //! | [`ordered`], [`size`] | parallel work with ordered results; sizes with units |
 //!
@@ -56,6 +57,8 @@ pub mod plan;
 pub mod random;
 #[cfg(feature = "harness")]
 pub mod scratch;
+#[cfg(feature = "harness")]
+pub mod series;
 pub mod size;
 #[cfg(feature = "harness")]
 pub mod skip;

@@ -35,6 +35,9 @@ pub struct Ext4 {
     pub sector_bytes: u32,
     /// Number of inodes. By default `mkfs` chooses it.
     pub inodes: Option<u64>,
+    /// Blocks reserved for privileged processes, in percent, at most 50. By default none: root
+    /// could write into them, other users could not.
+    pub reserved_percent: u8,
     /// Additional mount options, such as `nodelalloc,data=journal`.
     pub mount_options: String,
 }
@@ -46,6 +49,7 @@ impl Default for Ext4 {
             size_bytes: 128 << 20,
             sector_bytes: 512,
             inodes: None,
+            reserved_percent: 0,
             mount_options: String::new(),
         }
     }
@@ -120,8 +124,8 @@ impl ScratchFs {
         let device = LoopDevice::attach(&image, options.sector_bytes)?;
 
         let mut mkfs = Command::new("mkfs.ext4");
-        // No reserved blocks: root could write into them, other users could not.
-        mkfs.args(["-q", "-F", "-m", "0", "-E", "nodiscard"]);
+        mkfs.args(["-q", "-F", "-E", "nodiscard"]);
+        mkfs.args(["-m", &options.reserved_percent.to_string()]);
         if let Some(inodes) = options.inodes {
             mkfs.args(["-N", &inodes.to_string()]);
         }

@@ -83,7 +83,8 @@ impl Creation {
         });
         let others: Vec<Vec<CreatorDestination>> = others.collect();
         let assemblers = std::iter::once(destinations).chain(others).map(assembler).collect();
-        let spread = state.map(|state| state.spread(target)).transpose()?.map(Arc::new);
+        let spread =
+            state.map(|state| state.spread(target, options.min_free)).transpose()?.map(Arc::new);
         Ok(Self { creators, assemblers, spread, linker })
     }
 

@@ -66,7 +66,7 @@ pub use report::{
     AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport,
 };
 pub use unsnap_create::{FileSink, FinishedFile};
-pub use unsnap_fit::{PreflightMode, Room};
+pub use unsnap_fit::{PreflightMode, Reserve, Room};
 pub use unsnap_layout::{Pair, PairError};
 pub use unsnap_state::State;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use unsnap_commit::Spot;
 use unsnap_create::FileSink;
 use unsnap_failure::{Knob, Remedy};
-use unsnap_fit::PreflightMode;
+use unsnap_fit::{PreflightMode, Reserve};
 use unsnap_layout::{Layout, Pair};
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{Digest, DigestKind};
@@ -21,6 +21,9 @@ pub struct Options {
     pub pass: unsnap_pass::Options,
     /// Mode of the check for free space. Runs that write nothing are not checked.
     pub preflight: PreflightMode,
+    /// Free space to leave to other processes on each destination's file system. Archives that
+    /// leave less are refused, and a run ends when less is free. By default none is left.
+    pub min_free: Reserve,
     /// Receiver of each file as it becomes complete. It may read the file while the run continues.
     pub files: Option<FileSink>,
 }
@@ -236,6 +239,7 @@ impl Options {
             digest,
             pass: unsnap_pass::Options::default(),
             preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
             files: None,
         })
     }
@@ -248,6 +252,7 @@ impl Options {
             digest: DigestUse::Report(DigestKind::Xxh3),
             pass: unsnap_pass::Options::default(),
             preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
             files: None,
         }
     }

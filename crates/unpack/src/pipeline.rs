@@ -199,7 +199,7 @@ fn stage_all(
         check_digest(options, &decoded)?;
         wait_while_paused(options, cancel)?;
         if verification.is_some() {
-            progress.enter(Phase::Verifying);
+            progress.begin_files(Phase::Verifying);
         }
         let accounts = second_look.verify(verification, &walked, target.as_ref(), handles)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
@@ -338,7 +338,8 @@ fn reads_created_files(options: &Options) -> bool {
 fn file_systems(target: &Target, options: &Options) -> Result<Vec<FileSystem>, UnpackError> {
     let mut directories = target.staging.directories()?;
     directories.truncate(options.destination().paths().len());
-    Ok(FileSystem::of(&target.calls, directories)?)
+    let systems = FileSystem::of(&target.calls, directories)?;
+    Ok(systems.into_iter().map(|system| system.keeping(options.min_free)).collect())
 }
 
 /// Returns the question whether the archives fit into their destinations.

@@ -61,13 +61,15 @@ impl<'a> SecondLook<'a> {
         let report = if let Some(Target { calls, directories, .. }) = target {
             let placements = verification.placements();
             let flat = options.state().is_some();
-            // A cancellation during a pause is noticed when this returns.
-            let pause = || {
+            // Each storage counts: the second look takes minutes on a large archive, and a watchdog
+            // must see it go on. A cancellation during a pause is noticed when this returns.
+            let before_each = || {
+                handles.progress.count_file();
                 if let Some(pace) = &options.pass.neighbour.pace {
                     pace.wait_while_paused(|| handles.cancel.is_cancelled());
                 }
             };
-            let mut look = look_into_files(calls, directories, placements, flat, pause);
+            let mut look = look_into_files(calls, directories, placements, flat, before_each);
             verification.finish(&newest, bank, &mut look)
         } else {
             let mut archives = std::mem::take(&mut self.archives);

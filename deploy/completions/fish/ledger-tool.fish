@@ -62,6 +62,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l prefl
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
@@ -83,7 +84,7 @@ never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l dry-run -d 'Check the archive completely, and create nothing'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l resume -d 'Continue an interrupted run, and stay resumable'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l force -d 'Replace an existing manifest'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-preflight -d 'Skip the check, and unpack until a disk is full, or until less is free than --min-free says'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
@@ -339,6 +340,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and no
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and not __fish_seen_subcommand_from prepare status repair withdraw help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l from-unit -d 'Take the directories from the command line of a systemd unit\'s validator, such as sol.service' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l from-pid -d 'Take the directories from the command line of a running validator, or of a script\'s child' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
@@ -354,6 +357,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
@@ -373,9 +377,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Skip the check, and unpack until a disk is full'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-preflight -d 'Skip the check, and unpack until a disk is full, or until less is free than --min-free says'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l replace -d 'Prepare the archives even if an existing state, in place or beside, is as new'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l beside -d 'Prepare a state beside those of a validator, which may be running'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l dry-run -d 'Only say what would be written, cleared and kept'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-shadow -d 'Do not keep hard links to the storages for repairs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l no-sandbox -d 'Do not confine the process before it reads the archive'
@@ -385,6 +390,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l from-unit -d 'Take the directories from the command line of a systemd unit\'s validator, such as sol.service' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l from-pid -d 'Take the directories from the command line of a running validator, or of a script\'s child' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
@@ -400,6 +407,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from status" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l from-unit -d 'Take the directories from the command line of a systemd unit\'s validator, such as sol.service' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l from-pid -d 'Take the directories from the command line of a running validator, or of a script\'s child' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
@@ -415,6 +424,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from repair" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -s l -l ledger -d 'Ledger directory' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l from-unit -d 'Take the directories from the command line of a systemd unit\'s validator, such as sol.service' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l from-pid -d 'Take the directories from the command line of a running validator, or of a script\'s child' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l snapshots -d 'Directory of archives and states [default: the ledger]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l full-snapshot-archive-path -d 'Directory of full archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from withdraw" -l incremental-snapshot-archive-path -d 'Directory of incremental archives [default: the snapshots directory]' -r -f -a "(__fish_complete_directories)"
@@ -435,17 +446,18 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "repair" -d 'Restore the newest state from its shadow, or withdraw it'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "status" -d 'Show the state of the service and its targets'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "resume" -d 'Resume paused jobs'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "reload" -d 'Reload the service\'s configuration'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "watch" -d 'Show jobs and events until interrupted'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit cancel pause resume reload watch metrics help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "status" -d 'Show the state of the service and its targets'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "prepare" -d 'Unpack the newest archives now, without regard to the cadence'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "pause" -d 'Suspend running jobs and start no others until `resume`'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "resume" -d 'Resume paused jobs'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "reload" -d 'Reload the service\'s configuration'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "watch" -d 'Show jobs and events until interrupted'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and not __fish_seen_subcommand_from status submit prepare cancel pause resume reload watch metrics help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l socket -d 'Socket of the service' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from status" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
 json\t'For programs, indented; `watch` prints one line for each event'
@@ -472,6 +484,19 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __f
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from submit" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -l socket -d 'Socket of the service' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
+json\t'For programs, indented; `watch` prints one line for each event'
+json-lines\t'For programs, one object per line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -l wait -d 'Wait until the jobs have ended, and exit with their exit code'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -s v -l verbose -d 'Log each step; twice: log details'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -l no-progress -d 'Hide progress'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from prepare" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l socket -d 'Socket of the service' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from cancel" -l format -d 'Format of the answer on standard output' -r -f -a "text\t'For people'
 json\t'For programs, indented; `watch` prints one line for each event'
@@ -546,8 +571,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __f
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from metrics" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "status" -d 'Show the state of the service and its targets'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "prepare" -d 'Unpack the newest archives now, without regard to the cadence'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "pause" -d 'Suspend running jobs and start no others until `resume`'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "resume" -d 'Resume paused jobs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "reload" -d 'Reload the service\'s configuration'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "watch" -d 'Show jobs and events until interrupted'
@@ -615,8 +641,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "prepare" -d 'Unpack the newest archives now, without regard to the cadence'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Suspend running jobs and start no others until `resume`'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Reload the service\'s configuration'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand man; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show jobs and events until interrupted'
@@ -647,8 +674,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from fastboot" -f -a "withdraw" -d 'Remove all states and their shadows; leave storages to the validator'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "status" -d 'Show the state of the service and its targets'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "submit" -d 'Unpack an archive now, even one that the service would not choose'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "prepare" -d 'Unpack the newest archives now, without regard to the cadence'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "cancel" -d 'Stop a job, or remove it from the queue'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Pause running jobs and start no others until `resume`, also across restarts'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "pause" -d 'Suspend running jobs and start no others until `resume`'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "resume" -d 'Resume paused jobs'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "reload" -d 'Reload the service\'s configuration'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "watch" -d 'Show jobs and events until interrupted'

@@ -7,7 +7,7 @@ complete -c unpackd -l socket -d 'Unix socket for clients [control.socket]' -r
 complete -c unpackd -l log-format -d 'Destination of the log' -r -f -a "auto\t'The journal if standard error is connected to it, else text'
 journal\t'Entries with fields in systemd\'s journal'
 text\t'Lines of text on standard error'"
-complete -c unpackd -l check-config -d 'Check the configuration and exit'
+complete -c unpackd -l check-config -d 'Check the configuration, and whether its directories and processors exist, and exit'
 complete -c unpackd -l print-config -d 'Print the merged configuration (defaults, file, environment and flags) and exit'
 complete -c unpackd -s v -l verbose -d 'Log more (-v: debug, -vv: trace)'
 complete -c unpackd -s h -l help -d 'Print help (see more with \'--help\')'

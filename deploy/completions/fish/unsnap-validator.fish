@@ -9,14 +9,17 @@ complete -c unsnap-validator -l preflight -d 'How to check that the archives fit
 exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
+complete -c unsnap-validator -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c unsnap-validator -l deadline -d 'Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives' -r
 complete -c unsnap-validator -l format -d 'Format of the report of --prepare-only on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
-complete -c unsnap-validator -s l -l ledger -d 'Ledger [default: as in the validator\'s arguments, or "ledger"]' -r -f -a "(__fish_complete_directories)"
-complete -c unsnap-validator -l snapshots -d 'Archives and states [default: as in the validator\'s arguments, or the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c unsnap-validator -l from-unit -d 'Take the directories from the command line of a systemd unit\'s validator, such as sol.service' -r
+complete -c unsnap-validator -l from-pid -d 'Take the directories from the command line of a running validator, or of a script\'s child' -r
+complete -c unsnap-validator -s l -l ledger -d 'Ledger [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
+complete -c unsnap-validator -l snapshots -d 'Archives and states [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l full-snapshot-archive-path -d 'Full archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l incremental-snapshot-archive-path -d 'Incremental archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
-complete -c unsnap-validator -l accounts -d 'Accounts paths [default: as in the validator\'s arguments, or "accounts" in the ledger]' -r -f -a "(__fish_complete_directories)"
+complete -c unsnap-validator -l accounts -d 'Accounts paths [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -31,10 +34,14 @@ complete -c unsnap-validator -l io-class -d 'I/O priority: idle (only when no ot
 complete -c unsnap-validator -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r
 complete -c unsnap-validator -l cpus -d 'Processors to run on, such as 0-3,8' -r
 complete -c unsnap-validator -l removal-files-per-second -d 'Maximum number of files of older states to remove per second while the new one is unpacked' -r
+complete -c unsnap-validator -l attempts -d 'Number of validators that may end early with a state before it is withdrawn, and number of preparations in a row that may be killed before none is begun; 0 for no limit' -r
+complete -c unsnap-validator -l crash-window -d 'A validator that is started again within this time has ended early [default: 10m]' -r
+complete -c unsnap-validator -l textfile -d 'Write metrics of this start to a file for node_exporter\'s textfile collector' -r -F
+complete -c unsnap-validator -l on-event -d 'Execute a program with a report of this start as JSON on its standard input' -r -F
 complete -c unsnap-validator -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c unsnap-validator -l no-preflight -d 'Skip the check, and unpack until a disk is full'
+complete -c unsnap-validator -l no-preflight -d 'Skip the check, and unpack until a disk is full, or until less is free than --min-free says'
 complete -c unsnap-validator -l replace -d 'Prepare a state even if one as new as the archives exists'
 complete -c unsnap-validator -l no-shadow -d 'Do not keep a second hard link to each storage'
 complete -c unsnap-validator -l prepare-only -d 'Prepare a state and exit: exit code 0 if there is a state for the validator'

@@ -70,7 +70,7 @@ fn a_ledger_that_is_in_use() {
     fastboot("status", &ledger, &[]).assert_code(0);
     drop(lock);
     // Another ledger's unsnap at work on the same accounts path.
-    let staging = ledger.accounts[0].join(".run.unsnap-staging");
+    let staging = ledger.accounts[0].join(".unsnap-staged-run");
     fs::create_dir(&staging).unwrap();
     let other = File::open(&staging).unwrap();
     flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -287,11 +287,11 @@ fn what_killed_runs_have_left_goes() {
             std::os::unix::fs::symlink(site.place(), link).unwrap();
             fs::write(holder.join(".unsnap-removed-4"), "x").unwrap();
         }
-        for staged in [".run.unsnap-staging", ".unsnap-shadow.unsnap-staging"] {
+        for staged in [".unsnap-staged-run", ".unsnap-staged-shadow"] {
             fs::create_dir(ledger.accounts[0].join(staged)).unwrap();
             fs::write(ledger.accounts[0].join(staged).join("1.1"), "x").unwrap();
         }
-        let staged = ledger.snapshots.join(".unsnap-state.unsnap-staging");
+        let staged = ledger.snapshots.join(".unsnap-staged-state");
         fs::create_dir(&staged).unwrap();
         fs::write(staged.join("version"), "x").unwrap();
     };

@@ -88,6 +88,7 @@ fn what_a_validator_has_removed_is_put_back() {
             "outcome": "ready",
             "slot": 110,
             "state": { "outcome": "relinked", "slot": 110, "storages": 1 },
+            "behind": 0,
             "set_aside": [],
         });
         assert_eq!(report, ready);
@@ -244,8 +245,13 @@ fn odd_names_beside_states_do_not_matter() {
     std::os::unix::fs::symlink(site.path(""), ledger.states().join("304")).unwrap();
     let report = fastboot("status", &ledger, &["--format=json"]).assert_code(0).json();
     assert_eq!(report["states"].as_array().unwrap().last().unwrap()["condition"]["is"], "whole");
-    fastboot("prepare", &ledger, &["-q"]).assert_code(0);
+    // A validator that starts removes or ignores them, and loads the state.
+    let report = fastboot("prepare", &ledger, &["--format=json"]).assert_code(0).json();
+    assert_eq!(report["outcome"], "ready");
+    let found = look(&ledger.snapshots, &ledger.accounts).unwrap();
+    expected.assert_is(&found.expect("the state is gone"), "with odd names");
+    fastboot("prepare", &ledger, &["-q", "--replace"]).assert_code(0);
     fs::remove_file(ledger.states().join("302")).unwrap();
-    expected.assert_prepared(&ledger, 3, "with odd names");
+    expected.assert_prepared(&ledger, 3, "cleared");
     assert!(site.path("place").exists(), "what a link led to is not removed");
 }

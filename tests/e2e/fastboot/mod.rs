@@ -25,12 +25,13 @@ pub fn request(ledger: &Ledger) -> Request {
     {
         path.clone_from(&ledger.snapshots);
     }
-    let Setup { verify, preflight, mut pass, .. } = small(Path::new(""), Path::new(""));
+    let Setup { verify, preflight, min_free, mut pass, .. } = small(Path::new(""), Path::new(""));
     pass.resources.memory_budget = None;
     Request {
         places,
         verify,
         preflight,
+        min_free,
         pass,
         files: None,
         format: Format::V3,
@@ -38,6 +39,7 @@ pub fn request(ledger: &Ledger) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        max_behind: 0,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }

@@ -9,7 +9,7 @@ use std::{fs, path::Path, process::Command};
 use rustix::io::Errno;
 use unsnap_failure::{Failure, Family};
 use unsnap_fastboot::FastbootError;
-use unsnap_fastboot::{Outcome, Places, Repaired, Request, repair, withdraw};
+use unsnap_fastboot::{Outcome, Places, Repaired, Request, adopt_ready, repair, withdraw};
 use unsnap_pass::{CancelToken, FaultPlan, IoEngine, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_test_support::ledger::{
@@ -33,6 +33,8 @@ enum Action {
     Beside,
     /// With the new state ready.
     Adopt,
+    /// The same, by itself.
+    AdoptReady,
 }
 
 #[test]
@@ -43,6 +45,11 @@ fn a_state_is_prepared_beside() {
 #[test]
 fn a_state_is_adopted() {
     the_loop("nth::states::a_state_is_adopted", Action::Adopt);
+}
+
+#[test]
+fn a_state_is_adopted_by_itself() {
+    the_loop("nth::states::a_state_is_adopted_by_itself", Action::AdoptReady);
 }
 
 #[test]
@@ -97,7 +104,9 @@ impl Ground {
         let new = Expected::of_files(&full, Some(&incremental));
         match action {
             Action::Prepare | Action::Beside => {}
-            Action::Adopt => drop(beside(&ledger, FaultPlan::new(0)).unwrap()),
+            Action::Adopt | Action::AdoptReady => {
+                drop(beside(&ledger, FaultPlan::new(0)).unwrap());
+            }
             Action::Replace | Action::Repair | Action::Withdraw => {
                 prepare(&ledger, false, FaultPlan::new(0)).unwrap();
             }
@@ -171,6 +180,29 @@ impl Ground {
                     }
                 }
             }
+            Action::AdoptReady => {
+                let request = request(&self.ledger);
+                let result = adopt_ready(&request, &calls, &Progress::default());
+                let what = format!("{what}: {:?}, {result:?}", plan.injected());
+                let found = self.look(&what);
+                match result {
+                    Ok(Some(Outcome::Adopted { .. })) => {
+                        self.new.assert_is(&found.expect("nothing is there"), &what);
+                        true
+                    }
+                    Ok(Some(outcome)) => panic!("{outcome:?}: {what}"),
+                    Ok(None) => {
+                        assert!(lied(plan), "not adopted: {what}");
+                        false
+                    }
+                    Err(error) => {
+                        told(&what, &error);
+                        let known = |state: &Loadable| self.old.is(state) || self.new.is(state);
+                        assert!(found.as_ref().is_none_or(known), "a strange state: {what}");
+                        false
+                    }
+                }
+            }
             Action::Repair => {
                 let result = repair(&calls, &places, &Progress::default());
                 let what = format!("{what}: {:?}, {result:?}", plan.injected());
@@ -194,22 +226,32 @@ impl Ground {
                     }
                 }
             }
-            Action::Withdraw => {
-                let result = withdraw(&calls, &places, &Progress::default());
-                let what = format!("{what}: {:?}, {result:?}", plan.injected());
-                let found = self.look(&what);
-                match result {
-                    Ok(slots) => {
-                        let done = (slots, found) == (vec![110], None);
-                        assert!(done || lied(plan), "{what}");
-                        true
-                    }
-                    Err(error) => {
-                        told(&what, &error);
-                        assert!(found.is_none_or(|state| self.new.is(&state)), "{what}");
-                        false
-                    }
-                }
+            Action::Withdraw => self.run_withdraw(plan, &calls, &places, what, told),
+        }
+    }
+
+    /// Withdraws the states under a plan. Whether it succeeded.
+    fn run_withdraw(
+        &self,
+        plan: &FaultPlan,
+        calls: &Syscalls,
+        places: &Places,
+        what: &str,
+        told: impl Fn(&str, &FastbootError),
+    ) -> bool {
+        let result = withdraw(calls, places, &Progress::default());
+        let what = format!("{what}: {:?}, {result:?}", plan.injected());
+        let found = self.look(&what);
+        match result {
+            Ok(slots) => {
+                let done = (slots, found) == (vec![110], None);
+                assert!(done || lied(plan), "{what}");
+                true
+            }
+            Err(error) => {
+                told(&what, &error);
+                assert!(found.is_none_or(|state| self.new.is(&state)), "{what}");
+                false
             }
         }
     }

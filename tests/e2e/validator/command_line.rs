@@ -3,12 +3,15 @@
 use std::{
     ffi::OsString,
     fs,
+    io::Read,
     os::unix::{ffi::OsStringExt, fs::PermissionsExt},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
-use unsnap_test_support::{Outcome, cleaned, run, validator_path};
+use unsnap_test_support::{
+    Outcome, cleaned, ledger_tool, run, run as run_tool, validator_path, wait,
+};
 use unsnap_testkit::tree::read_tree;
 
 use super::{
@@ -61,6 +64,18 @@ fn what_is_typed_wrong_starts_the_validator_where_it_is_clear_which() {
     assert_eq!(ledger.arguments(), ["--x"]);
     for words in [&["--typo", fake.to_str().unwrap()][..], &[], &["--ledger", "x"], &["--"]] {
         let outcome = run(words);
+        assert_eq!((outcome.status.code(), ledger.was_started()), (Some(2), false), "{outcome:#?}");
+    }
+    // A second validator is worse than none.
+    for own in [
+        &["--prepare-only", "--deadlin", "10m"][..],
+        &["--deadlin", "10m", "--prepare-only"],
+        &["--prepare-onl"],
+        &["--prepare-only=yes"],
+        &["--ledger=--prepare-only"],
+    ] {
+        let words = [own, &["--", fake.to_str().unwrap(), "--x"]].concat();
+        let outcome = run(&words);
         assert_eq!((outcome.status.code(), ledger.was_started()), (Some(2), false), "{outcome:#?}");
     }
     // A file of limits that is not there is a mistake as well.
@@ -130,4 +145,88 @@ fn what_the_validator_would_not_look_at_is_not_prepared() {
         let name = archive(INCREMENTAL);
         fs::copy(&name, ledger.path().join(name.file_name().unwrap())).unwrap();
     }
+}
+
+/// A script that starts the validator in directories that only it knows.
+fn script(ledger: &Ledger) -> String {
+    let script = ledger.site.path("start.sh");
+    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", ledger.fake().display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    script.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn nothing_is_guessed_for_a_script() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let (script, path) = (script(&ledger), ledger.path().display().to_string());
+    let accounts = ledger.site.path("accounts").display().to_string();
+    fs::create_dir(&accounts).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = cleaned(Command::new(validator_path()));
+        command.args(words).env("UNSNAP_TEST_OUT", ledger.site.path("out"));
+        ledger.run(&mut command)
+    };
+    let before = read_tree(&ledger.path()).unwrap();
+    for (own, missing) in [
+        (&["--ledger", &path, "--snapshots", &path][..], "give --accounts, or"),
+        (&["--ledger", &path, "--accounts", &accounts], "give --snapshots, or"),
+        (&["--snapshots", &path, "--accounts", &accounts], "give --ledger, or"),
+    ] {
+        let words = [own, &["--", &script, "--accounts", &accounts]].concat();
+        let outcome = run(&words);
+        assert_eq!((outcome.status.code(), ledger.was_started()), (Some(STARTED), true));
+        assert!(outcome.stderr.contains("start.sh is not agave-validator"), "{outcome:#?}");
+        assert!(outcome.stderr.contains(missing), "{outcome:#?}");
+        assert_eq!(ledger.arguments(), ["--accounts", &*accounts]);
+        let outcome = run(&[&["--prepare-only"], &*words].concat()).assert_code(2);
+        assert!(!ledger.was_started(), "{outcome:#?}");
+        assert!(read_tree(&ledger.path()).unwrap() == before);
+        assert_eq!(fs::read_dir(&accounts).unwrap().count(), 0);
+    }
+    // Everything is given. The script's arguments are passed on unchanged.
+    let own = ["--ledger", &path, "--snapshots", &path, "--accounts", &accounts];
+    let outcome = run(&[&own[..], &["--", &script, "one"]].concat());
+    assert!(outcome.stderr.contains("state of slot 47 is ready"), "{outcome:#?}");
+    assert_eq!(ledger.arguments(), ["one"]);
+    assert!(ledger.state(47).join("fastboot_version").exists());
+}
+
+#[test]
+fn the_directories_of_a_running_validator_are_used() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let path = ledger.path().display().to_string();
+    // A shell under the name of the validator, as the child of a script. `-c` takes a value, and what
+    // is behind it are arguments like a validator's.
+    let shell = ledger.site.path("bin/agave-validator");
+    fs::create_dir(shell.parent().unwrap()).unwrap();
+    fs::copy("/bin/sh", &shell).unwrap();
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "\"$@\"; true", "sh"]).arg(&shell).args(["-c", "echo; read line", "run"]);
+    parent.args(["--ledger", "ledger", "--log", "-"]).current_dir(ledger.path().parent().unwrap());
+    let mut parent = parent.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut started = [0];
+    parent.stdout.as_mut().unwrap().read_exact(&mut started).unwrap();
+    let process = parent.id().to_string();
+
+    let run = |words: &[&str]| {
+        let mut command = cleaned(Command::new(validator_path()));
+        ledger.run(command.args(words))
+    };
+    let outcome =
+        run(&["--prepare-only", "--from-pid", &process, "--snapshots", "/"]).assert_code(2);
+    let told = format!("--snapshots is given twice and differs: / by unsnap's own flag, {path} by");
+    assert!(outcome.stderr.contains(&told), "{outcome:#?}");
+    run(&["--prepare-only", "--from-pid", &process, "--ledger", &path]).assert_code(0);
+    assert!(ledger.state(47).join("fastboot_version").exists());
+    let mut tool = ledger_tool();
+    let status =
+        run_tool(tool.args(["fastboot", "status", "--format=json", "--from-pid", &process]));
+    assert_eq!(status.assert_code(0).json()["states"][0]["slot"], 47);
+    let mut tool = ledger_tool();
+    tool.args(["fastboot", "status", "--from-pid", &process, "--ledger", "/"]);
+    run_tool(&mut tool).assert_code(2).assert_error(&["--ledger is given twice and differs: / by"]);
+    drop(parent.stdin.take());
+    wait(&mut parent);
+    run(&["--prepare-only", "--from-pid", &process]).assert_code(2);
 }

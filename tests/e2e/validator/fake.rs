@@ -78,10 +78,19 @@ impl Ledger {
         self.path().join("accounts/run")
     }
 
-    /// `validator <own> agave-validator --ledger <LEDGER> <arguments>`.
+    /// `validator <own> agave-validator --ledger <LEDGER> <arguments>`. The fake validator ends at
+    /// once, which is not to count against its state: only tests of that want a limit.
     pub fn command(&self, own: &[&str], arguments: &[&str]) -> Command {
+        self.command_with(own, &self.path(), arguments)
+    }
+
+    /// The same with another ledger.
+    pub fn command_with(&self, own: &[&str], ledger: &Path, arguments: &[&str]) -> Command {
         let mut command = cleaned(Command::new(validator_path()));
-        command.args(own).arg(self.fake()).arg("--ledger").arg(self.path()).args(arguments);
+        if !own.contains(&"--attempts") {
+            command.args(["--attempts", "0"]);
+        }
+        command.args(own).arg(self.fake()).arg("--ledger").arg(ledger).args(arguments);
         command.env("UNSNAP_TEST_OUT", self.out());
         command
     }

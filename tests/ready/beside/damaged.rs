@@ -96,11 +96,11 @@ fn what_killed_runs_have_left_goes() {
             fs::create_dir_all(holder.join(".unsnap-removed-7/deep")).unwrap();
             fs::write(holder.join(".unsnap-removed-7/deep/1.1"), "x").unwrap();
         }
-        for staged in [".run.unsnap-staging", ".unsnap-shadow.unsnap-staging"] {
+        for staged in [".unsnap-staged-run", ".unsnap-staged-shadow"] {
             fs::create_dir_all(ledger.accounts[0].join(staged)).unwrap();
             fs::write(ledger.accounts[0].join(staged).join("1.1"), "x").unwrap();
         }
-        let staged = ledger.snapshots.join(".unsnap-state.unsnap-staging");
+        let staged = ledger.snapshots.join(".unsnap-staged-state");
         fs::create_dir_all(&staged).unwrap();
         fs::write(staged.join("version"), "x").unwrap();
     };

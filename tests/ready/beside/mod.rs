@@ -3,6 +3,7 @@
 mod adopted;
 mod damaged;
 mod refused;
+mod successor;
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +21,14 @@ use unsnap_test_support::{
 use crate::fastboot;
 
 /// Holds the lock that a running validator holds.
-fn validator_on(ledger: &Ledger) -> File {
+pub fn validator_on(ledger: &Ledger) -> File {
     let lock = File::create(ledger.root.join("ledger.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     lock
 }
 
 /// A ledger with a state of slot 50, and archives up to slot 110.
-fn old_and_new(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
+pub fn old_and_new(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
     let ledger = Ledger::new(&site.place(), accounts);
     let old = small_archive(&ledger.snapshots, 50, None, &[(40, 900), (45, 700), (50, 5000)]);
     fastboot("prepare", &ledger, &["-q"]).assert_code(0);
@@ -38,7 +39,7 @@ fn old_and_new(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
 }
 
 /// The same with the new state ready beside.
-fn ready_beside(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
+pub fn ready_beside(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
     let (ledger, old, new) = old_and_new(site, accounts);
     fastboot("prepare", &ledger, &["-q", "--beside"]).assert_code(0);
     new.assert_prepared(&ledger.beside(), 3, "ready");
@@ -46,7 +47,7 @@ fn ready_beside(site: &Site, accounts: usize) -> (Ledger, Expected, Expected) {
 }
 
 #[track_caller]
-fn prepare(ledger: &Ledger, flags: &[&str]) -> serde_json::Value {
+pub fn prepare(ledger: &Ledger, flags: &[&str]) -> serde_json::Value {
     let flags: Vec<&str> = flags.iter().copied().chain(["--format=json"]).collect();
     fastboot("prepare", ledger, &flags).assert_code(0).json()
 }

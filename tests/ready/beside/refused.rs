@@ -1,17 +1,12 @@
 //! What is taken back, and where nothing can be made beside.
 
-use std::{
-    fs::{self, File},
-    os::unix::fs::MetadataExt,
-    process::Command,
-};
+use std::fs::{self, File};
 
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use unsnap_test_support::{
     Bound, Site, available,
     ledger::{Expected, Ledger, look, small_archive, small_pair},
-    skip, skip_unsupported, until,
 };
 use unsnap_testkit::scratch::{ScratchFs, Tmpfs};
 
@@ -43,59 +38,60 @@ fn it_can_be_withdrawn() {
 fn two_at_a_time() {
     let site = Site::new();
     let (ledger, _, new) = ready_beside(&site, 1);
-    let lock = File::open(&ledger.beside().snapshots).unwrap();
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let refused = |action: &str, flags: &[&str]| {
-        let told = fastboot(action, &ledger, flags).assert_code(4);
-        told.assert_error(&["another process is unpacking to", ".unsnap-ready"]);
+    let hold = |name: &str| {
+        let lock = File::create(ledger.snapshots.join(name)).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        fs::write(ledger.snapshots.join(name), "4242 unpackd\n").unwrap();
+        lock
     };
-    refused("prepare", &["-q", "--beside", "--replace"]);
-    refused("withdraw", &[]);
-    refused("withdraw", &["--beside"]);
-    // Where a validator is to start, nobody is waited for.
+    let refused = |action: &str, flags: &[&str], who: &str| {
+        let told = fastboot(action, &ledger, flags).assert_code(4);
+        told.assert_error(&["another unsnap is at work on", who, "(process 4242, unpackd)"]);
+    };
+    // Somebody prepares a successor.
+    let next = hold(".unsnap-next.lock");
+    refused("prepare", &["-q", "--beside", "--replace"], ".unsnap-next");
+    refused("withdraw", &[], ".unsnap-next");
+    refused("withdraw", &["--beside"], ".unsnap-next");
+    // Somebody adopts. Where a validator is to start, nobody is waited for.
+    let ready = hold(".unsnap-ready.lock");
     let before = used(&ledger.beside());
     assert_eq!(prepare(&ledger, &[])["outcome"], "prepared");
     new.assert_is(&look(&ledger.snapshots, &ledger.accounts).unwrap().unwrap(), "not adopted");
     assert!(used(&ledger.beside()) == before, "somebody is at work on it");
-    drop(lock);
+    drop(ready);
     assert_eq!(prepare(&ledger, &[])["outcome"], "ready");
     new.assert_prepared(&ledger, 3, "of no use any more");
+    drop(next);
+    refused_by_nobody(&ledger);
 }
 
-/// One that prepares in place is not competed with.
+fn refused_by_nobody(ledger: &Ledger) {
+    assert_eq!(prepare(ledger, &["--beside"])["outcome"], "ready");
+    fastboot("withdraw", ledger, &[]).assert_code(0);
+}
+
+/// One that prepares in place is not competed with, and told from a validator by its own lock: names
+/// of processes are cut, and locks may be hidden.
 #[test]
-fn another_unsnap_on_the_ledger() {
+fn another_unsnap_on_the_ledger_is_known_by_its_own_lock() {
     let site = Site::new();
     let (ledger, ..) = old_and_new(&site, 1);
-    // Held by a process of that name.
-    let lock = ledger.root.join("ledger.lock");
-    let ours = site.path("ledger-tool");
-    fs::copy("/bin/sleep", &ours).unwrap();
-    let mut holder = Command::new("flock")
-        .args(["--exclusive", "--no-fork"])
-        .arg(&lock)
-        .arg(&ours)
-        .arg("600")
-        .spawn();
-    let Ok(holder) = &mut holder else { return skip("flock is not installed") };
-    let process = holder.id();
-    let comm = || fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-    until("it holds the lock", || comm().trim() == "ledger-tool");
-    let told = fs::read_to_string("/proc/locks").unwrap();
-    let inode = format!(":{} ", fs::metadata(&lock).unwrap().ino());
-    let known = told.lines().any(|line| line.contains(&inode));
-    let outcomes =
-        [&["-q"][..], &["-q", "--beside"]].map(|flags| fastboot("prepare", &ledger, flags));
-    holder.kill().unwrap();
-    holder.wait().unwrap();
-    if !known {
-        // A kernel or container that hides /proc/locks.
-        return skip_unsupported("the kernel does not tell who holds a lock");
+    let _validator = validator_on(&ledger);
+    let path = ledger.root.join(".unsnap-ledger.lock");
+    let lock = File::create(&path).unwrap();
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+    fs::write(&path, "4242 unsnap-validator\n").unwrap();
+    for flags in [&["-q"][..], &["-q", "--beside"]] {
+        let told = fastboot("prepare", &ledger, flags).assert_code(4);
+        told.assert_error(&["another unsnap is at work on", "(process 4242, unsnap-validator)"]);
     }
-    for outcome in outcomes {
-        outcome.assert_code(4).assert_error(&["another process is unpacking to", "ledger"]);
-    }
-    assert!(!ledger.beside().snapshots.exists());
+    assert!(!ledger.beside().snapshots.exists() && !ledger.next().snapshots.exists());
+    // What it has left in the file is no lock, and a validator may have any name.
+    drop(lock);
+    let told = fastboot("prepare", &ledger, &["-q"]).assert_code(4);
+    told.assert_error(&["a validator is running on"]);
+    assert_eq!(prepare(&ledger, &["--beside"])["outcome"], "prepared");
 }
 
 #[test]
@@ -166,10 +162,13 @@ fn without_room_nothing_is_touched() {
         newer.assert_prepared(&ledger.beside(), 3, "no room");
     }
     // Found out late, nothing lies ready.
-    let flags = ["-q", "--beside", "--no-preflight"];
+    let flags = ["-q", "--beside", "--no-preflight", "--min-free", "0"];
     fastboot("prepare", &ledger, &flags).assert_code(3).assert_error(&["No space left"]);
-    assert!(!ledger.beside().snapshots.exists());
+    newer.assert_prepared(&ledger.beside(), 3, "no room, found out late");
     fs::remove_file(huge).unwrap();
     assert!(used(&ledger) == before, "the validator's own was touched");
-    old.assert_prepared(&ledger, 3, "no room beside it");
+    old.assert_is(
+        &look(&ledger.snapshots, &ledger.accounts).unwrap().unwrap(),
+        "no room beside it",
+    );
 }

@@ -85,9 +85,14 @@ impl Daemon {
         fs::write(path, text.replace(from, to)).unwrap();
     }
 
-    /// Returns a command of the program with its configuration.
+    /// Returns a command of the program with its configuration. Unless that says otherwise, nothing
+    /// of the disk is left to other programs: it may have less than the default.
     pub fn command(&self) -> Command {
         let mut command = cleaned(Command::new(unpackd_path()));
+        let text = fs::read_to_string(self.path("unpackd.toml")).unwrap_or_default();
+        if !text.contains("min-free") {
+            command.env("UNPACKD_NEIGHBOUR_MIN_FREE", "0");
+        }
         command.arg("--config").arg(self.path("unpackd.toml"));
         command
     }

@@ -54,9 +54,17 @@ impl Ledger {
 
     /// Returns the places of a state that lies ready.
     pub fn beside(&self) -> Self {
-        let beside = |path: &PathBuf| path.join(".unsnap-ready");
-        let snapshots = beside(&self.snapshots);
-        let accounts = self.accounts.iter().map(beside).collect();
+        self.below(".unsnap-ready")
+    }
+
+    /// Returns the places of a state that is to lie ready.
+    pub fn next(&self) -> Self {
+        self.below(".unsnap-next")
+    }
+
+    fn below(&self, name: &str) -> Self {
+        let snapshots = self.snapshots.join(name);
+        let accounts = self.accounts.iter().map(|path| path.join(name)).collect();
         Self { root: snapshots.clone(), snapshots, accounts }
     }
 
@@ -92,7 +100,17 @@ impl Ledger {
         let holders = holders.cloned().chain([self.states()]).filter(|path| path.exists());
         let mut left = Vec::new();
         for holder in holders {
-            let is_ours = |name: &String| name.starts_with('.') && name.contains("unsnap");
+            // Locks stay, as a validator's does, and so do the records of starts.
+            let stay = [
+                ".unsnap-ledger.lock",
+                ".unsnap-ready.lock",
+                ".unsnap-next.lock",
+                ".unsnap-attempts",
+                ".unsnap-last-start.json",
+            ];
+            let is_ours = |name: &String| {
+                name.starts_with('.') && name.contains("unsnap") && !stay.contains(&name.as_str())
+            };
             left.extend(names(&holder).into_iter().filter(is_ours).map(|name| holder.join(name)));
         }
         left.sort();

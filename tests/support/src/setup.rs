@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use unsnap_pass::{Archive, LayoutKind, PassError};
 use unsnap_source::DigestKind;
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, Pair, PreflightMode, Source, State, Tree,
+    Destination, DigestUse, FileSink, Options, Pair, PreflightMode, Reserve, Source, State, Tree,
     UnpackError, Unpacker, Verify,
 };
 
@@ -27,6 +27,7 @@ pub struct Setup {
     pub manifest: Option<PathBuf>,
     pub digest: DigestUse,
     pub preflight: PreflightMode,
+    pub min_free: Reserve,
     pub files: Option<FileSink>,
     pub pass: unsnap_pass::Options,
 }
@@ -48,6 +49,7 @@ impl Setup {
             manifest: None,
             digest: DigestUse::Report(DigestKind::Xxh3),
             preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
             files: None,
             pass: unsnap_pass::Options::default(),
         }
@@ -86,7 +88,7 @@ impl Setup {
             }),
         };
         let mut options = Options::new(source, destination, self.digest)?;
-        options.preflight = self.preflight;
+        (options.preflight, options.min_free) = (self.preflight, self.min_free);
         options.files.clone_from(&self.files);
         Ok(options.with_pass(self.pass.clone()))
     }

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs};
+use unsnap_cli::{
+    args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs},
+    validator::SourceArgs,
+};
 
 pub const FASTBOOT_EXAMPLES: &str = "\
 Examples:
@@ -28,6 +31,10 @@ Examples:
   Prepare the newest full and incremental archive of a ledger:
     ledger-tool fastboot prepare --ledger /mnt/ledger --accounts /mnt/accounts
 
+  What that would write, clear and keep:
+    ledger-tool fastboot prepare --dry-run \\
+      --ledger /mnt/ledger --accounts /mnt/accounts
+
   Accounts on two disks, and archives in a directory of their own:
     ledger-tool fastboot prepare --ledger /mnt/ledger \\
       --snapshots /mnt/snapshots --accounts /mnt/accounts,/mnt/accounts2
@@ -45,6 +52,9 @@ const STATUS_EXAMPLES: &str = "\
 Examples:
   See what a validator would find:
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts
+
+  The same, in the directories of a unit's validator:
+    ledger-tool fastboot status --from-unit sol.service
 
   In a script: the newest slot, unless its state is damaged (exit code 1)
     ledger-tool fastboot status --ledger /mnt/ledger --accounts /mnt/accounts \\
@@ -121,6 +131,13 @@ pub struct PrepareArgs {
     #[arg(long)]
     pub beside: bool,
 
+    /// Only say what would be written, cleared and kept
+    ///
+    /// Changes nothing. Decodes the beginning of the archives, to check that their bank files match
+    /// their names. Exits with the code that preparing would be refused with.
+    #[arg(long)]
+    pub dry_run: bool,
+
     /// Do not keep hard links to the storages for repairs
     ///
     /// The links take no space until the validator removes storages of the state. Those storages
@@ -173,8 +190,16 @@ pub struct WithdrawArgs {
 #[command(next_help_heading = "The validator's directories (its own flags)")]
 pub struct PlacesArgs {
     /// Ledger directory
-    #[arg(long, short, value_name = "DIR")]
-    pub ledger: PathBuf,
+    #[arg(
+        long,
+        short,
+        value_name = "DIR",
+        required_unless_present_any = ["from_unit", "from_pid"]
+    )]
+    pub ledger: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub source: SourceArgs,
 
     /// Directory of archives and states [default: the ledger]
     #[arg(long, value_name = "DIR")]

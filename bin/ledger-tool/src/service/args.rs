@@ -17,6 +17,9 @@ Examples:
   Unpack an archive now, for one target:
     ledger-tool service submit snapshot-39-<HASH>.tar.zst --target validator
 
+  Have the newest archives unpacked now, and wait for that:
+    ledger-tool service prepare --wait
+
   Pause all work on the disks, and resume it:
     ledger-tool service pause
     ledger-tool service resume
@@ -42,6 +45,14 @@ Examples:
   Unpack a full archive and an incremental one based on it, for one target:
     ledger-tool service submit snapshot-39-<HASH>.tar.zst --target validator \\
       --incremental incremental-snapshot-39-47-<HASH>.tar.zst";
+
+const PREPARE_EXAMPLES: &str = "\
+Examples:
+  Have the newest archives unpacked, then restart the validator:
+    ledger-tool service prepare validator --wait && systemctl restart sol
+
+  Have them unpacked for all targets, without waiting:
+    ledger-tool service prepare";
 
 const CANCEL_EXAMPLES: &str = "\
 Examples:
@@ -89,10 +100,23 @@ pub enum ServiceAction {
     /// Prints the numbers of the queued jobs; `watch` and `status` show their progress.
     #[command(after_long_help = SUBMIT_EXAMPLES)]
     Submit(SubmitArgs),
+    /// Unpack the newest archives now, without regard to the cadence
+    ///
+    /// The section "cadence" of the service's configuration says when it starts jobs by itself. A
+    /// job for the newest archives that runs or waits already is the one that is meant; one for
+    /// older archives ends first.
+    #[command(after_long_help = PREPARE_EXAMPLES)]
+    Prepare(PrepareArgs),
     /// Stop a job, or remove it from the queue
+    ///
+    /// A running job ends within moments, after it has removed its files; `watch` shows its end.
+    /// Unless it was submitted, its archives are not unpacked again, only newer ones.
     #[command(after_long_help = CANCEL_EXAMPLES)]
     Cancel(CancelArgs),
-    /// Pause running jobs and start no others until `resume`, also across restarts
+    /// Suspend running jobs and start no others until `resume`
+    ///
+    /// The pause outlasts restarts of the service. A suspended job keeps the files that it has
+    /// written. It ends if the start of a validator waits for it.
     #[command(after_long_help = PAUSE_EXAMPLES)]
     Pause(AskArgs),
     /// Resume paused jobs
@@ -106,7 +130,7 @@ pub enum ServiceAction {
     /// Show jobs and events until interrupted
     ///
     /// On a terminal, it shows a live line for each target; otherwise, or with --no-progress, a line
-    /// for each event.
+    /// for each event. If the service stops or restarts, it waits until it answers again.
     #[command(after_long_help = WATCH_EXAMPLES)]
     Watch(AskArgs),
     /// Print metrics in Prometheus' text format
@@ -147,6 +171,19 @@ pub struct SubmitArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct PrepareArgs {
+    /// Target to prepare [default: all targets]
+    pub target: Option<String>,
+
+    /// Wait until the jobs have ended, and exit with their exit code
+    #[arg(long)]
+    pub wait: bool,
+
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+#[derive(Debug, Args)]
 pub struct CancelArgs {
     /// Number of the job, as `status` shows it
     pub job: u64,
@@ -171,6 +208,7 @@ impl ServiceAction {
     pub fn ask(&self) -> &AskArgs {
         match self {
             Self::Submit(args) => &args.ask,
+            Self::Prepare(args) => &args.ask,
             Self::Cancel(args) => &args.ask,
             Self::Status(ask)
             | Self::Pause(ask)

@@ -4,6 +4,7 @@ mod answer;
 pub mod args;
 mod text;
 mod view;
+mod wait;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -11,11 +12,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use unsnap_control::{
     Client,
-    protocol::{Answered, Request, SubmittedJob},
+    protocol::{Answered, Request},
 };
 
 use self::{
-    answer::{cleaned, json},
+    answer::{cleaned, confirmation, json},
     args::{AnswerFormat, AskArgs, ServiceAction, SubmitArgs},
 };
 use crate::printer::{Printer, data};
@@ -24,6 +25,8 @@ pub fn run(action: &ServiceAction, printer: &Printer) -> anyhow::Result<()> {
     let request = match action {
         ServiceAction::Status(_) => Request::Status {},
         ServiceAction::Submit(args) => submit_request(args)?,
+        ServiceAction::Prepare(args) if args.wait => return wait::run(args, printer),
+        ServiceAction::Prepare(args) => Request::Prepare { target: args.target.clone() },
         ServiceAction::Cancel(args) => Request::Cancel { job: args.job },
         ServiceAction::Pause(_) => Request::Pause {},
         ServiceAction::Resume(_) => Request::Resume {},
@@ -61,27 +64,4 @@ fn show(ask: &AskArgs, printer: &Printer, answered: &Answered) -> anyhow::Result
     };
     data(&shown)?;
     Ok(())
-}
-
-/// Returns the confirmation of a request that changes something.
-fn confirmation(answered: &Answered) -> String {
-    match answered {
-        Answered::Status(_) | Answered::Metrics { .. } => String::new(),
-        Answered::Submitted { jobs } => jobs.iter().fold(String::new(), |text, job| {
-            let SubmittedJob { id, target } = job;
-            text + &format!("queued job {id} for {}\n", text::clean(target))
-        }),
-        Answered::Cancelled { job, was } => {
-            format!("cancelled job {job}, which was {}\n", text::job_state(*was))
-        }
-        Answered::Paused { was_paused: false } => "paused\n".to_owned(),
-        Answered::Paused { was_paused: true } => "already paused\n".to_owned(),
-        Answered::Resumed { was_paused: true } => "resumed\n".to_owned(),
-        Answered::Resumed { was_paused: false } => "not paused: nothing to resume\n".to_owned(),
-        Answered::Reloaded { needs_restart } if needs_restart.is_empty() => "reloaded\n".to_owned(),
-        Answered::Reloaded { needs_restart } => {
-            let keys = text::clean(&needs_restart.join(", "));
-            format!("reloaded; these keys take effect after a restart: {keys}\n")
-        }
-    }
 }

@@ -132,6 +132,7 @@ pub fn job_state(state: JobState) -> &'static str {
         JobState::Running => "running",
         JobState::Paused => "paused",
         JobState::Retrying => "retrying",
+        JobState::Ended => "ended",
     }
 }
 
@@ -177,7 +178,11 @@ pub fn event(event: &Event) -> Option<String> {
             let phase = phase.unwrap_or_default();
             format!("{}: job {job}: {phase}{}", clean(target), progress(now))
         }
-        Event::JobEnded { job, outcome, message, elapsed_ms } => {
+        Event::Adopted { target, slot, path } => {
+            let path = clean(&path.to_string_lossy());
+            format!("{}: slot {slot} was adopted, it is now {path}", clean(target))
+        }
+        Event::JobEnded { job, outcome, message, elapsed_ms, .. } => {
             let why = message.as_deref().map(|message| format!(": {}", clean(message)));
             let (target, job) = (clean(&job.target), job_name(job));
             let (how, took) = (self::outcome(*outcome), seconds(*elapsed_ms));

@@ -3,12 +3,16 @@
 use std::{
     collections::HashMap,
     io::{self, IsTerminal},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context;
 use unsnap_cli::{exit::Interrupted, signals};
 use unsnap_control::{
-    Client, ClientError,
+    Client, ClientError, Watching,
     protocol::{Answered, Event, EventLine, Status},
 };
 
@@ -27,25 +31,69 @@ use crate::{
 /// `unpack`.
 const LOG_EVERY_MS: u64 = 10_000;
 
+/// Time between two attempts to reach a service that has gone. A guess.
+const RECONNECT_EVERY: Duration = Duration::from_millis(500);
+
+/// Shows events until a signal arrives. A service that stops or restarts is waited for.
 pub fn run(ask: &AskArgs, printer: &Printer) -> anyhow::Result<()> {
     let signals = Signals::catch()?;
     let (status, mut watching) = Client::connect(&ask.socket)?.watch().map_err(cleaned)?;
-    let stop = watching.end().context("cannot watch for signals")?;
-    signals.at_first(move || stop.end()).context("cannot watch for signals")?;
+    let stop = Arc::new(Mutex::new(watching.end().context("cannot watch for signals")?));
+    let at_signal = Arc::clone(&stop);
+    let end = move || at_signal.lock().unwrap_or_else(PoisonError::into_inner).end();
+    signals.at_first(end).context("cannot watch for signals")?;
     let mut screen = Screen::new(ask, printer, status)?;
-    let end = loop {
+    loop {
+        let end = follow(&mut watching, &mut screen)?;
+        // A signal also ends the connection.
+        if signals::received() {
+            return Err(Interrupted.into());
+        }
+        if let Some(error) = end.filter(|error| !is_gone(error)) {
+            return Err(cleaned(error).into());
+        }
+        printer.warning("lost the connection to unpackd; waiting until it answers again");
+        drop(screen);
+        let (status, again) = reconnect(&ask.socket)?;
+        *stop.lock().unwrap_or_else(PoisonError::into_inner) =
+            again.end().context("cannot watch for signals")?;
+        if signals::received() {
+            // It came before the new connection could be ended by it.
+            return Err(Interrupted.into());
+        }
+        watching = again;
+        screen = Screen::new(ask, printer, status)?;
+    }
+}
+
+/// Shows events until the connection ends. Returns its error, if it did not just end.
+fn follow(watching: &mut Watching, screen: &mut Screen) -> anyhow::Result<Option<ClientError>> {
+    loop {
         match watching.next_event() {
             Ok(Some(event)) => screen.show(&event)?,
-            Ok(None) => break Err(ClientError::Gone(io::ErrorKind::UnexpectedEof.into())),
-            Err(error) => break Err(error),
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error)),
         }
-    };
-    drop(screen);
-    // A signal also ends the connection.
-    if signals::received() {
-        return Err(Interrupted.into());
     }
-    Ok(end.map_err(cleaned)?)
+}
+
+/// Returns whether the service may come back.
+fn is_gone(error: &ClientError) -> bool {
+    matches!(error, ClientError::Gone(_) | ClientError::Unreachable { .. })
+}
+
+/// Connects again as soon as the service answers.
+fn reconnect(socket: &Path) -> anyhow::Result<(Status, Watching)> {
+    loop {
+        if signals::received() {
+            return Err(Interrupted.into());
+        }
+        match Client::connect(socket).and_then(Client::watch) {
+            Ok(watching) => return Ok(watching),
+            Err(error) if is_gone(&error) => thread::sleep(RECONNECT_EVERY),
+            Err(error) => return Err(cleaned(error).into()),
+        }
+    }
 }
 
 /// Output of events.

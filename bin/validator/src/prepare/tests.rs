@@ -1,10 +1,10 @@
-use std::{fs, path::Path};
+use std::{cell::Cell, fs, path::Path, sync::mpsc::Sender};
 
 use tempfile::TempDir;
 use unsnap_fastboot::{Condition, Places, REMOVAL_FILES_PER_SECOND, Survey};
 use unsnap_pass::{Compromised, Options};
 use unsnap_state::Format;
-use unsnap_unpack::{PreflightMode, Verify};
+use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
 use super::*;
 
@@ -26,6 +26,7 @@ fn request(ledger: &TempDir) -> Request {
         places: Places::new(ledger.path()),
         verify: Verify::default(),
         preflight: PreflightMode::default(),
+        min_free: Reserve::NONE,
         pass,
         files: None,
         format: Format::V3,
@@ -33,12 +34,17 @@ fn request(ledger: &TempDir) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        max_behind: 0,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }
 
 fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<Outcome, Failure> {
-    prepare_guarded(request, wanted, deadline, &Progress::default(), &CancelToken::default())
+    let (progress, cancel) = (Progress::default(), CancelToken::default());
+    match prepare_guarded(request, wanted, deadline, &progress, &cancel, || false) {
+        End::Done(result) => result,
+        End::Tidying(slot) => panic!("still tidying up behind the state of slot {slot}"),
+    }
 }
 
 fn newest(request: &Request) -> Option<(u64, Condition)> {
@@ -76,6 +82,49 @@ fn a_deadline_that_has_passed_leaves_nothing_and_a_later_one_is_not_waited_for()
     // An existing state needs no time.
     let outcome = run(&request, Wanted::Newest, Some(Duration::ZERO)).unwrap();
     assert!(matches!(outcome, Outcome::Ready { slot: 47, .. }), "{outcome:?}");
+}
+
+/// Work that has completed a state, and then removes old files until the test is over.
+fn endless_removal() -> (Sender<()>, impl FnOnce() -> Result<Outcome, FastbootError> + Send) {
+    let (test_ends, removal) = channel();
+    let work = move || {
+        let _ = removal.recv();
+        Err(FastbootError::CANCELLED)
+    };
+    (test_ends, work)
+}
+
+#[test]
+fn removing_old_files_does_not_outlast_the_deadline() {
+    let (_until_the_end, work) = endless_removal();
+    let end = within(Some(Duration::from_millis(1)), &CancelToken::default(), || Some(7), work);
+    assert!(matches!(end, End::Tidying(7)), "{end:?}");
+}
+
+#[test]
+fn removing_old_files_does_not_outlast_a_signal() {
+    let (_until_the_end, work) = endless_removal();
+    let cancel = CancelToken::default();
+    cancel.cancel();
+    let end = within(None, &cancel, || Some(7), work);
+    assert!(matches!(end, End::Tidying(7)), "{end:?}");
+}
+
+#[test]
+fn removing_what_an_unfinished_preparation_has_written_is_waited_for() {
+    let (test_ends, work) = endless_removal();
+    // Asked again and again: no state is complete, until the work has ended.
+    let (asked, test_ends) = (Cell::new(0), Cell::new(Some(test_ends)));
+    let complete = || {
+        asked.set(asked.get() + 1);
+        if asked.get() == 3 {
+            drop(test_ends.take());
+        }
+        None
+    };
+    let end = within(Some(Duration::ZERO), &CancelToken::default(), complete, work);
+    assert!(matches!(end, End::Done(Err(Failure::Expired(_)))), "{end:?}");
+    assert!(asked.get() >= 3);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::{
     names::{DIRECTORY_MODE, STAGING_NAME},
     taking::{Contents, c_string, check_empty, is_mount_point, make_staging, open_holder},
 };
-use crate::{CommitError, journal::remove_journal};
+use crate::{CommitError, journal::remove_journal, mount::is_same_mount};
 
 /// Entry that is moved last where entries are moved one by one: without it, a directory is no
 /// snapshot.
@@ -41,7 +41,8 @@ pub enum Existing {
     MustBeEmpty,
     /// The caller clears the destination before publishing. An empty directory may remain.
     WillBeCleared {
-        /// Directory in which the staging directory is made, if it is on the same file system.
+        /// Directory in which the staging directory is made, if files can be renamed from there to
+        /// the destination.
         stage_in: Option<PathBuf>,
         /// Name of the staging directory.
         stage_as: &'static str,
@@ -182,11 +183,11 @@ impl Place {
         let stage_in = stage_in
             .map(|path| Ok::<_, CommitError>((path, open_holder(calls, path)?)))
             .transpose()?;
-        let device = |directory: &OwnedFd| {
-            calls.fstat(directory).map(|stat| stat.st_dev).map_err(|errno| at("look at", errno))
+        let is_same = |other: &OwnedFd| {
+            is_same_mount(calls, other, &holder).map_err(|errno| at("look at", errno))
         };
         let stage_in = match stage_in {
-            Some((path, other)) if device(&other)? == device(&holder)? => Some((path, other)),
+            Some((path, other)) if is_same(&other)? => Some((path, other)),
             _ => None,
         };
         let around = stage_in.as_ref().map_or(parent, |(path, _)| path);

@@ -105,11 +105,11 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     let unit = Some(&Unit::Seconds);
     let help = "Time of the last successful job, since 1970, UTC; absent before the first success";
     optional_gauge(to, "unsnap_last_success_timestamp", help, unit, targets, |target| {
-        target.counts.last_success_unix_ms.map(seconds)
+        target.last_success_unix_ms.map(seconds)
     })?;
     let help = "Duration of the last successful job";
     optional_gauge(to, "unsnap_last_duration", help, unit, targets, |target| {
-        target.counts.last_duration_ms.map(seconds)
+        target.last_duration_ms.map(seconds)
     })?;
     let help = "Slot of the newest result";
     optional_gauge(to, "unsnap_newest_result_slot", help, None, targets, |target| {
@@ -117,14 +117,46 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     })?;
     let help = "Results on disk";
     optional_gauge(to, "unsnap_results", help, None, targets, |target| Some(target.results))?;
+    let help = "Slots by which the newest result is older than the newest archives";
+    optional_gauge(to, "unsnap_behind_slots", help, None, targets, |target| target.behind_slots)?;
+    let help = "Slot of the ready state; absent if none waits beside the validator's";
+    optional_gauge(to, "unsnap_ready_slot", help, None, targets, |target| target.ready_slot)?;
+    let help = "Time at which the ready state was complete, since 1970, UTC";
+    optional_gauge(to, "unsnap_ready_timestamp", help, unit, targets, |target| {
+        target.ready_unix_ms.map(seconds)
+    })?;
+    let help = "Ready states that were moved to where the validator looks";
+    counter(to, "unsnap_adopted", help, None, targets, |target| target.counts.adopted)?;
+    let help = "Time for which the ledger was locked to adopt states, at most";
+    counter(to, "unsnap_ledger_locked", help, unit, targets, |target| {
+        seconds(target.counts.ledger_locked_ms)
+    })?;
+    let (help, bytes) = ("Bytes of old files that wait for their removal", Some(&Unit::Bytes));
+    optional_gauge(to, "unsnap_leftover", help, bytes, targets, |target| {
+        Some(target.leftover_bytes)
+    })?;
     let help = "Results removed";
     counter(to, "unsnap_results_removed", help, None, targets, |target| {
         target.counts.results_removed
+    })?;
+    let help = "Bytes that only the shadow of the validator's state keeps on the disk; absent before \
+                they are counted";
+    optional_gauge(to, "unsnap_shadow", help, Some(&Unit::Bytes), targets, |target| {
+        target.counts.shadow_bytes
+    })?;
+    let help = "Shadows removed because space was short or their state was gone";
+    counter(to, "unsnap_shadow_removed", help, None, targets, |target| {
+        target.counts.shadow_removed
+    })?;
+    let help = "Ready states discarded because space was short";
+    counter(to, "unsnap_ready_discarded", help, None, targets, |target| {
+        target.counts.ready_discarded
     })
 }
 
 fn process_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let (process, bytes) = (stats.process, Some(&Unit::Bytes));
+    let Some(process) = stats.process else { return Ok(()) };
+    let bytes = Some(&Unit::Bytes);
     let name = "process_cpu";
     let metric = ConstCounter::new(process.cpu_seconds);
     let help = "Processor time of all threads";

@@ -18,8 +18,8 @@ pub struct Stats {
     pub bad_archives: u64,
     /// All targets.
     pub targets: Vec<TargetStats>,
-    /// The process.
-    pub process: ProcessStats,
+    /// The process; `None` where its metrics would clash with those of another one.
+    pub process: Option<ProcessStats>,
 }
 
 /// Metrics of a target.
@@ -39,10 +39,23 @@ pub struct TargetStats {
     pub newest_result_slot: Option<u64>,
     /// Number of results on disk.
     pub results: u64,
+    /// Slot of the ready state, which waits beside a validator's own.
+    pub ready_slot: Option<u64>,
+    /// Time at which it was complete: milliseconds since 1970, UTC.
+    pub ready_unix_ms: Option<u64>,
+    /// Slots by which the newest result is older than the newest archives.
+    pub behind_slots: Option<u64>,
+    /// Bytes of old files that wait for their removal.
+    pub leftover_bytes: u64,
+    /// Time of the last successful job, perhaps of an earlier process: milliseconds since 1970,
+    /// UTC.
+    pub last_success_unix_ms: Option<u64>,
+    /// Duration of that job in milliseconds.
+    pub last_duration_ms: Option<u64>,
 }
 
-/// Counters of a target since the start of the service. Bytes and files are those of attempts that
-/// published a result.
+/// Counters of a target since the start of the service. Bytes and files are those of all attempts,
+/// the running one included.
 #[derive(Clone, Debug, Default)]
 pub struct TargetCounts {
     /// Finished attempts at jobs.
@@ -61,13 +74,19 @@ pub struct TargetCounts {
     pub held_back_ms: u64,
     /// Fallbacks of jobs to a slower method (no direct I/O, no io_uring).
     pub fallbacks: u64,
-    /// Time of the last successful job, perhaps of an earlier process: milliseconds since 1970,
-    /// UTC.
-    pub last_success_unix_ms: Option<u64>,
-    /// Duration of that job in milliseconds.
-    pub last_duration_ms: Option<u64>,
     /// Results removed.
     pub results_removed: u64,
+    /// Ready states adopted.
+    pub adopted: u64,
+    /// Milliseconds for which adopting kept the ledger's lock, at most.
+    pub ledger_locked_ms: u64,
+    /// Shadows removed because space was short or their state was gone.
+    pub shadow_removed: u64,
+    /// Ready states discarded because space was short.
+    pub ready_discarded: u64,
+    /// Bytes that only the shadow of the validator's state keeps on the disk, when they were last
+    /// counted.
+    pub shadow_bytes: Option<u64>,
 }
 
 /// Number of jobs by state: [`JobState`](crate::protocol::JobState).
@@ -112,6 +131,12 @@ impl TargetStats {
             progress: None,
             newest_result_slot: None,
             results: 0,
+            ready_slot: None,
+            ready_unix_ms: None,
+            behind_slots: None,
+            leftover_bytes: 0,
+            last_success_unix_ms: None,
+            last_duration_ms: None,
         }
     }
 }

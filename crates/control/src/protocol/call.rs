@@ -25,6 +25,12 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         incremental: Option<PathBuf>,
     },
+    /// Unpacks the newest archives now, whatever the cadence says.
+    Prepare {
+        /// Name of the target; every target if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
+    },
     /// Removes a job from the queue, or stops it.
     Cancel {
         /// Number of the job.
@@ -53,8 +59,8 @@ pub enum Level {
 }
 
 /// All values of `request`.
-const REQUESTS: [&str; 8] =
-    ["status", "submit", "cancel", "pause", "resume", "reload", "watch", "metrics"];
+const REQUESTS: [&str; 9] =
+    ["status", "submit", "prepare", "cancel", "pause", "resume", "reload", "watch", "metrics"];
 
 impl Request {
     /// Returns the right that the request needs.
@@ -62,6 +68,7 @@ impl Request {
         match self {
             Self::Status {} | Self::Watch {} | Self::Metrics {} => Level::Observe,
             Self::Submit { .. }
+            | Self::Prepare { .. }
             | Self::Cancel { .. }
             | Self::Pause {}
             | Self::Resume {}
@@ -158,6 +165,7 @@ mod tests {
             Just(Request::Watch {}),
             Just(Request::Metrics {}),
             any::<u64>().prop_map(|job| Request::Cancel { job }),
+            proptest::option::of(text).prop_map(|target| Request::Prepare { target }),
             (proptest::option::of(text), text, proptest::option::of(text)).prop_map(
                 |(target, archive, incremental)| Request::Submit {
                     target,

@@ -59,7 +59,7 @@ pub enum Event {
         /// Its progress.
         progress: JobProgress,
     },
-    /// A job ended, or only an attempt at it: then `job.state` is `retrying`.
+    /// A job ended, or only an attempt at it: then `job.state` is `retrying`, otherwise `ended`.
     JobEnded {
         /// The job.
         job: JobStatus,
@@ -69,6 +69,19 @@ pub enum Event {
         message: Option<String>,
         /// Duration of the attempt in milliseconds.
         elapsed_ms: u64,
+        /// Exit code with which `ledger-tool` would have ended: 0 for `done`.
+        #[serde(default)]
+        exit_code: u8,
+    },
+    /// A ready state was moved to where the validator looks.
+    Adopted {
+        /// Name of the target.
+        target: String,
+        /// Slot of the state.
+        slot: u64,
+        /// Directory of the state now.
+        #[serde(with = "super::path")]
+        path: PathBuf,
     },
     /// A client paused the service.
     Paused,

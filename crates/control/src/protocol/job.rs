@@ -1,4 +1,4 @@
-//! Jobs, as events and the status describe them.
+//! Status of a job.
 
 use std::path::PathBuf;
 
@@ -44,6 +44,8 @@ pub enum Origin {
     Found,
     /// A client submitted the archives.
     Submitted,
+    /// The service found the archives, and a client wants them unpacked now.
+    Requested,
 }
 
 /// State of a job.
@@ -58,6 +60,8 @@ pub enum JobState {
     Paused,
     /// Failed, and waiting for the next attempt.
     Retrying,
+    /// Ended for good. Only in events.
+    Ended,
 }
 
 /// Progress of a job.

@@ -20,7 +20,7 @@ mod status;
 pub use call::{Call, Level, Malformed, Request};
 pub use event::{Event, EventLine, Outcome};
 pub use job::{JobProgress, JobState, JobStatus, Origin};
-pub use reply::{Answered, Refusal, RefusalKind, Reply, ReplyResult, SubmittedJob};
+pub use reply::{Answered, PreparingJob, Refusal, RefusalKind, Reply, ReplyResult, SubmittedJob};
 pub use status::{
     ArchivesStatus, BadArchive, DiskStatus, PairName, RECENT_EVENTS_MAX, ResultStatus, Status,
     TargetKind, TargetState, TargetStatus,

@@ -65,12 +65,20 @@ pub enum Answered {
         /// The queued jobs, one for each target.
         jobs: Vec<SubmittedJob>,
     },
+    /// Answer to `prepare`.
+    Preparing {
+        /// The jobs, one for each target.
+        jobs: Vec<PreparingJob>,
+    },
     /// Answer to `cancel`.
     Cancelled {
         /// Number of the job.
         job: u64,
-        /// State of the job before. A running job takes a moment to clean up.
+        /// State of the job before.
         was: JobState,
+        /// Whether the job has yet to end: a running one cleans up first, and `job-ended` follows.
+        #[serde(default)]
+        ending: bool,
     },
     /// Answer to `pause`.
     Paused {
@@ -101,6 +109,20 @@ pub struct SubmittedJob {
     pub id: u64,
     /// Name of its target.
     pub target: String,
+    /// Slot of the target's newest result, if that is newer than the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer: Option<u64>,
+}
+
+/// A job for the newest archives, which a client wants now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreparingJob {
+    /// Name of the target.
+    pub target: String,
+    /// Slot of the newest archives.
+    pub slot: u64,
+    /// Number of the job; `None` if the result is on disk already.
+    pub job: Option<u64>,
 }
 
 /// Reason why a request was refused.
@@ -148,6 +170,8 @@ pub enum RefusalKind {
     NoSuchJob,
     /// No target has that name.
     NoSuchTarget,
+    /// There are no archives to unpack.
+    NoArchive,
     /// The archive does not exist, its name is not an archive's, or it is known to be bad.
     BadArchive,
     /// The target's queue is full.
@@ -217,7 +241,15 @@ mod tests {
         for ok in [
             status(),
             json!({"answer": "submitted", "jobs": [{"id": 3, "target": "tree"}]}),
-            json!({"answer": "cancelled", "job": 3, "was": "retrying"}),
+            json!({"answer": "submitted", "jobs": [{"id": 3, "target": "tree", "newer": 47}]}),
+            json!({
+                "answer": "preparing",
+                "jobs": [
+                    {"target": "tree", "slot": 47, "job": null},
+                    {"target": "validator", "slot": 47, "job": 12},
+                ],
+            }),
+            json!({"answer": "cancelled", "job": 3, "was": "retrying", "ending": false}),
             json!({"answer": "paused", "was_paused": false}),
             json!({"answer": "resumed", "was_paused": true}),
             json!({"answer": "reloaded", "needs_restart": ["control.socket"]}),
@@ -247,8 +279,9 @@ mod tests {
             }),
             json!({
                 "event": "job-ended", "job": job, "outcome": "bad-archive", "message": "it is cut",
-                "elapsed_ms": 1500,
+                "elapsed_ms": 1500, "exit_code": 1,
             }),
+            json!({"event": "adopted", "target": "validator", "slot": 47, "path": "/l/47"}),
             json!({"event": "paused"}),
             json!({"event": "results-removed", "target": "tree", "paths": ["/t/1"]}),
             json!({"event": "missed", "events": 3}),

@@ -14,8 +14,8 @@ use crate::{
     Access,
     access::Peer,
     protocol::{
-        Answered, Call, Event, EventLine, Level, REQUEST_BYTES_MAX, Refusal, RefusalKind, Reply,
-        Request,
+        Answered, Call, Event, EventLine, Level, PreparingJob, REQUEST_BYTES_MAX, Refusal,
+        RefusalKind, Reply, Request,
     },
 };
 
@@ -249,8 +249,13 @@ fn log_operation(answered: &Answered, peer: Peer) {
                 );
             }
         }
-        Answered::Cancelled { job, was } => {
-            tracing::info!(uid, pid, job, ?was, "a client cancelled a job");
+        Answered::Preparing { jobs } => {
+            for PreparingJob { target, slot, job } in jobs {
+                tracing::info!(uid, pid, job, target, slot, "a client wants the newest state now");
+            }
+        }
+        Answered::Cancelled { job, was, ending } => {
+            tracing::info!(uid, pid, job, ?was, ending, "a client cancelled a job");
         }
         Answered::Paused { was_paused: false } => {
             tracing::info!(

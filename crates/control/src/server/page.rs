@@ -204,7 +204,10 @@ fn words(event: &Event) -> String {
     match event {
         Event::JobQueued { job } => format!("{}: queued", about(job)),
         Event::JobStarted { job } => format!("{}: started", about(job)),
-        Event::JobEnded { job, outcome, message, elapsed_ms } => {
+        Event::Adopted { target, slot, .. } => {
+            format!("{target}: slot {slot} moved to where the validator looks")
+        }
+        Event::JobEnded { job, outcome, message, elapsed_ms, .. } => {
             let outcome = serde_json::to_value(outcome).unwrap_or_default();
             let outcome = outcome.as_str().unwrap_or("ended").to_owned();
             let message = message.as_ref().map_or_else(String::new, |text| format!(": {text}"));

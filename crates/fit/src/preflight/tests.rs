@@ -10,11 +10,16 @@ use unsnap_testkit::{
     tar::{account_path, snapshot_head},
 };
 
+use unsnap_failure::{Failure, Remedy};
+
 use super::*;
+use crate::Reserve;
 
 /// Unlimited space.
 const PLENTY: Free = Free {
     bytes: Some(1 << 50),
+    common_bytes: Some(1 << 50),
+    min_free: None,
     inodes: None,
     unit_bytes: 4096,
     total_bytes: 1 << 50,
@@ -85,7 +90,7 @@ impl Site {
 }
 
 fn with_bytes(bytes: u64) -> Free {
-    Free { bytes: Some(bytes), ..PLENTY }
+    Free { bytes: Some(bytes), common_bytes: Some(bytes), ..PLENTY }
 }
 
 fn with_inodes(inodes: u64) -> Free {
@@ -139,6 +144,30 @@ fn a_small_archive_is_known_exactly_and_refused_by_the_first_missing_byte() {
     assert_eq!((short.resource, short.needed), (Resource::Inodes, Some(8)));
     // A file system that does not report its space is taken for large enough.
     assert!(site.answer(&[Free { bytes: None, ..PLENTY }]).is_ok());
+}
+
+#[test]
+fn an_archive_that_leaves_less_than_min_free_is_refused() {
+    let site = Site::new(&zstd_frames(&small(), 4096, 1));
+    let needed = 8 * 4096;
+    let reserve = Reserve { bytes: 1 << 20, ..Reserve::NONE };
+    let kept = 1 << 20;
+    let report = site.answer(&[with_bytes(kept + needed).keep(&reserve)]).unwrap();
+    let system = &report.file_systems[0];
+    assert_eq!((system.bytes_available, system.min_free_bytes), (Some(needed), kept));
+    let error = site.answer(&[with_bytes(kept + needed - 1).keep(&reserve)]).unwrap_err();
+    assert_eq!(error.remedy(), Some(Remedy::LowerMinFree { unpacking: false }));
+    let words = "32.0 KiB (32767 bytes) are available (1.0 MiB (1081343 bytes) are free, of which \
+                 min-free leaves 1.0 MiB (1048576 bytes) to other programs)";
+    assert!(error.to_string().contains(words), "{error}");
+    let short = shortage(Err(error));
+    assert_eq!((short.available, short.missing()), (needed - 1, 1));
+    // Less is free than should be, and nothing is available; what is missing is more than needed.
+    let short = shortage(site.answer(&[with_bytes(kept - 7).keep(&reserve)]));
+    assert_eq!((short.available, short.missing()), (0, needed + 7));
+    // Without it the archive would not fit either.
+    let error = site.answer(&[with_bytes(needed - 1).keep(&reserve)]).unwrap_err();
+    assert_eq!(error.remedy(), Some(Remedy::MakeRoom { inodes: false, unpacking: false }));
 }
 
 #[test]
@@ -271,13 +300,15 @@ fn the_declared_size_of_a_single_frame_is_exact_once_a_walk_confirms_it() {
 #[test]
 fn without_a_check_there_is_no_watch_and_of_a_stream_nothing_is_known() {
     let mut site = Site::new(&small());
-    let watch = |answer: Preflight, site: &Site| {
-        let systems = vec![FileSystem::made_up(0, &[0])];
+    let watch_keeping = |answer: &Preflight, site: &Site, min_free| {
+        let systems = vec![FileSystem::made_up(0, &[0]).keeping(min_free)];
         answer.watch(systems, 1 << 20, &site.options).is_some()
     };
+    let watch = |answer: Preflight, site: &Site| watch_keeping(&answer, site, Reserve::NONE);
     site.mode = PreflightMode::Off;
     let answer = site.question().answer(&[with_bytes(0)]).unwrap();
     assert_eq!(answer.report.skipped.as_deref(), Some("the check is switched off"));
+    assert!(watch_keeping(&answer, &site, Reserve::AUTO), "what stays free for others");
     assert!(!watch(answer, &site));
 
     site.mode = PreflightMode::default();

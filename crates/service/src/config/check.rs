@@ -12,13 +12,17 @@ use unsnap_pass::{
     DirectMode, IndexUse, Io, IoEngine, IoPriority, Neighbour, Niceness, Options, Resources,
     SandboxMode,
 };
+use unsnap_settings::Reserve;
 use unsnap_state::Format;
 use unsnap_unpack::Verify;
 
 use super::{
     error::ConfigError,
+    places::check_overlaps,
     settings::{Kind, Settings, Target as TargetSettings},
+    targets::{Target, TargetKind},
 };
+use crate::plan::{Cadence, Window};
 
 /// Most targets. A guess: each has a thread.
 const TARGETS_MAX: usize = 16;
@@ -48,40 +52,10 @@ pub struct Config {
 pub struct Unpacking {
     /// What is checked of their content.
     pub verify: Verify,
+    /// Free space to leave to other processes.
+    pub min_free: Reserve,
     /// How they are read.
     pub pass: Options,
-}
-
-/// A target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Name: letters, digits, dashes and underscores.
-    pub name: String,
-    /// Kind.
-    pub kind: TargetKind,
-    /// Number of results to keep; at least 1.
-    pub keep: usize,
-}
-
-/// Kind of target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetKind {
-    /// A directory tree for each archive.
-    Tree {
-        /// Directory that holds the trees.
-        directory: PathBuf,
-    },
-    /// Local state that a validator starts from.
-    Fastboot {
-        /// The validator's directories.
-        places: Places,
-        /// Format of the list of storages.
-        format: Format,
-        /// Whether to keep a second hard link to each storage.
-        shadow: bool,
-        /// Whether to prepare the state beside a running validator.
-        beside: bool,
-    },
 }
 
 impl Config {
@@ -122,8 +96,10 @@ impl Config {
             .map(|target| check_target(target, &archives))
             .collect::<Result<_, _>>()?;
         check_targets(&targets)?;
+        check_overlaps(&targets, &archives)?;
         let config = Self { settings, archives, targets };
         config.unpacking()?;
+        config.cadence()?;
         Ok(config)
     }
 
@@ -160,7 +136,18 @@ impl Config {
             ..Options::default()
         };
         self.settings.limits.apply(&mut pass.limits);
-        Ok(Unpacking { verify, pass })
+        Ok(Unpacking { verify, min_free: self.settings.neighbour.min_free, pass })
+    }
+
+    /// Returns when jobs start that nobody asked for.
+    pub fn cadence(&self) -> Result<Cadence, ConfigError> {
+        let settings = &self.settings.cadence;
+        let windows = Window::parse_all(&settings.windows);
+        Ok(Cadence {
+            min_slots: settings.min_slots,
+            windows: windows.map_err(|error| ConfigError(format!("windows: {error}")))?,
+            bytes_per_day: settings.bytes_per_day.0,
+        })
     }
 
     fn neighbour(&self) -> Result<Neighbour, ConfigError> {
@@ -303,21 +290,9 @@ fn check_targets(targets: &[Target]) -> Result<(), ConfigError> {
     if targets.len() > TARGETS_MAX {
         return Err(ConfigError(format!("more than {TARGETS_MAX} targets are configured")));
     }
-    let (mut names, mut places) = (HashSet::new(), HashSet::new());
-    for target in targets {
-        if !names.insert(&target.name) {
-            return Err(ConfigError(format!("two targets have the name {}", target.name)));
-        }
-        let place = match &target.kind {
-            TargetKind::Tree { directory } => directory,
-            TargetKind::Fastboot { places, .. } => &places.ledger,
-        };
-        if !places.insert(place) {
-            return Err(ConfigError(format!(
-                "two targets share the directory {}",
-                place.display()
-            )));
-        }
+    let mut names = HashSet::new();
+    match targets.iter().find(|target| !names.insert(&target.name)) {
+        Some(target) => Err(ConfigError(format!("two targets have the name {}", target.name))),
+        None => Ok(()),
     }
-    Ok(())
 }

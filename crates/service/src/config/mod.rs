@@ -3,18 +3,22 @@
 mod check;
 mod error;
 mod layers;
+mod machine;
+mod places;
 mod settings;
+mod targets;
 mod values;
 
 use std::path::{Path, PathBuf};
 
-pub use check::{Config, Target, TargetKind, Unpacking};
+pub use check::{Config, Unpacking};
 pub use error::ConfigError;
 pub use layers::{Override, VARIABLE_PREFIX};
 pub use settings::{
-    Archives, Control, Kind, Metrics, Neighbour, Retry, Service, Settings,
-    Target as TargetSettings, Unpack,
+    Archives, Cadence as CadenceSettings, Control, Kind, Metrics, Neighbour, Retry, Service,
+    Settings, Target as TargetSettings, Unpack,
 };
+pub use targets::{Target, TargetKind};
 pub use values::Span;
 
 /// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.

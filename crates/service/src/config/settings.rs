@@ -6,9 +6,14 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use unsnap_settings::{LimitsTable, Size};
+use unsnap_settings::{LimitsTable, Reserve, Size};
 
 use super::values::Span;
+
+/// Default distance of states: 2 hours 47 minutes at 0.4 s a slot. A mainnet state has some 500 GB,
+/// so at most 4.3 TB are written a day. A validator replays so many slots in about an hour. A guess:
+/// less gives newer states and wears the disk more.
+const MIN_SLOTS: u64 = 25_000;
 
 /// The whole configuration, as written in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +25,8 @@ pub struct Settings {
     pub unpack: Unpack,
     /// Limits on the load for other processes.
     pub neighbour: Neighbour,
+    /// When jobs start that nobody asked for.
+    pub cadence: Cadence,
     /// Retries of failed jobs.
     pub retry: Retry,
     /// The service itself.
@@ -44,6 +51,8 @@ pub struct Archives {
     pub incremental_directory: PathBuf,
     /// Interval between scans of the directories, besides those that inotify triggers.
     pub rescan: Span,
+    /// Age at which archives that were set aside as bad are removed; 0 for never.
+    pub bad_archives_max_age: Span,
     /// Time for which an archive must be unchanged, unless inotify reported that it is complete.
     pub settle: Span,
 }
@@ -81,7 +90,7 @@ pub struct Target {
     pub format: String,
     /// Whether to keep a second hard link to each storage, for repairs.
     pub shadow: bool,
-    /// Whether to prepare the state beside a running validator.
+    /// Whether to prepare the state while a validator runs.
     pub beside: bool,
 }
 
@@ -97,7 +106,7 @@ pub struct Unpack {
     pub io_engine: String,
     /// Number of decoder threads; 0 for one per core, at most 16.
     pub decode_threads: u16,
-    /// PersistentState in bytes; 0 for an amount derived from the number of threads.
+    /// Memory in bytes; 0 for an amount derived from the number of threads.
     pub memory_budget: Size,
     /// Whether jobs run in a sandbox.
     pub sandbox: bool,
@@ -119,6 +128,20 @@ pub struct Neighbour {
     pub cpus: String,
     /// Most files of old results removed per second; 0 for no limit.
     pub removal_files_per_second: u32,
+    /// Free space to leave to other processes on every file system that is written to.
+    pub min_free: Reserve,
+}
+
+/// `[cadence]`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cadence {
+    /// Least number of slots between two states; 0 for any.
+    pub min_slots: u64,
+    /// Parts of the day in which jobs start, UTC, such as "02:00-05:00,14:00-15:00"; "" for all.
+    pub windows: String,
+    /// Most bytes written per target and day; 0 for no limit.
+    pub bytes_per_day: Size,
 }
 
 /// `[retry]`
@@ -137,7 +160,7 @@ pub struct Retry {
 pub struct Service {
     /// State directory; "" for systemd's, or /var/lib/unpackd.
     pub state_directory: PathBuf,
-    /// Whether newer archives stop a running job.
+    /// Whether newer archives stop a running job of a tree.
     pub supersede: bool,
     /// Most queued jobs per target.
     pub queue: u16,
@@ -183,6 +206,7 @@ impl Default for Archives {
             directory: PathBuf::new(),
             incremental_directory: PathBuf::new(),
             rescan: Span::seconds(60),
+            bad_archives_max_age: Span::seconds(7 * 24 * 3600),
             settle: Span::seconds(10),
         }
     }
@@ -227,7 +251,14 @@ impl Default for Neighbour {
             nice: 10,
             cpus: String::new(),
             removal_files_per_second: 1000,
+            min_free: Reserve::AUTO,
         }
+    }
+}
+
+impl Default for Cadence {
+    fn default() -> Self {
+        Self { min_slots: MIN_SLOTS, windows: String::new(), bytes_per_day: Size(0) }
     }
 }
 

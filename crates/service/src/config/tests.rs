@@ -72,7 +72,10 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("{SHORTEST}\nkeep = 0"), &["keep must be 1 to"]);
     refused(&format!("{SHORTEST}\nledger = '/l'"), &["fastboot"]);
     refused(&format!("{SHORTEST}\n[[target]]\nname='t'\ndirectory='/u'"), &["two targets"]);
-    refused(&format!("{SHORTEST}\n[[target]]\nname='u'\ndirectory='/t'"), &["two targets"]);
+    refused(
+        &format!("{SHORTEST}\n[[target]]\nname='u'\ndirectory='/t'"),
+        &["targets must not share"],
+    );
     refused(&format!("{SHORTEST}\n[[target]]\nname='../u'\ndirectory='/u'"), &["letters"]);
     for (section, line, part) in [
         ("unpack", "verify = 'all'", "none, structure or accounts"),

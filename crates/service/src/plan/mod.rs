@@ -1,10 +1,12 @@
-//! Planning: jobs, retry timers and the decision about the next action. This module does no I/O,
+//! Planning: jobs, retry timers, cadence and the decision about the next action. This module does no I/O,
 //! and the caller passes the current time.
 
 mod backoff;
+mod cadence;
 mod decide;
 mod job;
 
 pub use backoff::{Backoff, RetryTimer};
-pub use decide::{Action, View, decide};
+pub use cadence::{Cadence, DAY_S, Hold, Usage, Window};
+pub use decide::{Action, View, decide, held};
 pub use job::{Job, same_archives};

@@ -5,6 +5,7 @@ mod reloading;
 mod reporting;
 mod scanning;
 mod scheduling;
+mod yielding;
 
 use std::{
     io,
@@ -15,7 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_control::{Answer, Events, Limits, Listener, Server, metrics::Textfile};
+use unsnap_control::{
+    Answer, Events, Limits, Listener, Server, metrics::Textfile, protocol::Event,
+};
 
 use crate::{
     archives::{Archives, Now},
@@ -26,8 +29,9 @@ use crate::{
     persistent::{PersistentState, StateDirectory},
     reload,
     requests::{RequestHandler, Shared},
+    space::Housekeeper,
     state::{CancelReason, State},
-    target::Remover,
+    target::{Remover, Swept},
     watch::{Change, Watch},
     worker::{Worker, WorkerReport},
 };
@@ -81,6 +85,7 @@ pub struct Supervisor {
     archives: Archives,
     watch: Watch,
     remover: Remover,
+    housekeeper: Housekeeper,
     workers: Vec<Worker>,
     /// Workers of removed targets, until their threads have ended.
     retired: Vec<Worker>,
@@ -112,6 +117,10 @@ impl Supervisor {
         })?;
         let settings = &config.settings;
         let remover = Remover::start(settings.neighbour.removal_files_per_second)?;
+        let tidied = sender.clone();
+        let housekeeper = Housekeeper::start(move |done| {
+            let _ = tidied.send(Message::Housekeeping(done));
+        })?;
         let access = reload::access(&config).map_err(|error| io::Error::other(error.0))?;
         let limits = Limits { connections_max: settings.control.connections_max.into() };
         let targets = config.targets.clone();
@@ -128,6 +137,7 @@ impl Supervisor {
             archives: Archives::default(),
             watch,
             remover,
+            housekeeper,
             workers: Vec::new(),
             retired: Vec::new(),
             next_worker: 0,
@@ -193,6 +203,7 @@ impl Supervisor {
             }
             Message::Change(Change::Other) => self.next_scan = Instant::now(),
             Message::WorkerReport(report) => self.handle_report(report),
+            Message::Housekeeping(done) => self.tidied(done),
             // The main loop acts on these itself.
             Message::Wake | Message::Stop => {}
             Message::Reload => {
@@ -215,7 +226,7 @@ impl Supervisor {
         let now = Now::get();
         let id = match &report {
             WorkerReport::Ended(ended) => ended.worker,
-            WorkerReport::Swept { worker, .. } => *worker,
+            WorkerReport::Swept { worker, .. } | WorkerReport::Adopted { worker, .. } => *worker,
         };
         let mut state = self.shared.state();
         // Reports about removed targets are ignored.
@@ -228,25 +239,28 @@ impl Supervisor {
                 // Results and archives may have changed.
                 self.next_scan = now.instant;
             }
-            WorkerReport::Swept { moved, .. } => {
+            WorkerReport::Swept { result, .. } => {
                 let target = &mut state.targets[index];
-                target.sweeping = false;
-                match moved {
-                    Ok(moved) if moved.is_empty() => {}
-                    Ok(moved) => {
-                        target.counts.results_removed += moved.len() as u64;
-                        let target = target.target.name.clone();
-                        let event = unsnap_control::protocol::Event::ResultsRemoved {
-                            target,
-                            paths: moved.clone(),
-                        };
-                        state.events.push(event);
-                        self.remover.remove(moved);
+                target.chore = None;
+                let name = target.target.name.clone();
+                match result {
+                    Ok(Swept { outdated, leftovers }) => {
+                        self.remover.remove(leftovers.keys().cloned());
+                        target.leftovers = leftovers;
+                        target.counts.results_removed += outdated.len() as u64;
+                        if !outdated.is_empty() {
+                            let event = Event::ResultsRemoved { target: name, paths: outdated };
+                            state.events.push(event);
+                        }
                     }
                     Err(error) => {
-                        let target = &target.target.name;
-                        tracing::warn!(target, %error, "cannot sweep the target");
+                        tracing::warn!(target = name, %error, "cannot sweep the target");
                     }
+                }
+            }
+            WorkerReport::Adopted { result, .. } => {
+                if state.adoption_ended(index, result, now) {
+                    self.next_scan = now.instant;
                 }
             }
         }
@@ -265,6 +279,7 @@ impl Supervisor {
             wake = wake.min(next);
         }
         self.shared.state().pairs = usable.pairs;
+        self.look_for_waiting();
         for index in 0..self.workers.len() {
             if let Some(until) = self.schedule(index, now) {
                 wake = wake.min(until);
@@ -301,9 +316,9 @@ impl Supervisor {
         self.save();
         // The server ends, and dropping the receiver unblocks senders.
         self.server = None;
-        let Self { workers, retired, messages, watch, remover, .. } = self;
+        let Self { workers, retired, messages, watch, remover, housekeeper, .. } = self;
         drop(messages);
-        drop((watch, remover));
+        drop((watch, remover, housekeeper));
         if unfinished {
             // Their threads are not joined: they end with the process.
             std::mem::forget((workers, retired));

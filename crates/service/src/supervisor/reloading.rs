@@ -78,7 +78,11 @@ impl Supervisor {
         }
         let mut before: Vec<(TargetState, Worker)> = {
             let mut state = self.shared.state();
-            state.pace.set_rate(new.rate_limit());
+            let running = state.targets.iter().filter_map(|target| target.running.as_ref());
+            // A job that a validator's start waits for has no limit.
+            for running in running.filter(|running| !running.hurries) {
+                running.pace.set_rate(new.rate_limit());
+            }
             std::mem::take(&mut state.targets).into_iter().zip(self.workers.drain(..)).collect()
         };
         for target in &new.targets {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use unsnap_control::{Events, Server};
 
 use super::{GLANCE_EVERY, PROGRESS_EVERY, Supervisor};
-use crate::{archives::Now, health::Stages, status};
+use crate::{archives::Now, health::Stages, state::Running, status};
 
 /// Interval between reports while nothing else sets one.
 const IDLE_INTERVAL: Duration = Duration::from_hours(1);
@@ -32,7 +32,8 @@ impl Supervisor {
     pub(super) fn report(&mut self, now: Now) -> Instant {
         let (events, running, text) = {
             let mut state = self.shared.state();
-            let running = state.targets.iter().any(|target| target.running.is_some());
+            let running = state.targets.iter_mut().filter_map(|target| target.running.as_mut());
+            let running = running.map(Running::glance).count() > 0;
             (state.take_events(), running, status::status_line(&state))
         };
         let watched = self.events.as_ref().is_some_and(Events::watched);
@@ -44,8 +45,12 @@ impl Supervisor {
         }
         self.notify.status(&text);
         let control = self.server.as_ref().map(Server::heartbeat);
-        let stages =
-            Stages { watch: &self.watch, control: control.as_ref(), remover: &self.remover };
+        let stages = Stages {
+            watch: &self.watch,
+            control: control.as_ref(),
+            remover: &self.remover,
+            housekeeper: &self.housekeeper,
+        };
         let mut again = now.instant + IDLE_INTERVAL;
         let health = self.health.check(&mut self.shared.state(), &stages, now.instant);
         match health {
@@ -56,7 +61,7 @@ impl Supervisor {
         }
         if let Some(textfile) = &mut self.textfile {
             if textfile.next().is_none_or(|due| due <= now.instant) {
-                let text = self.shared.state().metrics(now);
+                let text = self.shared.state().metrics(now, false);
                 if let Err(error) = textfile.write(&text) {
                     tracing::warn!(%error, "cannot write the metrics' textfile");
                 }

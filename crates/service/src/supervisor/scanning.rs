@@ -5,9 +5,11 @@ use std::sync::Arc;
 use super::Supervisor;
 use crate::{
     archives::{Now, Usable},
-    config::{Target, TargetKind},
+    config::{Config, Target, TargetKind},
     disks::disks,
-    target::{is_adoptable, results},
+    space::{Done, Round, RoundTarget},
+    state::TargetState,
+    target::{has_newer, result_directories, results},
 };
 
 impl Supervisor {
@@ -15,14 +17,15 @@ impl Supervisor {
     pub(super) fn scan(&mut self, now: Now) {
         let config = Arc::clone(&self.shared.state().config);
         let archives = &config.archives;
-        self.watch.renew([&*archives.full, &*archives.incremental]);
         let settings = &config.settings.archives;
-        let error = self.archives.scan(archives, settings.settle.0, now).err();
         let targets: Vec<Target> =
             self.shared.state().targets.iter().map(|target| target.target.clone()).collect();
+        let results_of = targets.iter().flat_map(result_directories);
+        self.watch.renew([&*archives.full, &*archives.incremental], results_of);
+        let error = self.archives.scan(archives, settings.settle.0, now).err();
         let found: Vec<_> = targets.iter().map(results).collect();
         let adoptable = |target: &Target| match &target.kind {
-            TargetKind::Fastboot { places, .. } => is_adoptable(places),
+            TargetKind::Fastboot { places, .. } => has_newer(places),
             TargetKind::Tree { .. } => false,
         };
         let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
@@ -43,8 +46,7 @@ impl Supervisor {
             state.unsaved = true;
         }
         for ((target, found), adoptable) in state.targets.iter_mut().zip(found).zip(adoptable) {
-            // The next job adopts the prepared state.
-            target.checked &= !adoptable;
+            target.adoption.due = adoptable;
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {
@@ -56,6 +58,52 @@ impl Supervisor {
             target.unreadable.retain(|path, _| files.file(path).is_some());
         }
         self.next_scan = now.instant + settings.rescan.0;
+        drop(state);
+        self.order_housekeeping(&config, now);
+    }
+
+    /// Has the fastboot targets looked after by the housekeeper.
+    fn order_housekeeping(&self, config: &Config, now: Now) {
+        let target = |target: &TargetState| match &target.target.kind {
+            TargetKind::Fastboot { places, .. } => Some(RoundTarget {
+                worker: target.worker,
+                name: target.target.name.clone(),
+                places: places.clone(),
+                is_busy: target.running.is_some(),
+            }),
+            TargetKind::Tree { .. } => None,
+        };
+        let targets = self.shared.state().targets.iter().filter_map(target).collect();
+        let age_max = config.settings.archives.bad_archives_max_age.0;
+        self.housekeeper.order(Round {
+            targets,
+            archives: config.archives.clone(),
+            bad_archives_age_max: (!age_max.is_zero()).then_some(age_max),
+            min_free: config.settings.neighbour.min_free,
+            now,
+        });
+    }
+
+    /// Records what the housekeeper has done. Removals take no time while space is short.
+    pub(super) fn tidied(&mut self, all: Vec<Done>) {
+        let now = Now::get();
+        let mut state = self.shared.state();
+        self.remover.hurry(all.iter().any(|done| done.is_short));
+        let backoff = state.backoff();
+        for done in all {
+            self.remover.remove(done.moved);
+            let found = state.targets.iter_mut().find(|target| target.worker == done.worker);
+            let Some(target) = found else { continue };
+            let counts = &mut target.counts;
+            counts.shadow_bytes = done.shadow_bytes.or(counts.shadow_bytes);
+            counts.shadow_removed += u64::from(done.shadow_removed);
+            counts.ready_discarded += u64::from(done.ready_discarded);
+            if done.ready_discarded {
+                // The next one would fill the same space. Whether it fits is asked later.
+                target.retry_timer.failed(backoff, now.instant);
+                self.next_scan = now.instant;
+            }
+        }
     }
 
     /// Returns the archives that may be unpacked now.

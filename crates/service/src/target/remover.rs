@@ -3,10 +3,10 @@
 use std::{
     collections::BTreeSet,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
 };
@@ -28,6 +28,7 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     removed: Arc<AtomicU64>,
+    hurry: Arc<AtomicBool>,
     stop: CancelToken,
 }
 
@@ -35,7 +36,8 @@ struct Shared {
 struct State {
     /// Paths to remove, without duplicates.
     queue: BTreeSet<PathBuf>,
-    busy: bool,
+    /// The path that is being removed.
+    current: Option<PathBuf>,
     files_a_second: u32,
 }
 
@@ -56,16 +58,28 @@ impl Remover {
         self.shared.state().files_a_second = files_a_second;
     }
 
+    /// Lifts the rate limit, also for the running removal, or sets it again.
+    pub fn hurry(&self, hurry: bool) {
+        self.shared.hurry.store(hurry, Ordering::Relaxed);
+    }
+
     /// Queues paths for removal. They must have been moved aside before.
     pub fn remove(&self, paths: impl IntoIterator<Item = PathBuf>) {
         self.shared.state().queue.extend(paths);
         self.shared.changed.notify_one();
     }
 
+    /// Returns whether a path has yet to be removed. After an error it no longer counts: the next
+    /// sweep finds it again.
+    pub fn is_pending(&self, path: &Path) -> bool {
+        let state = self.shared.state();
+        state.queue.contains(path) || state.current.as_deref() == Some(path)
+    }
+
     /// Returns whether a removal is running, and the number of files removed so far.
     pub fn progress(&self) -> (bool, u64) {
         let state = self.shared.state();
-        (state.busy, self.shared.removed.load(Ordering::Relaxed))
+        (state.current.is_some(), self.shared.removed.load(Ordering::Relaxed))
     }
 }
 
@@ -92,7 +106,8 @@ impl Shared {
             let mut removal = Removal::default();
             removal.extend([path]);
             let removed = Arc::clone(&self.removed);
-            let leisure = Leisure { files_a_second, removed, stop: self.stop.clone() };
+            let (hurry, stop) = (Arc::clone(&self.hurry), self.stop.clone());
+            let leisure = Leisure { files_a_second, hurry, removed, stop };
             match removal.at_leisure(&Syscalls::default(), &leisure) {
                 Err(error) if !self.stop.is_cancelled() => {
                     tracing::warn!(%error, "cannot remove old results; the next sweep retries");
@@ -105,13 +120,13 @@ impl Shared {
     /// Waits for the next path and rate; `None` when the thread must end.
     fn next(&self) -> Option<(PathBuf, u32)> {
         let mut state = self.state();
-        state.busy = false;
+        state.current = None;
         loop {
             if self.stop.is_cancelled() {
                 return None;
             }
             if let Some(path) = state.queue.pop_first() {
-                state.busy = true;
+                state.current = Some(path.clone());
                 return Some((path, state.files_a_second));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -141,10 +156,22 @@ mod tests {
             assert!(since.elapsed() < Duration::from_mins(1));
             thread::sleep(Duration::from_millis(5));
         }
-        // At one file a second this would take a quarter of an hour.
+        // At one file a second this would take a quarter of an hour, unless there is a hurry.
         remover.set_pace(1);
-        let slow = make("slow", 900);
+        let (hurried, slow) = (make("hurried", 900), make("slow", 900));
+        remover.remove([hurried.clone()]);
+        let until = |is_true: &dyn Fn() -> bool| {
+            while !is_true() {
+                assert!(since.elapsed() < Duration::from_mins(1));
+                thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until(&|| remover.progress().0);
+        remover.hurry(true);
+        until(&|| !hurried.exists());
+        remover.hurry(false);
         remover.remove([slow.clone()]);
+        assert!(remover.is_pending(&slow) && !remover.is_pending(&one));
         drop(remover);
         assert!(slow.is_dir());
     }

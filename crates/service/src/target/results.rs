@@ -12,7 +12,7 @@ use unsnap_ring::Syscalls;
 use crate::config::{Target, TargetKind};
 
 /// File in every snapshot that appears last where a tree cannot be published by one rename.
-const LAST_ENTRY: &str = "version";
+pub const LAST_ENTRY: &str = "version";
 
 /// Most entries read from a target's directory. A guess.
 const ENTRIES_MAX: usize = 100_000;
@@ -45,6 +45,14 @@ pub fn results(target: &Target) -> io::Result<Vec<Found>> {
     };
     found.sort_by(|one, other| other.cmp(one));
     Ok(found)
+}
+
+/// Returns the directories whose entries are the results of a target.
+pub fn result_directories(target: &Target) -> Vec<PathBuf> {
+    match &target.kind {
+        TargetKind::Tree { directory } => vec![directory.clone()],
+        TargetKind::Fastboot { places, .. } => vec![places.states(), places.beside().states()],
+    }
 }
 
 fn trees(directory: &Path) -> io::Result<Vec<Found>> {

@@ -8,15 +8,18 @@ use std::{
 };
 
 use rustix::fs::OFlags;
-use unsnap_fastboot::{FastbootError, REMOVED_PREFIX, move_aside};
+use unsnap_commit::CommitError;
+use unsnap_fastboot::{Candidate, FastbootError, REMOVED_PREFIX, move_aside};
 use unsnap_layout::ArchiveName;
 use unsnap_pass::{Archive, Handles, LayoutKind};
 use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
-use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker, Verify};
+use unsnap_unpack::{
+    Destination, DigestUse, Options, Report, Source, Tree, UnpackError, Unpacker, Verify,
+};
 
 use super::{
-    results::Found,
+    results::{Found, LAST_ENTRY},
     work::{Product, Work},
 };
 
@@ -32,7 +35,12 @@ pub fn destination(name: &ArchiveName) -> String {
     }
 }
 
-/// Unpacks the archives of a pair that have no tree yet, the full archive first.
+/// Suffix of the directory in which a tree is made that replaces one of the same name.
+const NEW_SUFFIX: &str = ".unsnap-new";
+
+/// Unpacks the archives of a pair that have no tree yet, the full archive first. A tree of another
+/// archive of the same slot is replaced when the new one is complete. A client's archive replaces
+/// also a tree of which it is not known what it was made from.
 pub fn unpack(
     work: &Work,
     directory: &Path,
@@ -40,40 +48,82 @@ pub fn unpack(
 ) -> Result<(), FastbootError> {
     for archive in work.pair.archives() {
         let path = directory.join(destination(&archive.name));
+        let product = |report| Product {
+            path: path.clone(),
+            report,
+            archive: Some(archive.name.to_string()),
+            adopted: None,
+        };
         // A tree is published as a whole or not at all; an empty directory is replaced.
-        if path.join("version").is_file() {
-            products.push(Product { path, report: None });
+        if !path.join(LAST_ENTRY).is_file() {
+            products.push(product(Some(Box::new(unpack_to(work, archive, &path)?))));
             continue;
         }
-        let verify = match work.unpacking.verify {
-            // The accounts of an incremental archive alone do not add up to the snapshot's hash.
-            Verify::Accounts { .. } if archive.name.base_slot().is_some() => Verify::Structure,
-            verify => verify,
-        };
-        let resume = !matches!(verify, Verify::Accounts { .. });
-        let run = |resume| {
-            let archive = Archive::File(archive.path.clone());
-            let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
-            let tree = Destination::Tree(Tree { resume, ..Tree::new(&path) });
-            let digest = DigestUse::Report(DigestKind::Xxh3);
-            let options = Options::new(source, tree, digest)?;
-            let unpacker = Unpacker::new(options.with_pass(work.unpacking.pass.clone()));
-            let (progress, cancel) = (work.progress.clone(), work.cancel.clone());
-            unpacker.with_handles(Handles { progress, cancel }).run()
-        };
-        let report = match run(resume) {
-            // The staging directory is that of another archive of the same slot.
-            Err(UnpackError::NotResumable { .. }) => run(false)?,
-            result => result?,
-        };
-        products.push(Product { path, report: Some(Box::new(report)) });
+        let known = work.made_from.get(&path);
+        if known.map_or(!work.submitted, |hash| *hash == archive.name.hash()) {
+            products.push(product(None));
+            continue;
+        }
+        tracing::info!(
+            path = %path.display(), archive = %archive.path.display(),
+            "the tree is of another archive of the same slot; replacing it"
+        );
+        let new = directory.join(destination(&archive.name) + NEW_SUFFIX);
+        let report = unpack_to(work, archive, &new)?;
+        let calls = Syscalls::default();
+        // The sweep that follows the job removes it.
+        move_aside(&calls, &path, directory)?;
+        publish(&calls, directory, &new, &path)?;
+        products.push(product(Some(Box::new(report))));
     }
     Ok(())
 }
 
+/// Unpacks one archive. The directory must be absent or empty.
+fn unpack_to(work: &Work, archive: &Candidate, path: &Path) -> Result<Report, FastbootError> {
+    let verify = match work.unpacking.verify {
+        // The accounts of an incremental archive alone do not add up to the snapshot's hash.
+        Verify::Accounts { .. } if archive.name.base_slot().is_some() => Verify::Structure,
+        verify => verify,
+    };
+    let resume = !matches!(verify, Verify::Accounts { .. });
+    let run = |resume| {
+        let archive = Archive::File(archive.path.clone());
+        let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
+        let tree = Destination::Tree(Tree { resume, ..Tree::new(path) });
+        let digest = DigestUse::Report(DigestKind::Xxh3);
+        let mut options = Options::new(source, tree, digest)?;
+        options.min_free = work.unpacking.min_free;
+        let unpacker = Unpacker::new(options.with_pass(work.unpacking.pass.clone()));
+        let (progress, cancel) = (work.progress.clone(), work.cancel.clone());
+        unpacker.with_handles(Handles { progress, cancel }).run()
+    };
+    Ok(match run(resume) {
+        // The staging directory is that of another archive of the same slot.
+        Err(UnpackError::NotResumable { .. }) => run(false)?,
+        result => result?,
+    })
+}
+
+/// Gives a complete tree its name, durably.
+fn publish(
+    calls: &Syscalls,
+    directory: &Path,
+    new: &Path,
+    path: &Path,
+) -> Result<(), FastbootError> {
+    let at = |errno| CommitError::Staging { step: "publish", path: path.to_owned(), errno };
+    let (Some(from), Some(to)) = (new.file_name(), path.file_name()) else { return Ok(()) };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let opened = calls.open(directory, flags).map_err(at)?;
+    calls.rename_to_own(&opened, from, &opened, to).map_err(at)?;
+    Ok(calls.fsync(&opened).map_err(at)?)
+}
+
 /// Moves useless directories among the trees aside. Returns all paths to remove: staging
 /// directories of interrupted runs, except those of the trees named in `spare`, which will be
-/// resumed; outdated results; and directories moved aside by earlier sweeps.
+/// resumed; replacements that were not published; outdated results; and directories moved aside by
+/// earlier sweeps.
 pub fn sweep(
     directory: &Path,
     spare: &BTreeSet<String>,
@@ -90,6 +140,10 @@ pub fn sweep(
     for (name, _) in calls.entries(&opened).map_err(at)? {
         let Ok(name) = name.to_str() else { continue };
         let path = directory.join(name);
+        if name.ends_with(NEW_SUFFIX) {
+            moved.extend(move_aside(&calls, &path, directory)?);
+            continue;
+        }
         let staged = name.strip_prefix('.').and_then(|name| name.strip_suffix(STAGING_SUFFIX));
         if staged.is_some_and(|staged| !spare.contains(staged)) {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -169,12 +223,20 @@ mod tests {
     fn what_is_of_no_use_is_swept_aside() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path();
-        for name in [".5.unsnap-staging", ".6.unsnap-staging", "4", ".unsnap-removed-0", "other"] {
+        for name in [
+            ".5.unsnap-staging",
+            ".6.unsnap-staging",
+            "4",
+            "6.unsnap-new",
+            ".6.unsnap-new.unsnap-staging",
+            ".unsnap-removed-0",
+            "other",
+        ] {
             std::fs::create_dir(directory.join(name)).unwrap();
         }
         let spare = BTreeSet::from(["6".to_owned()]);
         let removed = sweep(directory, &spare, &[directory.join("4")]).unwrap();
-        assert_eq!(removed.len(), 3);
+        assert_eq!(removed.len(), 5);
         for path in removed {
             assert!(path.is_dir(), "{}", path.display());
             std::fs::remove_dir(path).unwrap();

@@ -1,8 +1,9 @@
 //! Work on a target and its products.
 
-use std::{num::NonZeroU32, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use unsnap_fastboot::{KnownBad, Pair};
+use unsnap_layout::ArchiveHash;
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_unpack::Report;
 
@@ -23,6 +24,8 @@ pub struct Work {
     pub removal_files_per_second: NonZeroU32,
     /// Whether a client submitted exactly this pair, so that it replaces even a newer result.
     pub submitted: bool,
+    /// Hashes in the names of the archives that existing results were made from, by path.
+    pub made_from: BTreeMap<PathBuf, ArchiveHash>,
     /// Progress of the job.
     pub progress: Progress,
     /// Token that cancels the job.
@@ -36,4 +39,22 @@ pub struct Product {
     pub path: PathBuf,
     /// Report of unpacking; `None` if the result existed before.
     pub report: Option<Box<Report>>,
+    /// File name of the archive that it was made from; the newest one of a state made from two.
+    pub archive: Option<String>,
+    /// How it came to its place, if it was adopted.
+    pub adopted: Option<Adopted>,
+}
+
+/// A ready state that was moved to where the validator looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Slot.
+    pub slot: u64,
+    /// Directory of the state before.
+    pub from: PathBuf,
+    /// Directory of the state now.
+    pub to: PathBuf,
+    /// Duration of examining and moving it: an upper bound of the time for which the ledger was
+    /// locked.
+    pub took: Duration,
 }

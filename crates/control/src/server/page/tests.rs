@@ -84,6 +84,7 @@ fn status() -> Status {
                     outcome: Outcome::BadArchive,
                     message: Some("cut".to_owned()),
                     elapsed_ms: 61_000,
+                    exit_code: 1,
                 },
             },
         ],

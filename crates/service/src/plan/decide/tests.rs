@@ -3,7 +3,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{archive, full};
+use crate::{
+    plan::{DAY_S, Window},
+    testing::{archive, full},
+};
 
 fn pair(base: u64, slot: u64) -> Pair {
     Pair::new(archive(base, None), Some(archive(slot, Some(base)))).unwrap()
@@ -20,9 +23,13 @@ struct Model {
     pairs: Vec<Pair>,
     unreadable: BTreeMap<PathBuf, RetryTimer>,
     done: Option<u64>,
+    done_hash: Option<ArchiveHash>,
     running: Option<(Job, bool)>,
     queue: Vec<Job>,
+    is_state: bool,
     supersede: bool,
+    cadence: Cadence,
+    usage: Usage,
     paused: bool,
     now: Instant,
     next_id: u64,
@@ -34,26 +41,46 @@ impl Model {
             pairs,
             unreadable: BTreeMap::new(),
             done: None,
+            done_hash: None,
             running: None,
             queue: Vec::new(),
+            is_state: false,
             supersede: true,
+            cadence: Cadence::default(),
+            usage: Usage::default(),
             paused: false,
             now: Instant::now(),
             next_id: 1000,
         }
     }
 
-    fn decide(&self) -> Action {
-        decide(&View {
+    fn view(&self) -> View<'_> {
+        View {
             pairs: &self.pairs,
             unreadable: &self.unreadable,
             done: self.done,
+            done_hash: self.done_hash,
             running: self.running.as_ref().map(|(job, ending)| (job, *ending)),
             queue: &self.queue,
+            is_state: self.is_state,
             supersede: self.supersede,
+            cadence: &self.cadence,
+            usage: self.usage,
             paused: self.paused,
             now: self.now,
-        })
+        }
+    }
+
+    fn decide(&self) -> Action {
+        decide(&self.view())
+    }
+
+    /// Returns a target of states, at a distance of 100 slots from each other, of which that of
+    /// slot 1000 is on disk.
+    fn of_states(pairs: Vec<Pair>) -> Self {
+        let cadence = Cadence { min_slots: 100, ..Cadence::default() };
+        let usage = Usage { newest: Some(1000), ..Usage::default() };
+        Self { is_state: true, done: Some(1000), cadence, usage, ..Self::new(pairs) }
     }
 
     /// Does what is decided until there is nothing left, and gives all of it.
@@ -118,6 +145,67 @@ fn a_newer_pair_supersedes_what_was_found_and_nothing_else() {
     let mut submitted = Model::new(vec![full(200)]);
     submitted.running = Some((job(1, full(100), Origin::Submitted), false));
     assert_eq!(submitted.settle(), [Action::Queue(full(200))]);
+}
+
+#[test]
+fn a_job_of_a_state_ends_before_the_next_one_is_chosen() {
+    let mut model = Model::of_states(vec![full(1300)]);
+    model.running = Some((job(1, full(1200), Origin::Found), false));
+    // One archive after the other: none of them ends the job, and none is queued and dropped.
+    assert_eq!(model.settle(), []);
+    model.pairs = vec![full(1400)];
+    assert_eq!(model.settle(), []);
+    // It ends, and its result is so new that there is nothing to do for now.
+    (model.running, model.done, model.usage.newest) = (None, Some(1200), Some(1200));
+    model.pairs = vec![pair(1200, 1299)];
+    assert_eq!(model.settle(), []);
+    assert_eq!(held(&model.view()), Some(Hold::Slots { from: 1300 }));
+    model.pairs = vec![pair(1200, 1300)];
+    assert_eq!(model.settle(), [Action::Queue(pair(1200, 1300)), Action::Start(1000)]);
+}
+
+#[test]
+fn what_a_client_asked_for_starts_whatever_the_cadence_says() {
+    let mut model = Model::of_states(vec![full(1001)]);
+    assert_eq!(model.settle(), []);
+    model.queue = vec![job(1, full(1001), Origin::Requested)];
+    assert_eq!(model.settle(), [Action::Start(1)]);
+    // It is not dropped for newer archives while it waits.
+    model.running = None;
+    model.paused = true;
+    model.queue = vec![job(2, full(1001), Origin::Requested)];
+    model.pairs = vec![full(1002)];
+    assert_eq!(model.settle(), []);
+    assert_eq!(held(&model.view()), None, "a job is about to start");
+}
+
+#[test]
+fn the_end_of_a_hold_is_waited_for() {
+    let mut model = Model::of_states(vec![full(2000)]);
+    model.cadence.windows = Window::parse_all("02:00-03:00").unwrap();
+    model.usage.unix_s = 20_000 * DAY_S;
+    let opens = model.now + Duration::from_hours(2);
+    assert_eq!(model.decide(), Action::Wait(Some(opens)));
+    assert_eq!(held(&model.view()), Some(Hold::Window { seconds: 7200 }));
+    // A job that failed inside of the window is not tried again outside of it, and not dropped.
+    model.queue = vec![job(1, full(2000), Origin::Found)];
+    assert_eq!(model.decide(), Action::Wait(Some(opens)));
+    model.usage.unix_s += 7200;
+    assert_eq!(model.decide(), Action::Start(1));
+}
+
+#[test]
+fn another_archive_of_the_same_slot_is_unpacked() {
+    let mut model = Model::new(vec![full(100)]);
+    model.done = Some(100);
+    model.done_hash = Some(full(100).full().name.hash());
+    assert_eq!(model.settle(), []);
+    model.done_hash = Some(ArchiveHash::new([8; 32]));
+    assert_eq!(model.settle(), [Action::Queue(full(100)), Action::Start(1000)]);
+    // Older than what is there.
+    model = Model { done: Some(101), ..Model::new(vec![full(100)]) };
+    model.done_hash = Some(ArchiveHash::new([8; 32]));
+    assert_eq!(model.settle(), []);
 }
 
 #[test]

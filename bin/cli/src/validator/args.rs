@@ -13,10 +13,6 @@ use std::{
 /// The flag that decides whether a validator uses states.
 const ARCHIVE_USE_FLAG: &str = "--use-snapshot-archives-at-startup";
 
-/// Value of the flag: start from a state if it is as new as the newest archive. The validator's
-/// default.
-const WHEN_NEWEST: &str = "when-newest";
-
 /// The subcommands of `agave-validator` 4.2 (`cli.rs`). It also accepts unambiguous prefixes of them.
 const SUBCOMMANDS: &[&str] = &[
     "authorized-voter",
@@ -103,7 +99,7 @@ pub enum Purpose {
 /// Whether the validator unpacks the archives at startup instead of using a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveUse {
-    /// Only if they are newer than the newest state.
+    /// Only if they are newer than the newest state. The validator's default.
     WhenNewest,
     /// Always: it ignores states.
     Always,
@@ -111,17 +107,36 @@ pub enum ArchiveUse {
     Never,
 }
 
+impl ArchiveUse {
+    /// Returns the value of the validator's flag.
+    fn name(self) -> &'static str {
+        match self {
+            Self::WhenNewest => "when-newest",
+            Self::Always => "always",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// The relevant part of the validator's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidatorArgs {
+    /// What it asks for.
     pub purpose: Purpose,
+    /// `--ledger`
     pub ledger: Option<PathBuf>,
+    /// `--snapshots`
     pub snapshots: Option<PathBuf>,
+    /// `--full-snapshot-archive-path`
     pub full_archives: Option<PathBuf>,
+    /// `--incremental-snapshot-archive-path`
     pub incremental_archives: Option<PathBuf>,
+    /// `--accounts`, from all its occurrences.
     pub accounts: Vec<PathBuf>,
     /// `None` if the flag is missing.
     pub archive_use: Option<ArchiveUse>,
+    /// Whether there are words that are neither flags, nor values, nor the subcommand.
+    pub has_stray_words: bool,
     /// Index at which a flag can be inserted.
     insert_at: usize,
 }
@@ -141,9 +156,12 @@ impl ValidatorArgs {
                 }
                 [b'-', b'-', flag @ ..] => parsed.long(flag, &mut words),
                 [b'-', short, rest @ ..] => parsed.short(*short, rest, &mut words),
-                _ if subcommand => {}
+                _ if subcommand => parsed.has_stray_words = true,
                 _ => {
-                    let Some(found) = subcommand_of(bytes) else { continue };
+                    let Some(found) = subcommand_of(bytes) else {
+                        parsed.has_stray_words = true;
+                        continue;
+                    };
                     subcommand = true;
                     parsed.insert_at = words.next - 1;
                     if !STARTING.contains(&found) {
@@ -185,6 +203,7 @@ impl ValidatorArgs {
                 self.archive_use = Some(match value {
                     Some(b"always") => ArchiveUse::Always,
                     Some(b"never") => ArchiveUse::Never,
+                    // Also for a value that the validator will refuse.
                     _ => ArchiveUse::WhenNewest,
                 });
             }
@@ -214,13 +233,17 @@ impl ValidatorArgs {
         self.accounts.extend(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))));
     }
 
-    /// Returns the arguments with the flag that makes the validator use a state, unless they contain
-    /// that flag.
-    pub fn with_when_newest(&self, arguments: &[OsString]) -> Vec<OsString> {
+    /// Returns the arguments with a flag that tells the validator to use states in this way, unless
+    /// they contain that flag.
+    pub fn with_archive_use(
+        &self,
+        arguments: &[OsString],
+        archive_use: ArchiveUse,
+    ) -> Vec<OsString> {
         let mut arguments = arguments.to_vec();
         if self.archive_use.is_none() {
             let at = self.insert_at;
-            arguments.splice(at..at, [ARCHIVE_USE_FLAG.into(), WHEN_NEWEST.into()]);
+            arguments.splice(at..at, [ARCHIVE_USE_FLAG.into(), archive_use.name().into()]);
         }
         arguments
     }

@@ -137,18 +137,23 @@ fn the_flag_is_added_where_the_validator_reads_it() {
     ] {
         let arguments = words(line);
         assert_eq!(
-            ValidatorArgs::parse(&arguments).with_when_newest(&arguments),
+            ValidatorArgs::parse(&arguments).with_archive_use(&arguments, ArchiveUse::WhenNewest),
             words(&expected),
             "{line}"
         );
     }
+    let line = words("--ledger x run");
+    assert_eq!(
+        ValidatorArgs::parse(&line).with_archive_use(&line, ArchiveUse::Never),
+        words("--ledger x --use-snapshot-archives-at-startup never run")
+    );
     for line in [
         "--use-snapshot-archives-at-startup never",
         "run --use-snapshot-archives-at-startup=when-newest -l x",
     ] {
         let arguments = words(line);
         assert_eq!(
-            ValidatorArgs::parse(&arguments).with_when_newest(&arguments),
+            ValidatorArgs::parse(&arguments).with_archive_use(&arguments, ArchiveUse::WhenNewest),
             arguments,
             "{line}"
         );
@@ -164,5 +169,21 @@ fn bytes_that_are_not_utf_8_are_kept() {
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     assert_eq!(parsed.accounts, [path(b"\xff"), path(b"\xfe")]);
     assert_eq!(ValidatorArgs::parse(&arguments).ledger, Some(odd(b"").into()));
-    assert_eq!(parsed.with_when_newest(&arguments[..3])[..3], arguments[..3]);
+    assert_eq!(
+        parsed.with_archive_use(&arguments[..3], ArchiveUse::WhenNewest)[..3],
+        arguments[..3]
+    );
+}
+
+#[test]
+fn words_that_belong_to_nothing_are_noticed() {
+    for (line, stray) in [
+        ("-l x run --no-voting", false),
+        ("--accounts a b", false),
+        ("-l /mnt/my ledger", true),
+        ("run -l /mnt/my ledger", true),
+        ("-l x -- y", false),
+    ] {
+        assert_eq!(parsed(line).has_stray_words, stray, "{line}");
+    }
 }

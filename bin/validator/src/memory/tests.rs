@@ -1,0 +1,158 @@
+use std::{fs, path::Path};
+
+use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
+use unsnap_state::Format;
+use unsnap_unpack::{PreflightMode, Verify};
+
+use super::*;
+
+const RULES: AttemptRules = AttemptRules { attempts: 2, window: Duration::from_mins(10) };
+const HASH: &str = "qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU";
+
+/// A ledger with full archives of these slots, which are empty files.
+fn ledger(slots: &[u64]) -> tempfile::TempDir {
+    let ledger = tempfile::tempdir().unwrap();
+    for slot in slots {
+        add(&ledger, *slot);
+    }
+    ledger
+}
+
+fn add(ledger: &tempfile::TempDir, slot: u64) {
+    fs::write(ledger.path().join(format!("snapshot-{slot}-{HASH}.tar.zst")), "").unwrap();
+}
+
+fn request(ledger: &Path) -> Request {
+    Request {
+        places: Places::new(ledger),
+        verify: Verify::default(),
+        preflight: PreflightMode::default(),
+        min_free: unsnap_unpack::Reserve::NONE,
+        pass: unsnap_pass::Options::default(),
+        files: None,
+        format: Format::V3,
+        shadow: true,
+        replace: false,
+        pair: None,
+        known_bad: Vec::new(),
+        max_behind: 0,
+        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
+    }
+}
+
+fn mark(ledger: &tempfile::TempDir, slot: u64) {
+    let state = Places::new(ledger.path()).state(slot);
+    fs::create_dir_all(&state).unwrap();
+    fs::write(state.join("fastboot_version"), "3.0.0").unwrap();
+}
+
+fn marked(ledger: &tempfile::TempDir) -> Vec<u64> {
+    let states = unsnap_fastboot::marked_states(&Syscalls::default(), &Places::new(ledger.path()));
+    states.unwrap().into_iter().map(|(slot, _)| slot).collect()
+}
+
+/// One start after which the validator ends at once, in a process of its own. Returns the plan.
+fn start(ledger: &tempfile::TempDir, now: u64, takes_older: bool) -> Plan {
+    let request = request(ledger.path());
+    let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+    let (plan, _) = memory.plan(&request, true, takes_older);
+    let slot = match &plan {
+        Plan::AsRequested => memory.pairs().next().unwrap().slot(),
+        Plan::Older { pair, .. } => pair.slot(),
+        Plan::Nothing(_) => return plan,
+    };
+    // Prepared, unless it exists.
+    mark(ledger, slot);
+    memory.end();
+    memory.serve(slot, now);
+    plan
+}
+
+fn older(plan: &Plan) -> Option<(u64, u64)> {
+    match plan {
+        Plan::Older { pair, behind } => Some((pair.slot(), *behind)),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_state_that_ends_validators_gives_way_to_the_next_pair_and_then_to_none() {
+    let ledger = ledger(&[30, 20, 10]);
+    for now in [1000, 1060] {
+        assert_eq!(start(&ledger, now, true), Plan::AsRequested);
+        assert_eq!(marked(&ledger), [30]);
+    }
+    for now in [1120, 1180] {
+        assert_eq!(older(&start(&ledger, now, true)), Some((20, 10)));
+        assert_eq!(marked(&ledger), [20]);
+    }
+    for now in [1240, 1300, 10_000] {
+        assert!(matches!(start(&ledger, now, true), Plan::Nothing(_)));
+        assert_eq!(marked(&ledger), [0; 0]);
+    }
+    // Newer archives are another matter.
+    add(&ledger, 40);
+    assert_eq!(start(&ledger, 20_000, true), Plan::AsRequested);
+}
+
+#[test]
+fn a_validator_that_cannot_ignore_archives_is_started_without_a_state() {
+    let ledger = ledger(&[30, 20]);
+    start(&ledger, 1000, false);
+    start(&ledger, 1060, false);
+    assert!(matches!(start(&ledger, 1120, false), Plan::Nothing(_)));
+    assert_eq!(marked(&ledger), [0; 0]);
+}
+
+#[test]
+fn a_validator_that_runs_for_a_while_between_its_starts_keeps_its_state() {
+    let ledger = ledger(&[30, 20]);
+    for now in [1000, 1600, 2200, 2800] {
+        assert_eq!(start(&ledger, now, true), Plan::AsRequested);
+        assert_eq!(marked(&ledger), [30]);
+    }
+}
+
+#[test]
+fn a_preparation_that_is_killed_again_and_again_is_not_begun_a_third_time() {
+    let ledger = ledger(&[30]);
+    let request = request(ledger.path());
+    let plan = |now, request: &Request| {
+        let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+        memory.plan(request, true, true).0
+    };
+    assert_eq!(plan(1000, &request), Plan::AsRequested);
+    assert_eq!(plan(1001, &request), Plan::AsRequested);
+    let Plan::Nothing(reason) = plan(1002, &request) else { panic!() };
+    assert!(reason.starts_with("2 preparations ended by SIGKILL"), "{reason}");
+    // The operator insists.
+    let replace = Request { replace: true, ..request.clone() };
+    assert_eq!(plan(1003, &replace), Plan::AsRequested);
+}
+
+#[test]
+fn preparing_alone_says_nothing_about_validators() {
+    let ledger = ledger(&[30, 20]);
+    start(&ledger, 1000, true);
+    let request = request(ledger.path());
+    for now in [1001, 1002, 1003] {
+        let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+        let (plan, learned) = memory.plan(&request, false, true);
+        assert_eq!((plan, learned.failed), (Plan::AsRequested, None));
+        memory.end();
+    }
+    assert_eq!(marked(&ledger), [30]);
+}
+
+#[test]
+fn a_ledger_in_use_is_not_touched() {
+    let ledger = ledger(&[30]);
+    let places = Places::new(ledger.path());
+    // A validator's lock.
+    let lock = fs::File::create(ledger.path().join("ledger.lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(Memory::open(&places, RULES, 1000).is_none());
+    drop(lock);
+    assert!(Memory::open(&places, RULES, 1000).is_some());
+    assert!(Memory::open(&Places::new("/no/such/ledger"), RULES, 1000).is_none());
+}

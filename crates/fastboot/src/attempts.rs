@@ -1,0 +1,389 @@
+//! Memory of a validator's starts, so that a start that fails does not recur for ever.
+//!
+//! Two things must not recur: a state that passes all checks and still ends the validator that loads
+//! it, and a preparation that ends this process (out of memory, or a bug). Neither can be seen while
+//! it happens. Both can be seen at the next start, because the file `.unsnap-attempts` in the
+//! snapshots directory outlives processes and power cuts:
+//!
+//! | in the file | means at the next start |
+//! |---|---|
+//! | a preparation that has begun and not ended | it was killed |
+//! | a state that was served a short time ago | the validator that loaded it has ended early |
+//!
+//! Times are passed in, in seconds since 1970. A clock that goes backwards counts as no time at all:
+//! it never makes a start suspicious.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use unsnap_ring::Syscalls;
+
+use crate::{
+    FastbootError, FileIdentity, LedgerLock, Pair, Places,
+    files::{failed, open_directory, read_small},
+    states::marked_states,
+    withdraw::unmark_one,
+};
+
+/// Name of the file, in the snapshots directory. Validators ignore names that they do not know.
+pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
+
+/// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Most states and most pairs of archives that are remembered. A guess: a validator keeps two full
+/// and four incremental archives.
+const REMEMBERED_MAX: usize = 16;
+
+/// Time after which killed preparations are forgotten. A guess: the reason, such as too little
+/// memory, may be gone, and one more attempt a day costs little.
+const KILLED_FORGOTTEN_AFTER: u64 = 24 * 3600;
+
+/// Version of the file. A file of another version is ignored.
+const VERSION: u32 = 1;
+
+/// When a start counts as failed, and how often that is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptRules {
+    /// Number of failures after which a state is not served again, and after which nothing is
+    /// prepared; 0 for no limit.
+    pub attempts: u32,
+    /// A validator that is started again within this time after it was given a state has failed.
+    pub window: Duration,
+}
+
+impl Default for AttemptRules {
+    fn default() -> Self {
+        // Guesses: a validator needs a few minutes from the state to its first vote.
+        Self { attempts: 2, window: Duration::from_mins(10) }
+    }
+}
+
+/// A state, as far as it can be told from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateName {
+    /// Slot of the state.
+    pub slot: u64,
+    /// Hash in the name of the archive that it was made from, if that is known.
+    #[serde(default)]
+    pub hash: Option<String>,
+}
+
+impl StateName {
+    /// Returns the name of the state that is made from a pair of archives.
+    pub fn of(pair: &Pair) -> Self {
+        let newest = pair.incremental().unwrap_or(pair.full());
+        Self { slot: pair.slot(), hash: Some(newest.name.hash().to_string()) }
+    }
+
+    /// Returns whether both may be the same state.
+    fn may_be(&self, other: &Self) -> bool {
+        let hashes = self.hash.as_ref().zip(other.hash.as_ref());
+        self.slot == other.slot && hashes.is_none_or(|(one, other)| one == other)
+    }
+}
+
+/// The memory of a validator's starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    version: u32,
+    /// When the preparation began that has not ended.
+    #[serde(default)]
+    begun: Option<u64>,
+    /// Preparations that were killed, one after the other, and when the last one began.
+    #[serde(default)]
+    killed: u32,
+    #[serde(default)]
+    killed_at: u64,
+    /// States that were given to a validator, the last one last.
+    #[serde(default)]
+    served: Vec<Served>,
+    /// States that have ended validators too often, the last one last.
+    #[serde(default)]
+    suspects: Vec<Suspect>,
+    /// Numbers of starts, by their results.
+    #[serde(default)]
+    pub starts: StartCounts,
+}
+
+/// Numbers of starts since the file was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StartCounts {
+    /// A state prepared beside was adopted.
+    pub adopted: u64,
+    /// Archives were unpacked.
+    pub unpacked: u64,
+    /// A state existed.
+    pub ready: u64,
+    /// The validator was started without a state.
+    pub given_up: u64,
+    /// States withdrawn because validators had ended with them.
+    pub withdrawn: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Served {
+    state: StateName,
+    /// When it was given to a validator the last time, until that has been judged.
+    #[serde(default)]
+    at: Option<u64>,
+    /// Number of validators that have ended early with it, one after the other.
+    #[serde(default)]
+    failures: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Suspect {
+    state: StateName,
+    /// The archives that it was made from; empty if they were gone.
+    #[serde(default)]
+    archives: Vec<SuspectArchive>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SuspectArchive {
+    path: PathBuf,
+    bytes: u64,
+    modified_ns: i128,
+    inode: u64,
+}
+
+impl SuspectArchive {
+    fn of(path: &Path) -> Option<Self> {
+        let FileIdentity { bytes, modified_ns, inode } = FileIdentity::of(path).ok()?;
+        Some(Self { path: path.to_owned(), bytes, modified_ns, inode })
+    }
+}
+
+/// Preparations that were killed, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Killed {
+    /// Their number.
+    pub times: u32,
+    /// Whether no other one is to be begun.
+    pub too_often: bool,
+}
+
+/// A state with which validators have ended early, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The state.
+    pub state: StateName,
+    /// Their number.
+    pub times: u32,
+    /// Whether the state is not to be served again.
+    pub too_often: bool,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            version: VERSION,
+            begun: None,
+            killed: 0,
+            killed_at: 0,
+            served: Vec::new(),
+            suspects: Vec::new(),
+            starts: StartCounts::default(),
+        }
+    }
+}
+
+impl Attempts {
+    /// Reads the memory in a snapshots directory. A file that is missing, damaged or of another
+    /// version counts as empty: nothing that is remembered is worth failing a start.
+    pub fn read(calls: &Syscalls, snapshots: &Path) -> Self {
+        let bytes = open_directory(calls, snapshots).and_then(|directory| {
+            read_small(calls, &directory, ATTEMPTS_FILE, FILE_BYTES_MAX)
+                .map_err(|errno| failed("read", &snapshots.join(ATTEMPTS_FILE), errno))
+        });
+        let bytes = match bytes {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Self::default(),
+            Err(error) => {
+                tracing::warn!(%error, "earlier starts are not known");
+                return Self::default();
+            }
+        };
+        match serde_json::from_slice::<Self>(&bytes) {
+            Ok(read) if read.version == VERSION => read,
+            Ok(read) => {
+                tracing::warn!(
+                    version = read.version,
+                    "earlier starts are not known: {ATTEMPTS_FILE} has another version"
+                );
+                Self::default()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "earlier starts are not known: {ATTEMPTS_FILE} is damaged");
+                Self::default()
+            }
+        }
+    }
+
+    /// Writes the memory, durably. On an error the old file stays.
+    pub fn write(&self, calls: &Syscalls, snapshots: &Path) -> Result<(), FastbootError> {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        write_durably(calls, &snapshots.join(ATTEMPTS_FILE), text.as_bytes())
+    }
+
+    /// Forgets everything but the counts: the operator asks for one more attempt.
+    pub fn forget(&mut self) {
+        *self = Self { starts: self.starts, ..Self::default() };
+    }
+
+    /// Judges what became of the last preparation. Called before each one.
+    pub fn judge_preparations(&mut self, now: u64, rules: AttemptRules) -> Killed {
+        if let Some(begun) = self.begun.take() {
+            self.killed = self.killed.saturating_add(1);
+            self.killed_at = begun;
+        }
+        if now.saturating_sub(self.killed_at) >= KILLED_FORGOTTEN_AFTER {
+            self.killed = 0;
+        }
+        let too_often = rules.attempts > 0 && self.killed >= rules.attempts;
+        Killed { times: self.killed, too_often }
+    }
+
+    /// Judges what became of the validator that was given a state last. Called once at each start,
+    /// when no validator is running on the ledger. `None` if it is not known to have ended early.
+    pub fn judge_state(&mut self, now: u64, rules: AttemptRules) -> Option<Failed> {
+        let last = self.served.last_mut()?;
+        // Counted once: a start that gives no state to a validator says nothing about the last one.
+        if let Some(at) = last.at.take() {
+            let is_early = now >= at && now - at < rules.window.as_secs();
+            last.failures = if is_early { last.failures.saturating_add(1) } else { 0 };
+        }
+        let times = last.failures;
+        let too_often = rules.attempts > 0 && times >= rules.attempts;
+        (times > 0).then(|| Failed { state: last.state.clone(), times, too_often })
+    }
+
+    /// A preparation begins.
+    pub fn begin(&mut self, now: u64) {
+        self.begun = Some(now);
+    }
+
+    /// The preparation has ended, in whatever way, and this process has not.
+    pub fn end(&mut self) {
+        self.begun = None;
+        self.killed = 0;
+    }
+
+    /// A state is given to a validator.
+    pub fn serve(&mut self, state: StateName, now: u64) {
+        let before = self.served.iter().position(|served| served.state.may_be(&state));
+        let failures = before.map_or(0, |index| self.served.remove(index).failures);
+        self.served.push(Served { state, at: Some(now), failures });
+        keep_last(&mut self.served);
+    }
+
+    /// A state is not to be served again, nor another one made from the same archives.
+    pub fn suspect(&mut self, state: StateName, pair: Option<&Pair>) {
+        let paths = pair.into_iter().flat_map(Pair::archives).map(|archive| &*archive.path);
+        let archives = paths.filter_map(SuspectArchive::of).collect();
+        self.served.retain(|served| !served.state.may_be(&state));
+        self.suspects.retain(|suspect| !suspect.state.may_be(&state));
+        self.suspects.push(Suspect { state, archives });
+        keep_last(&mut self.suspects);
+    }
+
+    /// Returns whether a state is not to be served.
+    pub fn is_suspect(&self, state: &StateName) -> bool {
+        self.suspects.iter().any(|suspect| suspect.state.may_be(state))
+    }
+
+    /// Withdraws states that are not to be served, in place and beside, durably: their marks are
+    /// removed, and the next preparation removes the rest. `name` tells the full name of the state of
+    /// a slot. Returns the slots. Refused while a validator is running.
+    pub fn withdraw_suspects(
+        &self,
+        calls: &Syscalls,
+        places: &Places,
+        name: impl Fn(u64) -> StateName,
+    ) -> Result<Vec<u64>, FastbootError> {
+        let found = |places: &Places| {
+            let mut states = marked_states(calls, places)?;
+            states.retain(|(slot, _)| self.is_suspect(&name(*slot)));
+            Ok::<_, FastbootError>(states)
+        };
+        let mut states = found(places)?;
+        states.extend(found(&places.beside())?);
+        if states.is_empty() {
+            return Ok(Vec::new());
+        }
+        let _lock = LedgerLock::take(&places.ledger)?;
+        for (_, directory) in &states {
+            unmark_one(calls, directory)?;
+        }
+        Ok(states.into_iter().map(|(slot, _)| slot).collect())
+    }
+
+    /// Returns whether no state is to be made from a pair of archives. Archives that have been
+    /// replaced since are others.
+    pub fn is_suspect_pair(&self, pair: &Pair) -> bool {
+        let archives: Option<Vec<_>> =
+            pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect();
+        archives.is_some_and(|archives| {
+            self.suspects.iter().any(|suspect| suspect.archives == archives)
+        })
+    }
+}
+
+/// Forgets the oldest.
+fn keep_last<T>(list: &mut Vec<T>) {
+    list.drain(..list.len().saturating_sub(REMEMBERED_MAX));
+}
+
+/// Replaces a small file, durably: after a power cut it is whole, the old one or the new one. Another
+/// process that does the same at the same time wins or loses as a whole.
+pub fn write_durably(calls: &Syscalls, path: &Path, bytes: &[u8]) -> Result<(), FastbootError> {
+    let at = |step, errno| failed(step, path, errno);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(at("write", Errno::ISDIR));
+    };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    let directory = open_directory(calls, parent)?;
+    let new_name = new_name(name);
+    let new_name = new_name.as_os_str();
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let written = calls
+        .openat(&directory, new_name, flags, Mode::from_raw_mode(0o644))
+        .and_then(|file| {
+            let mut rest = bytes;
+            while !rest.is_empty() {
+                let count = calls.write(&file, rest)?;
+                rest = rest.get(count..).filter(|_| count > 0).ok_or(Errno::IO)?;
+            }
+            calls.fsync(&file)
+        })
+        .and_then(|()| calls.renameat(&directory, new_name, &directory, name))
+        .and_then(|()| calls.fsync(&directory));
+    written.map_err(|errno| {
+        // After the rename it is gone already.
+        let _ = calls.unlinkat(&directory, new_name, AtFlags::empty());
+        at("write", errno)
+    })
+}
+
+/// Returns the name under which a new version of a file is written: hidden, so that programs that
+/// read all files of a directory, such as `node_exporter`, do not see half of it.
+fn new_name(name: &OsStr) -> std::ffi::OsString {
+    let mut new_name = std::ffi::OsString::from(".");
+    new_name.push(name);
+    new_name.push(".unsnap-new");
+    new_name
+}
+
+#[cfg(test)]
+mod tests;

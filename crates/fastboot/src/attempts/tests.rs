@@ -1,0 +1,217 @@
+use std::fs;
+
+use unsnap_layout::ArchiveName;
+use unsnap_ring::FaultPlan;
+
+use super::*;
+use crate::Candidate;
+
+const RULES: AttemptRules = AttemptRules { attempts: 2, window: Duration::from_mins(10) };
+
+fn state(slot: u64) -> StateName {
+    StateName { slot, hash: Some(format!("hash{slot}")) }
+}
+
+/// One start: judged, and a state given to the validator unless it is withdrawn.
+fn start(attempts: &mut Attempts, slot: u64, now: u64) -> Option<Failed> {
+    let failed = attempts.judge_state(now, RULES);
+    if !failed.as_ref().is_some_and(|failed| failed.too_often) {
+        attempts.serve(state(slot), now);
+    }
+    failed
+}
+
+fn failed(slot: u64, times: u32) -> Failed {
+    Failed { state: state(slot), times, too_often: times >= RULES.attempts }
+}
+
+#[test]
+fn a_state_with_which_validators_end_early_is_withdrawn_after_two_of_them() {
+    let mut attempts = Attempts::default();
+    assert_eq!(start(&mut attempts, 7, 1000), None);
+    assert_eq!(start(&mut attempts, 7, 1100), Some(failed(7, 1)));
+    assert_eq!(start(&mut attempts, 7, 1699), Some(failed(7, 2)));
+}
+
+#[test]
+fn a_validator_that_has_run_for_a_while_clears_its_state_of_suspicion() {
+    let mut attempts = Attempts::default();
+    start(&mut attempts, 7, 1000);
+    assert_eq!(start(&mut attempts, 7, 1100), Some(failed(7, 1)));
+    assert_eq!(start(&mut attempts, 7, 1700), None);
+    assert_eq!(start(&mut attempts, 7, 1800), Some(failed(7, 1)));
+}
+
+#[test]
+fn failures_are_counted_for_each_state() {
+    let mut attempts = Attempts::default();
+    for (slot, now) in [(7, 1000), (8, 1100), (9, 1200), (10, 1300)] {
+        assert!(start(&mut attempts, slot, now).is_none_or(|failed| !failed.too_often), "{slot}");
+    }
+    // That of a state is remembered while others are tried.
+    assert_eq!(start(&mut attempts, 7, 1400), Some(failed(10, 1)));
+    assert_eq!(start(&mut attempts, 7, 1500), Some(failed(7, 2)));
+}
+
+#[test]
+fn a_start_without_a_state_accuses_no_state_again() {
+    let mut attempts = Attempts::default();
+    attempts.serve(state(7), 1000);
+    // The validator is then started without a state, and dies as well.
+    for now in [1100, 1200, 1300, 1400] {
+        assert_eq!(attempts.judge_state(now, RULES), Some(failed(7, 1)), "{now}");
+    }
+}
+
+#[test]
+fn a_clock_that_goes_backwards_accuses_nobody() {
+    let mut attempts = Attempts::default();
+    start(&mut attempts, 7, 1000);
+    assert_eq!(start(&mut attempts, 7, 900), None);
+    assert_eq!(start(&mut attempts, 7, 0), None);
+}
+
+#[test]
+fn preparations_that_are_killed_end_in_a_start_without_one() {
+    let mut attempts = Attempts::default();
+    for (times, now) in [(0, 100), (1, 200)] {
+        let expected = Killed { times, too_often: false };
+        assert_eq!(attempts.judge_preparations(now, RULES), expected);
+        attempts.begin(now);
+    }
+    assert_eq!(attempts.judge_preparations(300, RULES), Killed { times: 2, too_often: true });
+    // It stays so while nothing is prepared, for a day.
+    let mut too_often = |now| attempts.judge_preparations(now, RULES).too_often;
+    assert!(too_often(200 + KILLED_FORGOTTEN_AFTER - 1));
+    assert!(!too_often(200 + KILLED_FORGOTTEN_AFTER));
+}
+
+#[test]
+fn a_preparation_that_ends_by_itself_makes_up_for_killed_ones() {
+    let mut attempts = Attempts::default();
+    attempts.begin(100);
+    assert_eq!(attempts.judge_preparations(200, RULES).times, 1);
+    attempts.begin(200);
+    attempts.end();
+    assert_eq!(attempts.judge_preparations(300, RULES).times, 0);
+}
+
+#[test]
+fn an_operator_can_have_everything_forgotten() {
+    let mut attempts = Attempts::default();
+    attempts.starts.given_up = 5;
+    attempts.suspect(state(7), None);
+    attempts.serve(state(8), 100);
+    attempts.begin(100);
+    attempts.forget();
+    assert!(!attempts.is_suspect(&state(7)));
+    assert_eq!(attempts.judge_state(101, RULES), None);
+    assert_eq!(attempts.judge_preparations(101, RULES).times, 0);
+    assert_eq!(attempts.starts.given_up, 5);
+}
+
+#[test]
+fn no_number_of_attempts_means_no_limit() {
+    let rules = AttemptRules { attempts: 0, ..RULES };
+    let mut attempts = Attempts::default();
+    for now in 100..120 {
+        assert!(attempts.judge_state(now, rules).is_none_or(|failed| !failed.too_often));
+        assert!(!attempts.judge_preparations(now, rules).too_often);
+        attempts.begin(now);
+        attempts.serve(state(7), now);
+    }
+}
+
+fn pair(directory: &Path, slot: u64, content: &str) -> Pair {
+    let name = format!("snapshot-{slot}-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst");
+    let path = directory.join(&name);
+    fs::write(&path, content).unwrap();
+    let name = ArchiveName::parse(&name).unwrap();
+    Pair::new(Candidate { path, name, bytes: 1, remote: false }, None).unwrap()
+}
+
+#[test]
+fn archives_of_a_suspect_are_skipped_until_they_are_replaced() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (suspect, other) = (pair(scratch.path(), 7, "x"), pair(scratch.path(), 6, "x"));
+    let mut attempts = Attempts::default();
+    attempts.suspect(state(7), Some(&suspect));
+    assert!(attempts.is_suspect(&state(7)) && !attempts.is_suspect(&state(6)));
+    assert!(attempts.is_suspect(&StateName { slot: 7, hash: None }));
+    assert!(attempts.is_suspect_pair(&suspect) && !attempts.is_suspect_pair(&other));
+    let replaced = pair(scratch.path(), 7, "downloaded again");
+    assert!(!attempts.is_suspect_pair(&replaced));
+    // Without archives, no pair is meant, not even one whose archives are gone.
+    attempts.suspect(state(5), None);
+    fs::remove_file(&other.full().path).unwrap();
+    assert!(!attempts.is_suspect_pair(&other));
+}
+
+#[test]
+fn only_suspects_lose_their_marks_in_place_and_beside() {
+    let (scratch, calls) = (tempfile::tempdir().unwrap(), Syscalls::default());
+    let places = Places::new(scratch.path());
+    let marks = [(&places, 7), (&places, 6), (&places.beside(), 7), (&places.beside(), 8)]
+        .map(|(places, slot)| places.state(slot).join("fastboot_version"));
+    for mark in &marks {
+        fs::create_dir_all(mark.parent().unwrap()).unwrap();
+        fs::write(mark, "3.0.0").unwrap();
+    }
+    let mut attempts = Attempts::default();
+    let withdraw = |attempts: &Attempts| attempts.withdraw_suspects(&calls, &places, state);
+    assert_eq!(withdraw(&attempts).unwrap(), [0; 0]);
+    attempts.suspect(state(7), None);
+    let lock = LedgerLock::take(&places.ledger).unwrap();
+    assert!(withdraw(&attempts).unwrap_err().is_in_the_way());
+    assert!(marks.iter().all(|mark| mark.exists()));
+    drop(lock);
+    assert_eq!(withdraw(&attempts).unwrap(), [7, 7]);
+    assert_eq!(marks.map(|mark| mark.exists()), [false, true, false, true]);
+}
+
+#[test]
+fn it_is_written_and_read_and_a_damaged_file_is_no_obstacle() {
+    let (scratch, calls) = (tempfile::tempdir().unwrap(), Syscalls::default());
+    let read = || Attempts::read(&calls, scratch.path());
+    assert_eq!(read(), Attempts::default());
+    let mut attempts = Attempts::default();
+    let suspect = pair(scratch.path(), 7, "x");
+    for slot in 0..100 {
+        attempts.serve(state(slot), 1000 + slot);
+        attempts.suspect(state(1000 + slot), Some(&suspect));
+    }
+    attempts.begin(5);
+    attempts.starts.adopted = 3;
+    attempts.write(&calls, scratch.path()).unwrap();
+    assert_eq!(read(), attempts);
+    assert_eq!((attempts.served.len(), attempts.suspects.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+    let path = scratch.path().join(ATTEMPTS_FILE);
+    assert!(fs::metadata(&path).unwrap().len() < 20 << 10);
+    for damaged in [&b""[..], b"{", b"[]", b"{\"version\":2}", b"\xff"] {
+        fs::write(&path, damaged).unwrap();
+        assert_eq!(read(), Attempts::default());
+    }
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(read(), Attempts::default());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_keeps_its_old_content() {
+    let (scratch, calls) = (tempfile::tempdir().unwrap(), Syscalls::default());
+    let path = scratch.path().join("file");
+    write_durably(&calls, &path, b"old").unwrap();
+    for step in 0.. {
+        let plan = FaultPlan::new(0).fail(step, Errno::NOSPC);
+        let result = write_durably(&Syscalls::with_faults(plan), &path, b"new content");
+        let content = fs::read(&path).unwrap();
+        if result.is_ok() {
+            assert_eq!(content, b"new content");
+            assert!(step >= 6, "opened twice, written, synced, renamed, synced: {step}");
+            break;
+        }
+        assert!(content == b"old" || content == b"new content", "{step}: {content:?}");
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{step}");
+        fs::write(&path, "old").unwrap();
+    }
+}

@@ -1,0 +1,385 @@
+//! The course of events.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::FileExt,
+    time::Instant,
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate, statvfs},
+    process::Signal,
+};
+use unsnap_test_support::{ledger::Ledger, ledger_tool, run};
+use unsnap_testkit::{random::Random, series::Snapshot};
+
+use crate::{
+    daemon::Service,
+    events::{Choice, Event},
+    laws::KILLS_MAX,
+    machine::{Machine, storages},
+    process::{Came, How, Running, Starting, errors},
+};
+
+/// Events that are told after a failure.
+const TOLD: usize = 30;
+
+const ARCHIVE_USE: &str = "--use-snapshot-archives-at-startup";
+
+/// A validator's machine, and everything that the laws need to know of what has happened to it.
+#[derive(Debug)]
+pub struct Soak {
+    pub name: &'static str,
+    seed: u64,
+    pub random: Random,
+    choice: Choice,
+    // Processes go before the directories that they work in.
+    pub running: Option<Running>,
+    pub service: Option<Service>,
+    pub machine: Machine,
+    /// Number of the last start.
+    pub starts: u32,
+    /// Validators that a state has killed while it was loaded, one after the other, by its slot.
+    pub kills: BTreeMap<u64, u32>,
+    /// Starts that may still fail because of what was done to files.
+    pub excused: u32,
+    /// Whether somebody else has filled the disk.
+    pub is_full: bool,
+    /// Bytes of the validators' log that were read.
+    pub log_read: u64,
+    /// Number of the event.
+    event: u32,
+    pub history: Vec<String>,
+    pub counts: BTreeMap<String, u32>,
+}
+
+impl Soak {
+    pub fn new(name: &'static str, mut machine: Machine, seed: u64, salt: u64) -> Self {
+        let full = Snapshot::full_above(0);
+        for snapshot in [full, Snapshot::incremental_above(full.slot())] {
+            machine.add_archive(snapshot);
+        }
+        Self {
+            name,
+            seed,
+            random: Random::of(&[seed, salt]),
+            choice: Choice::new(),
+            running: None,
+            service: None,
+            machine,
+            starts: 0,
+            kills: BTreeMap::new(),
+            excused: 0,
+            is_full: false,
+            log_read: 0,
+            event: 0,
+            history: Vec::new(),
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Lets so many things happen, and panics if a law is broken.
+    pub fn run(mut self, events: u32) {
+        let since = Instant::now();
+        self.bring_up(None);
+        for number in 1..=events {
+            self.event = number;
+            let event = self.choice.pick(&mut self.random);
+            self.assert_files();
+            self.tell(&format!("{event:?}"));
+            self.happen(event);
+            if self.running.is_none() {
+                self.bring_up(None);
+            }
+            self.assert_storages();
+        }
+        self.free_disk();
+        self.assert_files();
+        let _ = writeln!(
+            io::stderr(),
+            "soak on {}: {events} events, {} starts in {} s: {:?}",
+            self.name,
+            self.starts,
+            since.elapsed().as_secs(),
+            self.counts
+        );
+    }
+
+    /// Notes what happens.
+    pub fn tell(&mut self, what: &str) {
+        let word = what.split(':').next().unwrap_or_default().to_owned();
+        *self.counts.entry(word).or_default() += 1;
+        self.history.push(what.to_owned());
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Full => self.snapshot("full"),
+            Event::Incremental => self.snapshot("incremental"),
+            Event::Shrink => self.change("shrink"),
+            Event::Delete => self.change("delete"),
+            Event::Exit | Event::Stop if self.may_tear() => {
+                self.take_running().end(Signal::KILL);
+            }
+            Event::Exit => {
+                let end = self.take_running().end_by("exit");
+                assert!(end.success() || self.is_full, "{end}");
+            }
+            Event::Stop => {
+                let end = self.take_running().end(Signal::TERM);
+                assert!(end.success() || self.is_full, "{end}");
+            }
+            Event::Kill => drop(self.take_running().end(Signal::KILL)),
+            Event::Abort => drop(self.take_running().end_by("abort")),
+            Event::TornBank => {
+                self.ask("tear");
+                self.take_running().end(Signal::KILL);
+            }
+            Event::FailingStart => self.fail(1),
+            Event::FailingStarts => self.fail(KILLS_MAX + 1),
+            Event::KillStarting => self.end_start(Signal::KILL),
+            Event::StopStarting => self.end_start(Signal::TERM),
+            Event::RotateStarting => self.rotate(),
+            Event::TwoStarts => self.start_twice(),
+            Event::PlainStart => {
+                self.take_running().end(Signal::KILL);
+                let alone = self.machine.alone(&[]);
+                // It would say nothing about unsnap, which might leave what only it can repair.
+                if alone.up && !self.is_full {
+                    self.bring_up(Some(How { plain: true, ..How::default() }));
+                }
+            }
+            Event::CutArchive => self.cut_archive(),
+            Event::RemoveBad => self.machine.remove_bad_archives(),
+            Event::PrepareBeside => self.prepare_beside(),
+            Event::FlipRun => {
+                self.take_running().end(Signal::KILL);
+                let ledger = self.machine.ledger.clone();
+                self.flip(&ledger);
+            }
+            Event::FlipReady => {
+                let ready = self.machine.ledger.beside();
+                self.flip(&ready);
+            }
+            Event::FillDisk => self.fill_disk(),
+            Event::FreeDisk => self.free_disk(),
+            Event::Service => match self.service.take() {
+                Some(service) => service.stop(),
+                None => self.service = Some(Service::start(&self.machine)),
+            },
+            Event::KillService => {
+                if let Some(service) = &mut self.service {
+                    service.kill_and_start();
+                }
+            }
+            Event::Reconfigure => {
+                if let Some(service) = &mut self.service {
+                    service.reconfigure(&mut self.random);
+                }
+            }
+            Event::Settle => self.settle(),
+        }
+    }
+
+    fn take_running(&mut self) -> Running {
+        self.running.take().expect("it is brought up after each event")
+    }
+
+    /// Asks the validator; if the disk is full it may refuse.
+    fn ask(&mut self, command: &str) -> Option<serde_json::Value> {
+        match self.running.as_mut().expect("it is up").ask(command) {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                assert!(self.is_full, "{command}: {error}");
+                None
+            }
+        }
+    }
+
+    /// Returns whether a bank could be incomplete because the disk is full, while that is switched off.
+    fn may_tear(&self) -> bool {
+        self.is_full && !self.choice.has(Event::TornBank)
+    }
+
+    fn snapshot(&mut self, kind: &str) {
+        if self.may_tear() {
+            return;
+        }
+        if let Some(answer) = self.ask(kind) {
+            let path = answer["path"].as_str().unwrap().to_owned();
+            self.machine.archive_written(path.as_ref());
+            // A state of it is another one.
+            self.kills.remove(&answer["slot"].as_u64().unwrap());
+        }
+    }
+
+    fn change(&mut self, verb: &str) {
+        let number = self.random.below(1000);
+        self.ask(&format!("{verb} {number}"));
+    }
+
+    fn fail(&mut self, times: u32) {
+        self.take_running().end(Signal::KILL);
+        for _ in 0..times {
+            let how = How { fails: true, ..self.how() };
+            self.attempt(&how);
+        }
+    }
+
+    /// Ends a start in the middle.
+    fn end_start(&mut self, signal: Signal) {
+        self.take_running().end(Signal::KILL);
+        let how = self.how();
+        self.starts += 1;
+        let starting = Starting::new(&self.machine, &how, self.starts);
+        // At once, or when the front end has begun to make something, or later.
+        let enough = usize::try_from(self.random.below(4)).unwrap();
+        while self.machine.ledger.left_over().len() < enough && !starting.is_over(0, 500_000) {}
+        starting.end(signal);
+    }
+
+    /// Rotates logs while the front end prepares. It is too slow to be ready before its deadline.
+    fn rotate(&mut self) {
+        self.take_running().end(Signal::KILL);
+        // So that there is something to prepare.
+        if !self.is_full {
+            let snapshot = Snapshot::incremental_above(self.machine.alone(&[]).slot);
+            self.machine.add_archive(snapshot);
+        }
+        let mut how = How::default();
+        for word in ["--replace", "--rate-limit", "1kB", "--deadline", "2s"] {
+            how.own.push(word.to_owned());
+        }
+        self.starts += 1;
+        let starting = Starting::new(&self.machine, &how, self.starts);
+        while self.machine.ledger.left_over().is_empty() && !starting.is_over(0, 500_000) {}
+        starting.signal(Signal::USR1);
+        match starting.wait() {
+            Came::Up(running) => self.running = Some(running),
+            Came::Ended(status) => {
+                let told = fs::read_to_string(errors(&self.machine, self.starts)).unwrap();
+                // It may have become the validator just before, which has not caught signals yet.
+                let has_ended =
+                    told.contains("starting the validator") || told.contains("is ready");
+                self.hold(has_ended || self.is_full, &format!("SIGUSR1 ended the start: {status}"));
+            }
+        }
+    }
+
+    fn cut_archive(&mut self) {
+        let full = self.random.chance(40);
+        let good = self.machine.good(full);
+        // The last whole full archive stays, or nobody could start.
+        if good.len() < 1 + usize::from(full) {
+            return;
+        }
+        let path = if self.random.chance(70) {
+            good[good.len() - 1].clone()
+        } else {
+            self.random.pick(&good[usize::from(full)..]).clone()
+        };
+        let bytes = self.random.below(fs::metadata(&path).unwrap().len());
+        self.tell(&format!("cut: {} to {bytes}", path.display()));
+        self.machine.cut(&path, bytes);
+    }
+
+    /// Prepares a state beside the validator, as by hand.
+    fn prepare_beside(&mut self) {
+        let mut tool = ledger_tool();
+        tool.args(["fastboot", "prepare", "--beside", "--memory-budget", "8MiB"]);
+        let outcome = run(tool.args(self.machine.places()));
+        // A validator's own state may be newer, all archives may be bad, the service may be quicker.
+        let code = outcome.status.code();
+        let may_fail = self.is_full || self.service.is_some();
+        self.hold(code == Some(0) || may_fail, &format!("prepare --beside: {outcome:#?}"));
+    }
+
+    /// Changes a byte of a storage.
+    fn flip(&mut self, ledger: &Ledger) {
+        let storages = storages(ledger);
+        if storages.is_empty() {
+            return;
+        }
+        let path = self.random.pick(&storages).clone();
+        // The service may be quicker.
+        let Ok(file) = File::options().read(true).write(true).open(&path) else { return };
+        let length = file.metadata().unwrap().len();
+        if length == 0 {
+            return;
+        }
+        let (at, mut byte) = (self.random.below(length), [0]);
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        self.tell(&format!("flipped: byte {at} of {}", path.display()));
+        self.excused = KILLS_MAX;
+    }
+
+    fn fill_disk(&mut self) {
+        let Some(disk) = &self.machine.disk else { return };
+        let free = statvfs(disk.path()).unwrap();
+        let free = free.f_bavail * free.f_frsize;
+        let left = *self.random.pick(&[0, 64 << 10, 1 << 20, 8 << 20]);
+        if self.is_full || free <= left {
+            return;
+        }
+        let file = File::create(disk.path().join("ballast")).unwrap();
+        // As much as there is: what the file system wants for itself is not known.
+        let mut bytes = free - left;
+        while bytes > 0 && fallocate(&file, FallocateFlags::empty(), 0, bytes).is_err() {
+            bytes -= bytes.min(64 << 10);
+        }
+        self.is_full = true;
+    }
+
+    pub fn free_disk(&mut self) {
+        if let Some(disk) = self.machine.disk.as_ref().filter(|_| self.is_full) {
+            fs::remove_file(disk.path().join("ballast")).unwrap();
+        }
+        self.is_full = false;
+    }
+
+    /// Returns how the next start is made.
+    pub fn how(&mut self) -> How {
+        let mut how = How::default();
+        let mut own = |words: &[&str]| how.own.extend(words.iter().map(|word| (*word).to_owned()));
+        // Little memory, so that a start costs little.
+        own(&["--quiet", "--memory-budget", "8MiB", "--decode-threads", "1"]);
+        match self.random.below(10) {
+            0 => own(&["--verify", "accounts"]),
+            1 => own(&["--no-shadow"]),
+            2 => own(&["--deadline", "0s"]),
+            3 => own(&["--deadline", "1m"]),
+            _ => {}
+        }
+        match self.random.below(20) {
+            0 => how.further.extend([ARCHIVE_USE, "always"]),
+            1 => how.further.extend([ARCHIVE_USE, "never"]),
+            2 => how.further.extend([ARCHIVE_USE, "when-newest"]),
+            _ => {}
+        }
+        how
+    }
+}
+
+impl Drop for Soak {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let told = self.history.len().saturating_sub(TOLD);
+        let errors = fs::read_to_string(errors(&self.machine, self.starts)).unwrap_or_default();
+        let log = self.service.as_ref().map(Service::log).unwrap_or_default();
+        let _ = writeln!(
+            io::stderr(),
+            "soak on {}: UNSNAP_TEST_SEED={} UNSNAP_SOAK_EVENTS={}\nthe last events: {:#?}\nthe last start:\n{errors}\n\
+             the service:\n{log}\nfiles:\n{}",
+            self.name,
+            self.seed,
+            self.event,
+            &self.history[told..],
+            self.machine.listing()
+        );
+    }
+}

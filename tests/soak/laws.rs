@@ -1,0 +1,176 @@
+//! What must hold after every start.
+
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    driver::Soak,
+    machine::Alone,
+    process::{Came, How, Running, Starting},
+};
+
+/// Validators that a state may kill before it is served no more (the front end's default).
+pub const KILLS_MAX: u32 = 2;
+
+/// Starts after which a validator must be up in any case: each of two states may kill its share, and
+/// then the archives are left.
+const STARTS_MAX: u32 = 2 * KILLS_MAX + 1;
+
+/// Directories that were moved aside and are not yet removed, in all places together. A guess: each
+/// job may leave some for a moment.
+const LEFT_OVER_MAX: usize = 12;
+
+impl Soak {
+    /// Panics unless a law holds.
+    #[track_caller]
+    pub fn hold(&self, holds: bool, law: &str) {
+        assert!(holds, "on {}, after {} starts: {law}", self.name, self.starts);
+    }
+
+    /// Starts the validator until it is up, the first time in a given way.
+    pub fn bring_up(&mut self, how: Option<How>) {
+        let mut how = how.unwrap_or_else(|| self.how());
+        for _ in 0..STARTS_MAX {
+            if self.attempt(&how) {
+                return;
+            }
+            // Flags may be in the way, such as a deadline that has passed already.
+            how = How::default();
+        }
+        // Nobody starts without space; with space, one of the archives is good.
+        self.hold(self.is_full, &format!("it is not up after {STARTS_MAX} starts"));
+        self.tell("freed: it cannot come up");
+        self.free_disk();
+        let up = (0..STARTS_MAX).any(|_| self.attempt(&How::default()));
+        self.hold(up, "it is not up although the disk has room again");
+    }
+
+    /// Starts the validator once, and holds the result against the laws. Returns whether it is up.
+    pub fn attempt(&mut self, how: &How) -> bool {
+        let alone = self.machine.alone(&how.further);
+        self.starts += 1;
+        self.loads();
+        let came = Starting::new(&self.machine, how, self.starts).wait();
+        let loads = self.loads();
+        self.tell(&format!("start: {how:?}; alone {alone:?}; loads {loads:?}"));
+        self.assert_not_served_again(&loads);
+        match came {
+            Came::Up(running) => {
+                self.judge_up(&running, &alone);
+                self.running = Some(running);
+                true
+            }
+            Came::Ended(status) => {
+                if let Some((_, slot)) = loads.iter().find(|(source, _)| source == "state") {
+                    *self.kills.entry(*slot).or_default() += 1;
+                }
+                let is_short = self.is_full && alone.source != "state";
+                if alone.up && !how.fails && !is_short {
+                    self.hold(
+                        self.excused > 0,
+                        &format!("ended with {status}; alone it would be up: {alone:?}"),
+                    );
+                    self.excused -= 1;
+                }
+                self.assert_files();
+                false
+            }
+        }
+    }
+
+    /// It is up, at a slot that is not older than without unsnap.
+    pub fn judge_up(&mut self, running: &Running, alone: &Alone) {
+        // A state that has killed may be passed over for the archives.
+        let has_killed = alone.source == "state" && self.kills.contains_key(&alone.slot);
+        let floor = if has_killed { alone.archives } else { alone.slot };
+        let is_new = !alone.up || running.slot >= floor;
+        let (slot, source) = (running.slot, &running.source);
+        self.hold(is_new, &format!("up at {slot} from {source}; alone: {alone:?}"));
+        self.hold(slot > 0, "it has begun with genesis");
+        if source == "state" {
+            self.kills.remove(&slot);
+        }
+        self.excused = 0;
+        self.assert_files();
+        let left_over = self.machine.ledger.left_over();
+        self.hold(left_over.len() <= LEFT_OVER_MAX, &format!("left over: {left_over:?}"));
+    }
+
+    /// Two starts at once are one.
+    pub fn start_twice(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.end(Signal::KILL);
+        }
+        let alone = self.machine.alone(&[]);
+        let (first, second) = (self.how(), self.how());
+        let both = [first, second].map(|how| {
+            self.starts += 1;
+            Starting::new(&self.machine, &How { further: Vec::new(), ..how }, self.starts)
+        });
+        self.loads();
+        let mut up = Vec::new();
+        for starting in both {
+            if let Came::Up(running) = starting.wait() {
+                up.push(running);
+            }
+        }
+        let loads = self.loads();
+        self.tell(&format!("two: alone {alone:?}; loads {loads:?}"));
+        self.hold(up.len() < 2, "two validators are up on one ledger");
+        let is_short = self.is_full && alone.source != "state";
+        match up.pop() {
+            Some(running) => {
+                self.judge_up(&running, &alone);
+                self.running = Some(running);
+            }
+            None if alone.up && !is_short => {
+                self.hold(self.excused > 0, "of two starts none came up");
+                self.excused -= 1;
+            }
+            None => {}
+        }
+    }
+
+    /// No state that has killed so often is served again.
+    fn assert_not_served_again(&self, loads: &[(String, u64)]) {
+        for (_, slot) in loads.iter().filter(|(source, _)| source == "state") {
+            let kills = self.kills.get(slot).copied().unwrap_or_default();
+            let law = format!("the state of {slot} has killed {kills} times and is served again");
+            self.hold(kills < KILLS_MAX, &law);
+        }
+    }
+
+    /// The validator's own files, and its good archives, have their bytes.
+    pub fn assert_files(&self) {
+        let lost = self.machine.lost_files();
+        self.hold(lost.is_empty(), &format!("lost: {lost:?}"));
+    }
+
+    /// So have the storages of a running one.
+    pub fn assert_storages(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let lost = running.ask("check").unwrap();
+        self.hold(lost["lost"] == serde_json::json!([]), &format!("lost: {lost}"));
+    }
+
+    /// Returns what validators have begun to load since the last call, and from what.
+    fn loads(&mut self) -> Vec<(String, u64)> {
+        let path = self.machine.path("events");
+        let mut log = String::new();
+        if let Ok(mut file) = File::open(path) {
+            file.seek(SeekFrom::Start(self.log_read)).unwrap();
+            file.read_to_string(&mut log).unwrap();
+        }
+        self.log_read += log.len() as u64;
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let loads = events.filter(|event| event["event"] == "loading");
+        let load =
+            |event: Value| Some((event["source"].as_str()?.to_owned(), event["slot"].as_u64()?));
+        loads.filter_map(load).collect()
+    }
+}

@@ -1,0 +1,73 @@
+//! A validator's machine over a long time: the real front end `validator` around the stand-in
+//! validator (`tests/stand-in`), the real `unpackd` beside it, and events chosen at random.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`stand_in`] | proves that the stand-in behaves as Agave is known to, before anything rests on it |
+//! | [`machine`] | directories, own files, archives; what a start without unsnap would come to |
+//! | [`process`] | a start, and the validator that has come up |
+//! | [`events`] | what may happen, how often, and what is switched off until it is fixed |
+//! | [`driver`] | makes it happen |
+//! | [`daemon`] | `unpackd` beside the validator |
+//! | [`laws`] | what must hold after every start |
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `UNSNAP_SOAK_EVENTS=<n>` | number of events on each file system |
+//! | `UNSNAP_SOAK_WITH=<event>,<event>` | events to happen often, also those that are switched off until a finding is fixed |
+//! | `UNSNAP_TEST_SEED=<seed>` | other events; the seed is printed when the test fails |
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+#![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
+
+mod daemon;
+mod driver;
+mod events;
+mod laws;
+mod machine;
+mod process;
+mod stand_in;
+
+use std::env;
+
+use unsnap_test_support::{disk, is_root};
+
+use crate::{driver::Soak, machine::Machine};
+
+/// Events on each file system, unless `UNSNAP_SOAK_EVENTS` says otherwise: 10 to 40 seconds.
+const EVENTS: u32 = 120;
+
+/// The seed in CI.
+const SEED: u64 = 15;
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+fn soak(name: &'static str, machine: Machine, salt: u64) {
+    let seed = number("UNSNAP_TEST_SEED").unwrap_or(SEED);
+    let events = number("UNSNAP_SOAK_EVENTS").map_or(EVENTS, |number| number.try_into().unwrap());
+    Soak::new(name, machine, seed, salt).run(events);
+}
+
+#[test]
+fn on_ext4_a_validator_always_comes_up_and_loses_nothing() {
+    if !is_root() {
+        // Without a disk of its own: it cannot be filled, all else is the same.
+        return soak("directory", Machine::new(None, 0), 0);
+    }
+    if disk::can_lose_power()
+        && let Some(disk) = disk::Disk::new(disk::Kind::Ext4, &disk::Options::default())
+    {
+        soak("ext4", Machine::new(Some(disk), 0), 0);
+    }
+}
+
+#[test]
+fn on_xfs_a_validator_always_comes_up_and_loses_nothing() {
+    if disk::can_lose_power()
+        && let Some(disk) = disk::Disk::new(disk::Kind::Xfs, &disk::Options::default())
+    {
+        soak("xfs", Machine::new(Some(disk), 1), 1);
+    }
+}
