@@ -19,7 +19,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, FileSizes, LatticeHash},
     tree::{Kind, decompress, reference_entries},
 };
-use unsnap_unpack::{Report, State, UnpackError, Verify};
+use unsnap_unpack::{AccountsPaths, Report, State, UnpackError, Verify};
 
 /// A full archive of `files` storages with the true hash of its accounts.
 fn true_spec(files: u64) -> ArchiveSpec {
@@ -159,7 +159,7 @@ fn the_second_look_at_unpacked_files_is_seen_to_make_progress() {
     config.verify = Verify::Accounts { memory_bytes: None };
     config.state = Some(State {
         directory: ledger.state(47),
-        accounts: ledger.accounts.clone(),
+        accounts: AccountsPaths::new(ledger.accounts.clone()).unwrap(),
         format: Format::V3,
         shadow: false,
     });

@@ -24,12 +24,12 @@ use unsnap_testkit::{
 const MIB: u64 = 1 << 20;
 const MIN_FREE: u64 = 16 * MIB;
 
-/// A service for a validator's ledger.
+/// A service for a validator's ledger that prepares every newer snapshot.
 fn beside_a_validator(ledger: &Ledger, rest: &str) -> Daemon {
     let daemon = Daemon::new();
     daemon.configure(&format!(
         "[[target]]\nname = \"validator\"\nkind = \"fastboot\"\nledger = \"{}\"\naccounts = [\"{}\"]\n\
-         {rest}",
+         {rest}[cadence]\nmin-slots = 0\n",
         ledger.root.display(),
         ledger.accounts[0].display(),
     ));

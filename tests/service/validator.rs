@@ -260,11 +260,10 @@ fn states_follow_each_other_by_the_cadence_or_when_somebody_asks() {
     let mut other = ledger_tool();
     other.args(["service", "prepare", "nothing", "--socket"]).arg(daemon.path("socket"));
     run(&mut other).assert_code(2);
-    fs::remove_dir_all(daemon.path("ledger/snapshots/47")).unwrap();
-    daemon.until("it is missed", |daemon| daemon.target("validator")["results"] == json!([]));
     fs::remove_file(daemon.path("archives").join(incremental.file_name().unwrap())).unwrap();
     let before = daemon.path("archives").join(full.file_name().unwrap());
     fs::write(&before, &fs::read(full).unwrap()[..20_000]).unwrap();
+    fs::remove_dir_all(daemon.path("ledger/snapshots/47")).unwrap();
     daemon.until("it is seen to be bad", |daemon| {
         !daemon.status()["bad"].as_array().unwrap().is_empty()
     });

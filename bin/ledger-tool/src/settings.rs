@@ -15,7 +15,9 @@ use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
-use unsnap_unpack::{Destination, DigestUse, Options, Pair, Reserve, Source, Tree, Verify};
+use unsnap_unpack::{
+    CheckOutputs, DigestUse, FileByFile, Options, Pair, Reserve, Single, Source, Tree, Verify,
+};
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
@@ -44,7 +46,7 @@ pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Options> {
     all_present(std::iter::once(&archive(&args.archive)).chain(&incremental))?;
     let verify = args.verify.verify(args.verify_memory);
     let source = source(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
-    Ok(Options::check(source).with_pass(reading(&args.io)?))
+    Ok(Options::check(source, CheckOutputs::default()).with_pass(reading(&args.io)?))
 }
 
 /// Returns the source of an archive and, if it is given, the incremental one that builds on it,
@@ -56,7 +58,7 @@ fn source(
     verify: Verify,
 ) -> Result<Source, PassError> {
     match incremental {
-        None => Source::new(archive, layout, verify),
+        None => Ok(Single::new(archive, layout, verify)?.into()),
         Some(_) => Ok(Source::pair(Pair::new(archive, incremental)?, verify)),
     }
 }
@@ -107,8 +109,8 @@ pub fn places(args: &PlacesArgs) -> anyhow::Result<Places> {
 /// Returns the options of `repack` for reading.
 pub fn repacking(args: &RepackArgs) -> anyhow::Result<Options> {
     all_present([&archive(&args.archive)])?;
-    let source = Source::new(archive(&args.archive), layout(args.layout), Verify::default())?;
-    Ok(Options::check(source).with_pass(reading(&args.io)?))
+    let source = Single::new(archive(&args.archive), layout(args.layout), Verify::default())?;
+    Ok(Options::check(source, CheckOutputs::default()).with_pass(reading(&args.io)?))
 }
 
 /// Returns the options for writing an archive.
@@ -199,31 +201,42 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
         return Err(RequestError(reason.to_owned()).into());
     }
     let verify = args.verify.verify(args.verify_memory);
-    let is_pair = incremental.is_some();
-    let source = source(archive(&args.archive), incremental, layout, verify)?;
-    if is_pair && !args.dry_run {
-        let reason = "a full and an incremental archive are unpacked together into a validator's \
-                      state only, not into a tree";
-        let hint = "use `ledger-tool fastboot prepare`, or check the pair with --dry-run";
-        return Err(PassError::request_with(reason, Remedy::advice(hint)).into());
-    }
-    let destination = match &args.output {
-        Some(output) if !args.dry_run => Destination::Tree(Tree {
-            output: output.clone(),
-            accounts: args.accounts.clone(),
-            resume: args.resume,
-            checkpoint_bytes: args.checkpoint_every,
-            manifest,
-        }),
-        _ => Destination::Nowhere { manifest },
-    };
     let digest = match (args.expect_digest, args.digest) {
         (Some(expected), _) => DigestUse::Expect(expected),
         (None, DigestArg::Xxh3) => DigestUse::Report(DigestKind::Xxh3),
         (None, DigestArg::Blake3) => DigestUse::Report(DigestKind::Blake3),
         (None, DigestArg::None) => DigestUse::None,
     };
-    let mut options = Options::new(source, destination, digest)?;
+    let archive = archive(&args.archive);
+    let mut options = match &args.output {
+        Some(output) if !args.dry_run => {
+            if incremental.is_some() {
+                let reason = "a full and an incremental archive are unpacked together into a \
+                              validator's state only, not into a tree";
+                let hint = "use `ledger-tool fastboot prepare`, or check the pair with --dry-run";
+                return Err(PassError::request_with(reason, Remedy::advice(hint)).into());
+            }
+            let tree = Tree {
+                output: output.clone(),
+                accounts: args.accounts.clone(),
+                checkpoint_bytes: args.checkpoint_every,
+                manifest,
+            };
+            if args.resume {
+                let Some(checks) = verify.file_by_file() else {
+                    let reason = "accounts cannot be verified in a run that resumes";
+                    return Err(PassError::request(reason).into());
+                };
+                Options::for_resumable_tree(FileByFile::new(archive, layout, checks), tree, digest)
+            } else {
+                Options::for_tree(Single::new(archive, layout, verify)?, tree, digest)
+            }
+        }
+        _ => {
+            let source = source(archive, incremental, layout, verify)?;
+            Options::check(source, CheckOutputs { digest, manifest })
+        }
+    };
     options.preflight = args.preflight.mode();
     options.min_free = args.preflight.min_free.unwrap_or_default();
     options.pass = reading(&args.io)?;

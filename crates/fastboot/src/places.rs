@@ -9,7 +9,7 @@ use rustix::{
 };
 use unsnap_failure::Remedy;
 use unsnap_pass::PassError;
-use unsnap_state::RUN_DIRECTORY;
+use unsnap_state::{AccountsPaths, RUN_DIRECTORY};
 
 use crate::{FastbootError, LedgerLock, SearchDirs, open_files::user_below};
 
@@ -77,6 +77,13 @@ impl Places {
         self.states().join(slot.to_string())
     }
 
+    /// Returns the accounts paths of a state. Fails if there are none.
+    pub(crate) fn accounts_paths(&self) -> Result<AccountsPaths, FastbootError> {
+        AccountsPaths::new(self.accounts.clone()).ok_or_else(|| {
+            FastbootError::request("there is no accounts path", Some(Remedy::NameAccounts))
+        })
+    }
+
     /// Returns the directories that hold the storages.
     pub(crate) fn run_directories(&self) -> impl Iterator<Item = PathBuf> {
         self.accounts.iter().map(|path| path.join(RUN_DIRECTORY))
@@ -125,12 +132,9 @@ impl Places {
     pub(crate) fn settle(&self) -> Result<Self, FastbootError> {
         let ledger = self.own_ledger()?;
         let snapshots = settle(&self.snapshots)?;
+        let accounts = self.accounts_paths()?;
         let accounts: Vec<PathBuf> =
-            self.accounts.iter().map(|path| settle(path)).collect::<Result<_, _>>()?;
-        if accounts.is_empty() {
-            let remedy = Some(Remedy::NameAccounts);
-            return Err(FastbootError::request("there is no accounts path", remedy));
-        }
+            accounts.iter().map(|path| settle(path)).collect::<Result<_, _>>()?;
         if accounts.contains(&snapshots) {
             let reason = format!(
                 "{} is both a snapshots directory and an accounts path",

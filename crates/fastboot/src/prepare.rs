@@ -7,7 +7,7 @@ use unsnap_lookup::Reader;
 use unsnap_pass::{PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Destination, DigestUse, Options, Report, Room, Source, Unpacker};
+use unsnap_unpack::{Options, Report, Room, Unpacker};
 
 use crate::{
     Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
@@ -127,15 +127,15 @@ impl Work<'_> {
             pair.full().archive(),
             pair.incremental().map(Candidate::archive),
         );
-        let source = Source::pair(archives.map_err(PassError::from)?, request.verify);
         let state = State {
             directory: site.target().state(slot),
-            accounts: site.target().accounts.clone(),
+            accounts: site.target().accounts_paths()?,
             format: request.format,
             shadow: request.shadow,
         };
-        let digest = DigestUse::Report(DigestKind::Xxh3);
-        let mut options = Options::new(source, Destination::State(state), digest)?;
+        let archives = archives.map_err(PassError::from)?;
+        let mut options =
+            Options::for_state(archives, request.verify, state, Some(DigestKind::Xxh3));
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;
         options.files.clone_from(&request.files);

@@ -141,7 +141,7 @@ fn list(
                 Some(_) => DigestUse::Report(DigestKind::Xxh3),
                 None => DigestUse::None,
             };
-            checked(archive, digest, options, handles)?.tap(&mut records)
+            checked(archive, digest, options, handles).tap(&mut records)
         },
     )
     .map_err(PassError::thread)?;

@@ -10,7 +10,7 @@ use unsnap_pass::{
     ordered::{self, Submit, Times},
 };
 use unsnap_source::DigestKind;
-use unsnap_unpack::{Destination, DigestUse, Report, Source, UnpackError, Unpacker};
+use unsnap_unpack::{CheckOutputs, DigestUse, Report, Single, Unpacker};
 use unsnap_verify::accounts::{
     AccountsError,
     entries::{Entries, Gathered, PARTITIONS, Place, Remembered, sorting, u64_at},
@@ -142,11 +142,10 @@ pub(crate) fn checked(
     digest: DigestUse,
     options: &Options,
     handles: &Handles,
-) -> Result<Unpacker, UnpackError> {
-    let source = Source::snapshot(archive.clone());
-    let nowhere = Destination::Nowhere { manifest: None };
-    let check = unsnap_unpack::Options::new(source, nowhere, digest)?;
-    Ok(Unpacker::new(check.with_pass(options.clone())).with_handles(handles.clone()))
+) -> Unpacker {
+    let outputs = CheckOutputs { digest, manifest: None };
+    let check = unsnap_unpack::Options::check(Single::snapshot(archive.clone()), outputs);
+    Unpacker::new(check.with_pass(options.clone())).with_handles(handles.clone())
 }
 
 /// A pass that remembers the records of an archive.
@@ -170,7 +169,7 @@ impl Remember<'_> {
         storages: &mut dyn StorageTap,
     ) -> Result<Report, LookupError> {
         let digest = DigestUse::Report(DigestKind::Xxh3);
-        let unpacker = checked(self.archive, digest, self.options, self.handles)?;
+        let unpacker = checked(self.archive, digest, self.options, self.handles);
         let remember = |found: Vec<Version>| {
             found.into_iter().try_for_each(|version| versions.remember(version))
         };

@@ -26,7 +26,7 @@ use std::{
 use unsnap_pack::{PackOptions, repack};
 use unsnap_pass::{Archive, Handles};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Options, Source};
+use unsnap_unpack::{CheckOutputs, Options, Single};
 use zstd_safe::{CCtx, CParameter, DCtx};
 
 const TITLE: &str = "\
@@ -105,7 +105,10 @@ impl Case {
     /// Repacks the archive. Returns the path of the result and the seconds until it was published.
     fn repack(&self) -> (PathBuf, f64) {
         let output: &Path = &self.directory;
-        let read = Options::check(Source::snapshot(Archive::File(self.archive.clone())));
+        let read = Options::check(
+            Single::snapshot(Archive::File(self.archive.clone())),
+            CheckOutputs::default(),
+        );
         let begun = Instant::now();
         let (calls, handles) = (Syscalls::default(), Handles::default());
         let report = repack(&read, output, &self.options, &calls, &handles).unwrap();

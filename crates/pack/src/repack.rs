@@ -153,7 +153,7 @@ mod tests {
     use unsnap_index::side_car_path;
     use unsnap_pass::LayoutKind;
     use unsnap_testkit::{archive::write_archive, spec::ArchiveSpec};
-    use unsnap_unpack::{Source, Verify};
+    use unsnap_unpack::{CheckOutputs, Single, Verify};
 
     use super::*;
 
@@ -194,10 +194,10 @@ mod tests {
         for replaced in [false, true] {
             fs::write(&index, "an index of another archive").unwrap();
             let archive = Archive::File(old.clone());
-            let source = Source::new(archive, LayoutKind::Any, Verify::None);
+            let source = Single::new(archive, LayoutKind::Any, Verify::None);
             let options = PackOptions { replace: replaced, ..PackOptions::default() };
             let (calls, handles) = (Syscalls::default(), Handles::default());
-            let read = Options::check(source.unwrap());
+            let read = Options::check(source.unwrap(), CheckOutputs::default());
             repack(&read, &new, &options, &calls, &handles).unwrap();
             assert!(new.exists() && !index.exists(), "replaced: {replaced}");
         }

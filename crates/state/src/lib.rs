@@ -23,4 +23,4 @@ pub use format::{Format, Storage};
 pub use linker::{Linker, Unlinked};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
 pub use spread::{AccountsPathReport, AccountsSpread, StatePlaces, StorageFile};
-pub use state::{RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, StateError};
+pub use state::{AccountsPaths, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, StateError};

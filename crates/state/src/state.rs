@@ -1,6 +1,9 @@
 //! A state to be made, and its destinations.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::Deref,
+    path::{Path, PathBuf},
+};
 
 use unsnap_commit::{CommitError, Existing, Spot, Target};
 use unsnap_create::FileSink;
@@ -31,12 +34,36 @@ pub struct State {
     /// The bank snapshot's directory, `<snapshots>/snapshots/<slot>`.
     pub directory: PathBuf,
     /// The accounts paths. Storages go to the directory `run` of each.
-    pub accounts: Vec<PathBuf>,
+    pub accounts: AccountsPaths,
     /// Format of the list of storages.
     pub format: Format,
     /// Whether every storage gets a second name, a hard link below `unsnap-shadow` of its accounts
     /// path. If a validator removes files of the state, it can be repaired from these.
     pub shadow: bool,
+}
+
+/// The accounts paths of a state: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountsPaths(Vec<PathBuf>);
+
+impl AccountsPaths {
+    /// Returns the paths; `None` if there are none.
+    pub fn new(paths: Vec<PathBuf>) -> Option<Self> {
+        (!paths.is_empty()).then_some(Self(paths))
+    }
+
+    /// Returns a single path.
+    pub fn one(path: impl Into<PathBuf>) -> Self {
+        Self(vec![path.into()])
+    }
+}
+
+impl Deref for AccountsPaths {
+    type Target = [PathBuf];
+
+    fn deref(&self) -> &[PathBuf] {
+        &self.0
+    }
 }
 
 impl State {
@@ -71,7 +98,7 @@ impl State {
     ///
     /// Fails if a staging directory cannot be opened or its file system examined.
     pub fn spread(&self, target: &Target, min_free: Reserve) -> Result<AccountsSpread, StateError> {
-        let paths = target.staging.directories()?.into_iter().skip(1).zip(&self.accounts);
+        let paths = target.staging.directories()?.into_iter().skip(1).zip(self.accounts.iter());
         let paths = paths.map(|(directory, accounts)| {
             let systems = FileSystem::of(&target.calls, vec![directory])?;
             let name = accounts.display().to_string();
@@ -125,7 +152,7 @@ mod tests {
     fn a_state_is_staged_above_its_directory_and_storages_in_their_accounts_paths() {
         let mut state = State {
             directory: "/snapshots/snapshots/100".into(),
-            accounts: vec!["/one".into(), "/two".into()],
+            accounts: AccountsPaths::new(vec!["/one".into(), "/two".into()]).unwrap(),
             format: Format::V3,
             shadow: false,
         };

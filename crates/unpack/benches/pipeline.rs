@@ -11,7 +11,7 @@ use unsnap_testkit::{
     archive::write_archive,
     spec::{ArchiveSpec, Compression, Frames},
 };
-use unsnap_unpack::{Options, Source, Unpacker};
+use unsnap_unpack::{CheckOutputs, Options, Single, Unpacker};
 
 const RAW_BYTES: u64 = 256 << 20;
 
@@ -41,7 +41,8 @@ fn bench(criterion: &mut Criterion) {
         for direct in [DirectMode::Off, DirectMode::On] {
             group.bench_function(format!("{name}, direct {direct:?}"), |run| {
                 run.iter(|| {
-                    let mut options = Options::check(Source::snapshot(archive.clone()));
+                    let mut options =
+                        Options::check(Single::snapshot(archive.clone()), CheckOutputs::default());
                     options.pass.io.direct = direct;
                     Unpacker::new(options).run().unwrap()
                 });

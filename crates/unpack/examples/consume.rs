@@ -17,8 +17,8 @@ use unsnap_pass::Archive;
 use unsnap_source::DigestKind;
 use unsnap_state::Format;
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, FinishedFile, Options, Pair, Source, Staged, State,
-    UnpackError, Unpacker, Verify,
+    AccountsPaths, FileSink, FinishedFile, Options, Pair, Staged, State, UnpackError, Unpacker,
+    Verify,
 };
 
 /// Most open files that wait for the consumer. Unpacking waits when there are more.
@@ -36,15 +36,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (sender, finished) = sync_channel(WAITING_MAX);
     let incremental = rest.first().cloned().map(Archive::File);
     let pair = Pair::new(Archive::File(full.clone()), incremental)?;
-    let source = Source::pair(pair, Verify::Structure);
     let state = State {
         directory: scratch.path().join("ledger/snapshots/state"),
-        accounts: vec![scratch.path().join("accounts")],
+        accounts: AccountsPaths::one(scratch.path().join("accounts")),
         format: Format::V3,
         shadow: false,
     };
-    let digest = DigestUse::Report(DigestKind::Xxh3);
-    let mut options = Options::new(source, Destination::State(state), digest)?;
+    let mut options = Options::for_state(pair, Verify::Structure, state, Some(DigestKind::Xxh3));
     options.files = Some(FileSink::open_files(sender));
 
     let consumer = thread::spawn(move || {

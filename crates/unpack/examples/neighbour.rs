@@ -31,7 +31,7 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use unsnap_pass::{Archive, Handles, IoPriority, Pace, Phase};
 use unsnap_source::DigestKind;
-use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, Unpacker};
+use unsnap_unpack::{DigestUse, Options, Single, Tree, Unpacker};
 
 const FILE_BYTES: u64 = 1 << 30;
 const READ_BYTES: usize = 4096;
@@ -136,9 +136,9 @@ fn measure(
     time: Duration,
 ) -> Round {
     let output = directory.join("neighbour-unpacks-here");
-    let source = Source::snapshot(Archive::File(archive.to_owned()));
+    let source = Single::snapshot(Archive::File(archive.to_owned()));
     let digest = DigestUse::Report(DigestKind::Xxh3);
-    let mut options = Options::new(source, Destination::Tree(Tree::new(&output)), digest).unwrap();
+    let mut options = Options::for_tree(source, Tree::new(&output), digest);
     options.pass.neighbour.io_priority = beside.idle.then_some(IoPriority::IDLE);
     let pace = Pace::new();
     pace.set_rate(NonZeroU64::new(beside.rate));

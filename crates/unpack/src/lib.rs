@@ -15,15 +15,15 @@
 //! ```no_run
 //! use unsnap_pass::{Archive, Handles};
 //! use unsnap_source::DigestKind;
-//! use unsnap_unpack::{Destination, DigestUse, Options, Source, Tree, UnpackError, Unpacker};
+//! use unsnap_unpack::{DigestUse, Options, Single, Tree, UnpackError, Unpacker};
 //!
 //! # fn main() -> Result<(), UnpackError> {
 //! let archive = "snapshot-39-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst";
-//! let source = Source::snapshot(Archive::File(archive.into()));
+//! let source = Single::snapshot(Archive::File(archive.into()));
 //! let mut tree = Tree::new("/mnt/ledger/unpacked");
 //! tree.accounts = vec!["/mnt/accounts/run".into()];
 //! let digest = DigestUse::Report(DigestKind::Xxh3);
-//! let options = Options::new(source, Destination::Tree(tree), digest)?;
+//! let options = Options::for_tree(source, tree, digest);
 //!
 //! let handles = Handles::default();
 //! let Handles { progress, cancel } = handles.clone();
@@ -42,6 +42,7 @@
 
 mod creating;
 mod decision;
+mod destination;
 mod error;
 mod grace;
 mod last_checkpoint;
@@ -53,6 +54,7 @@ mod report;
 mod report_builder;
 mod resume;
 mod second_look;
+mod source;
 mod storages;
 mod times;
 mod walk;
@@ -60,15 +62,17 @@ mod walks;
 
 use std::{io, sync::mpsc::sync_channel, thread};
 
+pub use destination::{Destination, Tree};
 pub use error::UnpackError;
-pub use options::{Destination, DigestUse, Options, Source, Tree, Verify};
+pub use options::{CheckOutputs, DigestUse, Options};
 pub use report::{
     AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport,
 };
+pub use source::{FileByFile, FileChecks, Single, Source, Verify};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_fit::{PreflightMode, Reserve, Room};
 pub use unsnap_layout::{Pair, PairError};
-pub use unsnap_state::State;
+pub use unsnap_state::{AccountsPaths, State};
 
 use unsnap_pass::{Handles, PassError, Tap, on_a_thread_of_its_own};
 

@@ -83,7 +83,7 @@ impl Beginning {
         let Target { calls, staging, directories, .. } = target;
         let refuse = |reason| Err(UnpackError::NotResumable { path: tree.output.clone(), reason });
         let OpenArchive::File(archive) = archive else {
-            if tree.resume && staging.is_left_over() {
+            if options.resumes() && staging.is_left_over() {
                 return refuse("a stream cannot be read from the middle");
             }
             return Ok(beginning);
@@ -92,7 +92,7 @@ impl Beginning {
         beginning.origin =
             Some(Origin { archive: identity, from: 0, entries: 0, before: Vec::new() });
         let run = Run::new(options.source().layout().name(), staging.identities()?);
-        if tree.resume && staging.is_left_over() {
+        if options.resumes() && staging.is_left_over() {
             match beginning.resume(options, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::Failed(error)) => return Err(error),

@@ -22,8 +22,8 @@ use unsnap_testkit::{
     tar::TarBuilder,
 };
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, Pair, Report, Source, Tree, UnpackError, Unpacker,
-    Verify,
+    CheckOutputs, DigestUse, FileByFile, FileChecks, FileSink, Options, Pair, Report, Single,
+    Source, Tree, UnpackError, Unpacker, Verify,
 };
 
 /// Generates an archive under the name that belongs to it, unless another is given.
@@ -40,9 +40,13 @@ fn write(bytes: &[u8], directory: &Path) -> Archive {
     Archive::File(path)
 }
 
-fn tree(source: Source, tree: Tree) -> Options {
-    let report = DigestUse::Report(DigestKind::Xxh3);
-    let mut options = Options::new(source, Destination::Tree(tree), report).unwrap();
+const DIGEST: DigestUse = DigestUse::Report(DigestKind::Xxh3);
+
+fn tree(source: Single, tree: Tree) -> Options {
+    lean(Options::for_tree(source, tree, DIGEST))
+}
+
+fn lean(mut options: Options) -> Options {
     options.pass.resources.memory_budget = Some(4 << 20);
     options.pass.io.engine = IoEngine::Threads;
     options
@@ -53,12 +57,13 @@ fn output(directory: &Path) -> PathBuf {
 }
 
 fn resumable(archive: &Archive, directory: &Path) -> Options {
-    let source = Source::new(archive.clone(), LayoutKind::Snapshot, Verify::Structure).unwrap();
-    tree(source, Tree { resume: true, ..Tree::new(output(directory)) })
+    let source = FileByFile::new(archive.clone(), LayoutKind::Snapshot, FileChecks::Structure);
+    lean(Options::for_resumable_tree(source, Tree::new(output(directory)), DIGEST))
 }
 
 fn check(archive: Archive, layout: LayoutKind, verify: Verify) -> Result<Report, UnpackError> {
-    Unpacker::new(Options::check(Source::new(archive, layout, verify).unwrap())).run()
+    let source = Single::new(archive, layout, verify).unwrap();
+    Unpacker::new(Options::check(source, CheckOutputs::default())).run()
 }
 
 /// An archive of 200 files of 20 KB: far less than what lies between two checkpoints.
@@ -94,7 +99,7 @@ fn a_resumable_run_that_is_cancelled_keeps_its_complete_files() {
     assert!((40..report.files).contains(&resumed.files), "{resumed:?}");
     let resumed_tree = unsnap_testkit::tree::read_tree(&output(scratch.path())).unwrap();
     fs::remove_dir_all(output(scratch.path())).unwrap();
-    let again = tree(Source::snapshot(archive), Tree::new(output(scratch.path())));
+    let again = tree(Single::snapshot(archive), Tree::new(output(scratch.path())));
     Unpacker::new(again).run().unwrap();
     assert_eq!(resumed_tree, unsnap_testkit::tree::read_tree(&output(scratch.path())).unwrap());
 }
@@ -191,7 +196,7 @@ fn an_archive_under_the_name_of_another_slot_has_the_wrong_bank() {
     assert_eq!((error.family(), error.code()), (Family::BadArchive, Code::WrongBank), "{error}");
     let report = check(archive.clone(), LayoutKind::Snapshot, Verify::None).unwrap();
     assert_eq!(report.slot, Some(350_000_000));
-    let source = Source::new(archive, LayoutKind::Snapshot, Verify::None).unwrap();
+    let source = Single::new(archive, LayoutKind::Snapshot, Verify::None).unwrap();
     Unpacker::new(tree(source, Tree::new(output(scratch.path())))).run().unwrap();
 }
 
@@ -217,7 +222,7 @@ fn a_verified_pair_is_reported_with_both_archives_and_all_terms() {
         [&full, &incremental].map(|spec| generate(spec, scratch.path(), None));
     let verify = Verify::Accounts { memory_bytes: None };
     let source = Source::pair(Pair::new(full, Some(incremental)).unwrap(), verify);
-    let report = Unpacker::new(Options::check(source)).run().unwrap();
+    let report = Unpacker::new(Options::check(source, CheckOutputs::default())).run().unwrap();
     let accounts = report.accounts.unwrap();
     assert!(accounts.accounts > 0);
     let terms = accounts.accounts + accounts.closed_accounts + accounts.older_versions;

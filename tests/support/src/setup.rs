@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use unsnap_pass::{Archive, LayoutKind, PassError};
 use unsnap_source::DigestKind;
 use unsnap_unpack::{
-    Destination, DigestUse, FileSink, Options, Pair, PreflightMode, Reserve, Source, State, Tree,
-    UnpackError, Unpacker, Verify,
+    CheckOutputs, DigestUse, FileByFile, FileSink, Options, Pair, PreflightMode, Reserve, Single,
+    Source, State, Tree, UnpackError, Unpacker, Verify,
 };
 
-/// A run of the library, put together field by field. The library's own options refuse combinations
-/// that make no sense when they are built, which is tested there; tests change one field at a time.
+/// A run of the library, put together field by field: tests change one at a time. The types of the
+/// library's own options have no combinations without a meaning; here they panic.
 #[allow(missing_docs, reason = "the fields are those of the library's options")]
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -70,24 +70,35 @@ impl Setup {
     /// Returns the library's options.
     pub fn options(&self) -> Result<Options, UnpackError> {
         let Self { archive, incremental, layout, verify, .. } = self.clone();
-        let source = if incremental.is_some() {
-            let pair = Pair::new(archive, incremental).map_err(PassError::from)?;
-            Source::pair(pair, verify)
-        } else {
-            Source::new(archive, layout, verify)?
+        let pair = |archive, incremental| Pair::new(archive, incremental).map_err(PassError::from);
+        let (manifest, digest) = (self.manifest.clone(), self.digest);
+        let tree = Tree {
+            output: self.output.clone(),
+            accounts: self.accounts.clone(),
+            checkpoint_bytes: self.checkpoint_bytes,
+            manifest: manifest.clone(),
         };
-        let destination = match (&self.state, self.dry_run) {
-            (Some(state), _) => Destination::State(state.clone()),
-            (None, true) => Destination::Nowhere { manifest: self.manifest.clone() },
-            (None, false) => Destination::Tree(Tree {
-                output: self.output.clone(),
-                accounts: self.accounts.clone(),
-                resume: self.resume,
-                checkpoint_bytes: self.checkpoint_bytes,
-                manifest: self.manifest.clone(),
-            }),
+        let mut options = match (self.state.clone(), self.dry_run, &incremental) {
+            (Some(state), ..) => {
+                Options::for_state(pair(archive, incremental)?, verify, state, digest.kind())
+            }
+            (None, true, Some(_)) => {
+                let source = Source::pair(pair(archive, incremental)?, verify);
+                Options::check(source, CheckOutputs { digest, manifest })
+            }
+            (None, true, None) => {
+                let source = Single::new(archive, layout, verify)?;
+                Options::check(source, CheckOutputs { digest, manifest })
+            }
+            (None, false, Some(_)) => panic!("a pair does not become a tree"),
+            (None, false, None) if self.resume => {
+                let checks = verify.file_by_file().expect("accounts are not verified");
+                Options::for_resumable_tree(FileByFile::new(archive, layout, checks), tree, digest)
+            }
+            (None, false, None) => {
+                Options::for_tree(Single::new(archive, layout, verify)?, tree, digest)
+            }
         };
-        let mut options = Options::new(source, destination, self.digest)?;
         (options.preflight, options.min_free) = (self.preflight, self.min_free);
         options.files.clone_from(&self.files);
         Ok(options.with_pass(self.pass.clone()))

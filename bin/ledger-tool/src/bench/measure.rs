@@ -26,7 +26,7 @@ use unsnap_testkit::{
     spec::{ArchiveSpec, Frames},
 };
 use unsnap_unpack::{
-    Destination, DigestUse, Options, PreflightMode, Report, Source, Tree, Unpacker, Verify,
+    CheckOutputs, DigestUse, Options, PreflightMode, Report, Single, Tree, Unpacker, Verify,
 };
 
 use super::{
@@ -75,7 +75,7 @@ impl Bench<'_> {
         let output = self.scratch.join("output");
         let (source, tree) = (self.source(Verify::default())?, Tree::new(&output));
         let digest = DigestUse::Report(DigestKind::Xxh3);
-        let mut options = Options::new(source, Destination::Tree(tree), digest)?;
+        let mut options = Options::for_tree(source, tree, digest);
         // There was enough space at the start; a check in each run would be measured too.
         options.preflight = PreflightMode::Off;
         change(&mut options.pass);
@@ -86,13 +86,13 @@ impl Bench<'_> {
 
     /// Decodes from memory, and writes nothing.
     pub fn decode(&self) -> anyhow::Result<Run> {
-        let nowhere = Destination::Nowhere { manifest: None };
-        self.run(Options::new(self.source(Verify::None)?, nowhere, DigestUse::None)?)
+        let nothing = CheckOutputs { digest: DigestUse::None, manifest: None };
+        self.run(Options::check(self.source(Verify::None)?, nothing))
     }
 
-    fn source(&self, verify: Verify) -> anyhow::Result<Source> {
+    fn source(&self, verify: Verify) -> anyhow::Result<Single> {
         let archive = Archive::File(self.archive.clone());
-        Ok(Source::new(archive, LayoutKind::Snapshot, verify)?)
+        Ok(Single::new(archive, LayoutKind::Snapshot, verify)?)
     }
 
     fn run(&self, mut options: Options) -> anyhow::Result<Run> {

@@ -13,7 +13,7 @@ use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_layout::{ArchiveName, Compression};
 use unsnap_pass::{Archive, Handles, IndexUse, LayoutKind, PassError, Phase};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::{Options, Report, Source, UnpackError, Unpacker, Verify};
+use unsnap_unpack::{CheckOutputs, Options, Report, Single, UnpackError, Unpacker, Verify};
 
 pub use self::request::CreateRequest;
 use self::{content::Content, stream::Stream};
@@ -123,8 +123,8 @@ fn verify(
     if verify == Verify::None {
         return Ok(None);
     }
-    let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
-    let mut options = Options::check(source);
+    let source = Single::new(archive, LayoutKind::Snapshot, verify)?;
+    let mut options = Options::check(source, CheckOutputs::default());
     // Its own seek table is no proof of what it holds.
     options.pass.io.index = IndexUse::Ignore;
     let verified = Unpacker::new(options).with_handles(handles.clone()).run();

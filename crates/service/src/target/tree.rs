@@ -15,7 +15,7 @@ use unsnap_pass::{Archive, Handles, LayoutKind};
 use unsnap_ring::Syscalls;
 use unsnap_source::DigestKind;
 use unsnap_unpack::{
-    Destination, DigestUse, Options, Report, Source, Tree, UnpackError, Unpacker, Verify,
+    DigestUse, FileByFile, Options, Report, Single, Tree, UnpackError, Unpacker, Verify,
 };
 
 use super::{
@@ -86,21 +86,21 @@ fn unpack_to(work: &Work, archive: &Candidate, path: &Path) -> Result<Report, Fa
         Verify::Accounts { .. } if archive.name.base_slot().is_some() => Verify::Structure,
         verify => verify,
     };
-    let resume = !matches!(verify, Verify::Accounts { .. });
-    let run = |resume| {
-        let archive = Archive::File(archive.path.clone());
-        let source = Source::new(archive, LayoutKind::Snapshot, verify)?;
-        let tree = Destination::Tree(Tree { resume, ..Tree::new(path) });
-        let digest = DigestUse::Report(DigestKind::Xxh3);
-        let mut options = Options::new(source, tree, digest)?;
+    let (archive, layout) = (Archive::File(archive.path.clone()), LayoutKind::Snapshot);
+    let (tree, digest) = (Tree::new(path), DigestUse::Report(DigestKind::Xxh3));
+    let run = |mut options: Options| {
         options.min_free = work.unpacking.min_free;
         let unpacker = Unpacker::new(options.with_pass(work.unpacking.pass.clone()));
         let (progress, cancel) = (work.progress.clone(), work.cancel.clone());
         unpacker.with_handles(Handles { progress, cancel }).run()
     };
-    Ok(match run(resume) {
+    let afresh =
+        Options::for_tree(Single::new(archive.clone(), layout, verify)?, tree.clone(), digest);
+    let Some(checks) = verify.file_by_file() else { return Ok(run(afresh)?) };
+    let source = FileByFile::new(archive, layout, checks);
+    Ok(match run(Options::for_resumable_tree(source, tree, digest)) {
         // The staging directory is that of another archive of the same slot.
-        Err(UnpackError::NotResumable { .. }) => run(false)?,
+        Err(UnpackError::NotResumable { .. }) => run(afresh)?,
         result => result?,
     })
 }
