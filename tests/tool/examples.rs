@@ -188,6 +188,10 @@ impl Ground {
             let targets = targets.map(|(name, place)| daemon.tree_target(name, place, 1));
             daemon.configure(&targets.concat());
             daemon.start();
+            if words.get(2).is_none_or(|word| word == "prepare") {
+                daemon.drop_in(&self.full);
+                daemon.until_settled("validator", 39);
+            }
         }
     }
 

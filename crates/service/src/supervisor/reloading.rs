@@ -43,14 +43,19 @@ impl Supervisor {
 
     /// Adds a target and starts its worker.
     pub(super) fn add_target(&mut self, target: Target) -> io::Result<()> {
+        let (state, worker) = self.start_worker(target)?;
+        self.workers.push(worker);
+        self.shared.state().targets.push(state);
+        Ok(())
+    }
+
+    fn start_worker(&mut self, target: Target) -> io::Result<(TargetState, Worker)> {
         self.next_worker += 1;
         let (id, sender) = (self.next_worker, self.sender.clone());
         let worker = Worker::start(id, &target.name, move |report| {
             let _ = sender.send(Message::WorkerReport(report));
         })?;
-        self.workers.push(worker);
-        self.shared.state().targets.push(TargetState::new(target, id));
-        Ok(())
+        Ok((TargetState::new(target, id), worker))
     }
 
     /// Applies the new configuration, if there is one.
@@ -76,27 +81,30 @@ impl Supervisor {
         if let (Some(server), Ok(access)) = (&self.server, reload::access(&new)) {
             server.set_access(access);
         }
-        let mut before: Vec<(TargetState, Worker)> = {
-            let mut state = self.shared.state();
-            let running = state.targets.iter().filter_map(|target| target.running.as_ref());
-            // A job that a validator's start waits for has no limit.
-            for running in running.filter(|running| !running.hurries) {
-                running.pace.set_rate(new.rate_limit());
-            }
-            std::mem::take(&mut state.targets).into_iter().zip(self.workers.drain(..)).collect()
-        };
+        let shared = self.shared.clone();
+        // Clients see the targets of before or those of now.
+        let mut state = shared.state();
+        let running = state.targets.iter().filter_map(|target| target.running.as_ref());
+        // A job that a validator's start waits for has no limit.
+        for running in running.filter(|running| !running.hurries) {
+            running.pace.set_rate(new.rate_limit());
+        }
+        let targets = std::mem::take(&mut state.targets).into_iter();
+        let mut before: Vec<(TargetState, Worker)> = targets.zip(self.workers.drain(..)).collect();
         for target in &new.targets {
-            match before.iter().position(|(old, _)| old.target == *target) {
-                Some(same) => {
-                    let (state, worker) = before.swap_remove(same);
+            let same = before.iter().position(|(old, _)| old.target == *target);
+            let added = match same {
+                Some(same) => Ok(before.swap_remove(same)),
+                None => self.start_worker(target.clone()),
+            };
+            match added {
+                Ok((target, worker)) => {
+                    state.targets.push(target);
                     self.workers.push(worker);
-                    self.shared.state().targets.push(state);
                 }
-                None => {
-                    if let Err(error) = self.add_target(target.clone()) {
-                        let target = &target.name;
-                        tracing::error!(target, %error, "cannot start the target's worker");
-                    }
+                Err(error) => {
+                    let target = &target.name;
+                    tracing::error!(target, %error, "cannot start the target's worker");
                 }
             }
         }
@@ -108,7 +116,6 @@ impl Supervisor {
             self.retired.push(worker);
         }
         self.next_scan = Instant::now();
-        let mut state = self.shared.state();
         state.events.push(Event::Reloaded);
         tracing::info!(targets = state.targets.len(), "new configuration in force");
     }
