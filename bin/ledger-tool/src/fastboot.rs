@@ -12,6 +12,7 @@ use unsnap_fastboot::{
 };
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
+use unsnap_unpack::ReusedReport;
 
 use crate::{
     cli::{FastbootAction, LookAfterArgs, PrepareArgs},
@@ -186,6 +187,11 @@ fn summary(outcome: &Outcome) -> String {
     text
 }
 
+/// Tells of storages that are linked instead of unpacked.
+fn reused_summary(ReusedReport { archive, files, bytes }: &ReusedReport) -> String {
+    format!("{}, {} of {archive}", count(*files, "storage"), BinaryBytes(*bytes))
+}
+
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
     let mut text = format!(
         "prepared the state of slot {slot}: {}, {} from {}, in {}\n",
@@ -194,9 +200,13 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
         BinaryBytes(report.bytes_read),
         seconds(report.elapsed_ms),
     );
-    let _ = writeln!(text, "  full: {}", report.archive);
+    let kind = if report.reused.is_some() { "incremental" } else { "full" };
+    let _ = writeln!(text, "  {kind}: {}", report.archive);
     if let Some(incremental) = &report.incremental {
         let _ = writeln!(text, "  incremental: {}", incremental.archive);
+    }
+    if let Some(reused) = &report.reused {
+        let _ = writeln!(text, "  linked from the earlier state: {}", reused_summary(reused));
     }
     if let Some(bank) = &report.bank {
         let _ = writeln!(text, "  bank: {}, epoch {}", bank.hash, bank.epoch);

@@ -302,6 +302,14 @@ impl Attempts {
         self.suspects.iter().any(|suspect| suspect.state.may_be(state))
     }
 
+    /// Returns whether a validator has ended early with the state of a slot.
+    pub fn has_failed(&self, slot: u64) -> bool {
+        let failed = self.served.iter().filter(|served| served.failures > 0);
+        let mut states = failed.map(|served| &served.state);
+        states.any(|state| state.slot == slot)
+            || self.suspects.iter().any(|suspect| suspect.state.slot == slot)
+    }
+
     /// Withdraws states that are not to be served, in place and beside, durably: their marks are
     /// removed, and the next preparation removes the rest. `name` tells the full name of the state of
     /// a slot. Returns the slots. Refused while a validator is running.

@@ -1,6 +1,9 @@
 //! What preparing a state would do: a dry run, which changes nothing.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustix::{fs::OFlags, io::Errno};
 use serde::Serialize;
@@ -9,11 +12,12 @@ use unsnap_fit::{FileSystem, Preflight, PreflightReport, Question};
 use unsnap_pass::{Archive, CancelToken, OpenArchive, Opened, Progress, on_a_thread_of_its_own};
 use unsnap_ring::Syscalls;
 use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
-use unsnap_state::{Format, SHADOW_DIRECTORY};
+use unsnap_state::{Base, Format, SHADOW_DIRECTORY};
+use unsnap_unpack::ReusedReport;
 
 use crate::{
-    Candidates, Condition, FastbootError, LedgerLock, Pair, Places, Request, StateSurvey, Survey,
-    blamed,
+    Candidate, Candidates, Condition, FastbootError, LedgerLock, Pair, Places, Request,
+    StateSurvey, Survey, base, blamed,
     clear::{Taken, enough_to_clear, old_files},
     files::{failed, open_directory, read_small},
     removal::Removal,
@@ -35,6 +39,9 @@ pub struct DryRun {
     pub set_aside: Vec<PathBuf>,
     /// What would be written, as the archives tell; `None` if nothing would be.
     pub written: Option<PreflightReport>,
+    /// Storages of the full archive that would be linked from an earlier state; only the incremental
+    /// archive would be unpacked then. `None` if there are none.
+    pub reused: Option<ReusedReport>,
     /// Whether old states would have to be removed before the new one is written.
     pub clears_first: bool,
     /// What would be removed.
@@ -67,7 +74,8 @@ pub struct Files {
     pub slot: Option<u64>,
     /// Directory.
     pub path: PathBuf,
-    /// Bytes on the disk. Of a shadow, those that it alone keeps there.
+    /// Bytes on the disk. Of a shadow, those that it alone keeps there; of storages that would be
+    /// removed, those that the new state would not link.
     pub bytes: u64,
     /// Device number of the directory's file system.
     #[serde(skip)]
@@ -143,9 +151,14 @@ pub fn dry_run(
     let (mut set_aside, mut first_error) = (Vec::new(), None);
     while let Some(pair) = candidates.best() {
         let action = look.action(&pair)?;
-        let proven = if action == Action::Prepare { work.prove(&pair) } else { Ok(()) };
-        match proven {
-            Ok(()) => return look.at(&pair, action, set_aside),
+        let is_prepared = action == Action::Prepare;
+        let base = is_prepared.then(|| base::find(work, places, &pair)).flatten();
+        let unpacked = pair.archives().filter(|archive| {
+            is_prepared && (base.is_none() || pair.incremental() == Some(*archive))
+        });
+        let unpacked: Vec<&Candidate> = unpacked.collect();
+        match work.prove(unpacked.iter().copied()) {
+            Ok(()) => return look.at(&pair, action, &unpacked, base, set_aside),
             Err(error) if error.family() == Family::BadArchive && request.pair.is_none() => {
                 let archive = blamed(&pair, &error).path.clone();
                 candidates.set_aside(&archive);
@@ -203,6 +216,8 @@ impl Look<'_> {
         &self,
         pair: &Pair,
         action: Action,
+        unpacked: &[&Candidate],
+        base: Option<(Places, Arc<Base>)>,
         set_aside: Vec<PathBuf>,
     ) -> Result<DryRun, FastbootError> {
         let used = self.survey.loadable().map(|state| state.slot);
@@ -212,11 +227,18 @@ impl Look<'_> {
             Action::Adopt => ready.unwrap_or_default(),
             Action::Nothing => used.max(ready).unwrap_or_default(),
         };
-        let (cleared, kept) = self.cleared_and_kept(action)?;
+        let (mut cleared, kept) = self.cleared_and_kept(action)?;
+        if let Some((holder, base)) = &base {
+            for (run, bytes) in holder.run_directories().zip(base.bytes_by_path()) {
+                if let Some(files) = cleared.iter_mut().find(|files| files.path == run) {
+                    files.bytes = files.bytes.saturating_sub(bytes);
+                }
+            }
+        }
         let systems = self.file_systems()?;
         let (written, clears_first) = match action {
             Action::Prepare => {
-                let (report, clears_first) = self.written(pair, &systems)?;
+                let (report, clears_first) = self.written(unpacked, &systems)?;
                 (Some(report), clears_first)
             }
             Action::Adopt | Action::Nothing => (None, false),
@@ -232,6 +254,7 @@ impl Look<'_> {
             archives,
             set_aside,
             written,
+            reused: base.map(|(_, base)| ReusedReport::of(&base)),
             clears_first,
             cleared,
             kept,
@@ -324,13 +347,13 @@ impl Look<'_> {
     /// Returns what the archives need, and whether they fit only when old files are removed first.
     fn written(
         &self,
-        pair: &Pair,
+        unpacked: &[&Candidate],
         systems: &[FileSystem],
     ) -> Result<(PreflightReport, bool), FastbootError> {
         let request = self.work.request;
         let handles = self.work.handles();
         let archives: Vec<_> =
-            pair.archives().map(|archive| Archive::File(archive.path.clone())).collect();
+            unpacked.iter().map(|archive| Archive::File(archive.path.clone())).collect();
         let (report, shortage) = on_a_thread_of_its_own(|| {
             let mut opened = Opened::to_read(&archives, &request.pass, &handles, || Ok(()))?;
             let indexes = opened.load_indexes(&request.pass, &handles)?;

@@ -32,6 +32,7 @@ mod adopt;
 mod adopt_ready;
 mod attempts;
 mod bad_archives;
+mod base;
 mod beside;
 mod candidates;
 mod clear;

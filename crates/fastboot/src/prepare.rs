@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use unsnap_failure::{Failure, Family};
 use unsnap_lookup::Reader;
-use unsnap_pass::{PassError, on_a_thread_of_its_own};
+use unsnap_pass::{Archive, PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Options, Report, Room, Unpacker};
+use unsnap_unpack::{Options, Report, Room, UnpackError, Unpacker, Upon};
 
 use crate::{
     Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
     bad_archives::BadArchives,
-    blamed,
+    base, blamed,
     clear::enough_to_clear,
     removal::{Removal, Remover},
     request::Work,
@@ -53,6 +53,12 @@ pub(crate) trait Site {
     ) -> Result<(PathBuf, Removal), FastbootError>;
 }
 
+/// Returns the archives of a pair.
+fn archives(pair: &Pair) -> Result<unsnap_unpack::Pair<Archive>, PassError> {
+    let incremental = pair.incremental().map(Candidate::archive);
+    Ok(unsnap_unpack::Pair::new(pair.full().archive(), incremental)?)
+}
+
 impl Work<'_> {
     /// Tries the pairs of archives in `places`, best first, until a state as new as one of them
     /// exists or has been unpacked.
@@ -75,8 +81,7 @@ impl Work<'_> {
                 return Ok(outcome);
             }
             let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
-            let proven = self.prove(&pair);
-            match proven.and_then(|()| self.unpack(site, &pair, &mut bad)) {
+            match self.unpack_or_reuse(places, site, &pair, &mut bad) {
                 Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
                 Err(error)
                     if error.family() == Family::BadArchive && self.request.pair.is_none() =>
@@ -98,10 +103,42 @@ impl Work<'_> {
         }))
     }
 
-    /// Checks the bank files of a pair against the names of its archives.
-    pub fn prove(&self, pair: &Pair) -> Result<(), FastbootError> {
+    /// Unpacks a pair whose bank files match the names of its archives. Of a pair whose full archive
+    /// an earlier state was made from, only the incremental archive is unpacked.
+    fn unpack_or_reuse(
+        &self,
+        places: &Places,
+        site: &mut impl Site,
+        pair: &Pair,
+        bad: &mut BadArchives,
+    ) -> Result<Prepared, FastbootError> {
+        let base = base::find(*self, places, pair);
+        let checks = self.request.verify.file_by_file();
+        let upon = base.zip(checks).zip(archives(pair).ok());
+        let upon = upon.and_then(|(((_, base), checks), pair)| Upon::new(&pair, base, checks));
+        if let (Some(upon), Some(incremental)) = (upon, pair.incremental()) {
+            self.prove([incremental])?;
+            match self.unpack(site, pair, Some(upon), bad) {
+                Err(FastbootError::Unpack(UnpackError::NotLinked { reason })) => {
+                    tracing::warn!(
+                        reason,
+                        "the storages of an earlier state cannot be used; unpacking the full archive"
+                    );
+                }
+                result => return result,
+            }
+        }
+        self.prove(pair.archives())?;
+        self.unpack(site, pair, None, bad)
+    }
+
+    /// Checks the bank files of archives against their names.
+    pub fn prove<'c>(
+        &self,
+        archives: impl IntoIterator<Item = &'c Candidate>,
+    ) -> Result<(), FastbootError> {
         let handles = self.handles();
-        for candidate in pair.archives() {
+        for candidate in archives {
             let archives = &candidate.archive().into();
             let options = &self.request.pass;
             let facts =
@@ -118,24 +155,23 @@ impl Work<'_> {
         &self,
         site: &mut impl Site,
         pair: &Pair,
+        upon: Option<Upon>,
         bad: &mut BadArchives,
     ) -> Result<Prepared, FastbootError> {
         let Self { request, calls, .. } = *self;
         site.begin()?;
         let slot = pair.slot();
-        let archives = unsnap_unpack::Pair::new(
-            pair.full().archive(),
-            pair.incremental().map(Candidate::archive),
-        );
         let state = State {
             directory: site.target().state(slot),
             accounts: site.target().accounts_paths()?,
             format: request.format,
             shadow: request.shadow,
         };
-        let archives = archives.map_err(PassError::from)?;
-        let mut options =
-            Options::for_state(archives, request.verify, state, Some(DigestKind::Xxh3));
+        let digest = Some(DigestKind::Xxh3);
+        let mut options = match upon {
+            Some(upon) => Options::for_state_upon(upon, state, digest),
+            None => Options::for_state(archives(pair)?, request.verify, state, digest),
+        };
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;
         options.files.clone_from(&request.files);

@@ -11,18 +11,20 @@ use unsnap_failure::Remedy;
 use unsnap_ring::Syscalls;
 
 use crate::{
-    SHADOW_LIST, ShadowList, State, StorageFile,
+    ORIGIN_FILE, Origin, SHADOW_LIST, ShadowList, State, StorageFile,
     format::{FASTBOOT_VERSION, NO_OBSOLETE_ACCOUNTS, OBSOLETE_ACCOUNTS, STORAGES_LIST, Storage},
 };
 
 impl State {
     /// Writes the lists of a state whose storages have been created. `slot` is the slot of the
-    /// snapshot; `linked` tells whether every storage has its second name.
+    /// snapshot; `origin` is written beside the lists of the shadow; `linked` tells whether every
+    /// storage has its second name.
     pub fn write_lists(
         &self,
         target: &Target,
         slot: u64,
         files: &[StorageFile],
+        origin: Option<&Origin>,
         linked: bool,
     ) -> Result<(), CommitError> {
         let storages: Vec<Storage> = files.iter().map(StorageFile::storage).collect();
@@ -50,8 +52,11 @@ impl State {
                 let here = files.iter().filter(|file| file.destination == index + 1);
                 let storages = here.map(|file| (file.storage(), file.bytes)).collect();
                 let list = ShadowList { slot, storages }.encode();
-                write_new(calls, shadow, SHADOW_LIST, &list)
-                    .map_err(|errno| at("write the shadow's list of", errno))?;
+                let origin = origin.map(|origin| (ORIGIN_FILE, origin.encode().into_bytes()));
+                for (name, bytes) in origin.into_iter().chain([(SHADOW_LIST, list)]) {
+                    write_new(calls, shadow, name, &bytes)
+                        .map_err(|errno| at("write the shadow's list of", errno))?;
+                }
             }
         }
         Ok(())

@@ -35,6 +35,11 @@ pub struct StorageFile {
 }
 
 impl StorageFile {
+    pub(crate) fn new(storage: Storage, bytes: u64, destination: usize) -> Self {
+        let Storage { slot, id } = storage;
+        Self { slot, id, bytes, destination }
+    }
+
     /// Returns slot and id.
     pub fn storage(&self) -> Storage {
         Storage { slot: self.slot, id: self.id }
@@ -70,6 +75,12 @@ impl StatePlaces {
             name: String::new(),
             storages: Vec::new(),
         }
+    }
+
+    /// Creates the places for an incremental archive whose full archive is not unpacked: its
+    /// storages are there already, with ids below `next_id`.
+    pub fn upon(next_id: u32, spread: Arc<AccountsSpread>) -> Self {
+        Self { next_id, ..Self::new(0, 1, spread) }
     }
 
     /// Returns the index of the destination of a file and its path there; `None` if the state does
@@ -148,6 +159,18 @@ impl AccountsSpread {
     pub fn new(paths: impl Iterator<Item = (FileSystem, String)>) -> Self {
         let path = |(system, path)| AccountsPath { system, path, files: 0, bytes: 0 };
         Self { paths: Mutex::new(paths.map(path).collect()) }
+    }
+
+    /// Counts storages that are there already.
+    pub fn count(&self, files: &[StorageFile]) {
+        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        for file in files {
+            let index = file.destination.checked_sub(1);
+            if let Some(path) = index.and_then(|index| paths.get_mut(index)) {
+                path.files += 1;
+                path.bytes += file.bytes;
+            }
+        }
     }
 
     /// Chooses the destination of a storage of `size` bytes. `in_flight` returns the bytes in

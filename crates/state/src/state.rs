@@ -139,6 +139,15 @@ pub enum StateError {
     /// A file system does not report its free space.
     #[error(transparent)]
     Fit(#[from] FitError),
+    /// Storages of an earlier state cannot be linked. It can be made without them.
+    #[error("cannot link the storages of an earlier state: {reason}")]
+    NotLinked {
+        /// The reason, in words.
+        reason: String,
+    },
+    /// The run was cancelled.
+    #[error("cancelled")]
+    Cancelled,
     /// The kernel refused to start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

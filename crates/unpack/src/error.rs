@@ -43,6 +43,12 @@ pub enum UnpackError {
         /// The expected digest.
         expected: Box<Digest>,
     },
+    /// Storages of an earlier state cannot be linked. The archives can be unpacked without them.
+    #[error("cannot link the storages of an earlier state: {reason}")]
+    NotLinked {
+        /// The reason, in words.
+        reason: String,
+    },
     /// The files of an interrupted run belong to another run than the one asked for.
     #[error("cannot resume the interrupted run to {}: {reason}", path.display())]
     NotResumable {
@@ -82,6 +88,8 @@ impl From<StateError> for UnpackError {
         match error {
             StateError::Commit(error) => error.into(),
             StateError::Fit(error) => error.into(),
+            StateError::NotLinked { reason } => Self::NotLinked { reason },
+            StateError::Cancelled => Self::CANCELLED,
             StateError::Thread(error) => PassError::thread(error).into(),
         }
     }
@@ -94,7 +102,7 @@ impl Failure for UnpackError {
             Self::Commit(error) => Some(error),
             Self::Fit(error) => Some(error),
             Self::Accounts { source, .. } => Some(&**source),
-            Self::Digest { .. } | Self::NotResumable { .. } => None,
+            Self::Digest { .. } | Self::NotResumable { .. } | Self::NotLinked { .. } => None,
         }
     }
 

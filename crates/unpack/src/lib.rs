@@ -66,13 +66,14 @@ pub use destination::{Destination, Tree};
 pub use error::UnpackError;
 pub use options::{CheckOutputs, DigestUse, Options};
 pub use report::{
-    AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ThreadReport,
+    AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ReusedReport,
+    ThreadReport,
 };
-pub use source::{FileByFile, FileChecks, Single, Source, Verify};
+pub use source::{FileByFile, FileChecks, Single, Source, Upon, Verify};
 pub use unsnap_create::{FileSink, FinishedFile};
 pub use unsnap_fit::{PreflightMode, Reserve, Room};
 pub use unsnap_layout::{Pair, PairError};
-pub use unsnap_state::{AccountsPaths, State};
+pub use unsnap_state::{AccountsPaths, Base, State};
 
 use unsnap_pass::{Handles, PassError, Tap, on_a_thread_of_its_own};
 

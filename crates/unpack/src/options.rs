@@ -1,15 +1,15 @@
 //! Options of a run: archives, destination and settings.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use unsnap_create::FileSink;
 use unsnap_fit::{PreflightMode, Reserve};
 use unsnap_layout::{Layout, Pair};
 use unsnap_pass::Archive;
 use unsnap_source::{Digest, DigestKind};
-use unsnap_state::State;
+use unsnap_state::{Base, Origin, State};
 
-use crate::{Destination, FileByFile, Single, Source, Tree, Verify};
+use crate::{Destination, FileByFile, Single, Source, Tree, Upon, Verify};
 
 /// Options of a run. There is one constructor for each destination. It takes only sources, checks
 /// and digests that make sense with it.
@@ -18,6 +18,7 @@ pub struct Options {
     source: Source,
     destination: Destination,
     resumes: bool,
+    base: Option<Arc<Base>>,
     digest: DigestUse,
     /// Options for reading archives, and limits on the use of the machine.
     pub pass: unsnap_pass::Options,
@@ -109,8 +110,18 @@ impl Options {
         Self::new(Source::pair(pair, verify), Destination::State(state), digest)
     }
 
+    /// Returns the options for making a validator's state of an incremental archive and the storages
+    /// that an earlier state has of its full one. The report covers the incremental archive.
+    pub fn for_state_upon(upon: Upon, state: State, digest: Option<DigestKind>) -> Self {
+        let digest = digest.map_or(DigestUse::None, DigestUse::Report);
+        let Upon { source, base } = upon;
+        let options = Self::new(source, Destination::State(state), digest);
+        Self { base: Some(base), ..options }
+    }
+
     fn new(source: Source, destination: Destination, digest: DigestUse) -> Self {
         Self {
+            base: None,
             source,
             destination,
             resumes: false,
@@ -166,6 +177,20 @@ impl Options {
             .and_then(Archive::snapshot_name)
             .filter(|name| !ignores_name || name.base_slot().is_some());
         self.source.layout().rules_by_name(name, &self.pass.limits)
+    }
+
+    /// Returns the storages that are linked instead of being unpacked.
+    pub(crate) fn base(&self) -> Option<&Arc<Base>> {
+        self.base.as_ref()
+    }
+
+    /// Returns the origin of the state that is made: its full archive.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        if let Some(base) = &self.base {
+            return Some(base.origin().clone());
+        }
+        let full = self.archives()[0].snapshot_name().filter(|name| name.base_slot().is_none())?;
+        Some(Origin { full, checked: self.source.checks_content() })
     }
 
     pub(crate) fn writes(&self) -> bool {

@@ -15,6 +15,7 @@ use unsnap_pass::{
     Progress, ReadMark, Tap, Unfinished, choose_engine,
 };
 use unsnap_source::DigestKind;
+use unsnap_state::StorageFile;
 
 use crate::{
     Destination, Options, Report, UnpackError,
@@ -71,6 +72,8 @@ fn stage_all(
 
     // Open: the destinations and the archives.
     let mut target = open_target(options, cancel.unfinished())?;
+    // Before this thread is confined: the storages are outside of the staging directories.
+    let reused = link_base(options, target.as_ref(), cancel)?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
     log_opened(options);
     let mut manifest = open_manifest(options, &opened)?;
@@ -145,6 +148,9 @@ fn stage_all(
     let mut walks = Walks::new(options, handles, beginning, tap);
     if let Some(target) = &mut target {
         let started = Creation::start(target, options, &decoding.memory, &engine, progress);
+        if let Some(spread) = started.as_ref().ok().and_then(|creation| creation.spread.as_ref()) {
+            spread.count(&reused);
+        }
         creation = started.map(Some);
         let (journal, origin) = walks.take_journal();
         let (started, taken) =
@@ -204,7 +210,7 @@ fn stage_all(
         let accounts = second_look.verify(verification, &walked, target.as_ref(), handles)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
         if let Some(target) = &mut target {
-            write_lists(options, target, &walked, created.as_ref())?;
+            write_lists(options, target, &reused, &walked, created.as_ref())?;
             wait_while_paused(options, cancel)?;
             progress.enter(Phase::Syncing);
             if let Err(error) = target.staging.sync() {
@@ -312,6 +318,21 @@ fn open_target(options: &Options, unfinished: &Unfinished) -> Result<Option<Targ
     let direct = options.pass.io.direct;
     let resume = options.resumes();
     Ok(Some(Target::open(&calls, unfinished, &spots, destinations, direct, resume)?))
+}
+
+/// Links the storages that an earlier state has already.
+fn link_base(
+    options: &Options,
+    target: Option<&Target>,
+    cancel: &CancelToken,
+) -> Result<Vec<StorageFile>, UnpackError> {
+    let (Some(state), Some(base), Some(target)) = (options.state(), options.base(), target) else {
+        return Ok(Vec::new());
+    };
+    let linked = base.link(state, target, || cancel.is_cancelled())?;
+    let full = &base.origin().full;
+    tracing::info!(storages = linked.len(), %full, "linked the storages of an earlier state");
+    Ok(linked)
 }
 
 fn open_manifest(options: &Options, opened: &Opened) -> Result<Option<Manifest>, UnpackError> {
@@ -438,15 +459,16 @@ fn check_digest(
 fn write_lists(
     options: &Options,
     target: &Target,
+    reused: &[StorageFile],
     walked: &[crate::walk::Walked],
     created: Option<&crate::creating::Created>,
 ) -> Result<(), UnpackError> {
     let Some(state) = options.state() else { return Ok(()) };
-    let files: Vec<_> =
-        walked.iter().flat_map(|walked| walked.places.storages()).copied().collect();
+    let files = walked.iter().flat_map(|walked| walked.places.storages());
+    let files: Vec<_> = reused.iter().chain(files).copied().collect();
     let slot = walked.last().and_then(|walked| walked.summary.slot()).unwrap_or(0);
     let linked = created.is_some_and(|created| created.linked);
-    Ok(state.write_lists(target, slot, &files, linked)?)
+    Ok(state.write_lists(target, slot, &files, options.origin().as_ref(), linked)?)
 }
 
 /// Returns whether a later run may continue this one after the error. Files of a bad archive are

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use unsnap_fit::PreflightReport;
 use unsnap_pass::{LimitsReport, SandboxReport, millis};
-use unsnap_state::AccountsPathReport;
+use unsnap_state::{AccountsPathReport, Base};
 
 /// Report of a run. Serialises into the JSON report; sizes are bytes, times milliseconds.
 #[allow(clippy::struct_excessive_bools)] // facts, not states
@@ -28,6 +28,9 @@ pub struct Report {
     pub bank: Option<BankReport>,
     /// Sums of the accounts, if they were verified. They match the bank file.
     pub accounts: Option<AccountsReport>,
+    /// The storages of the full archive that were linked from an earlier state instead of being
+    /// unpacked. The counts below do not include them.
+    pub reused: Option<ReusedReport>,
     /// Share of each accounts path of a validator's state.
     pub accounts_paths: Vec<AccountsPathReport>,
     /// "zstd", "lz4" or "tar".
@@ -106,6 +109,25 @@ pub struct Resumed {
     pub bytes: u64,
     /// Offset in the archive at which reading began.
     pub from_byte: u64,
+}
+
+/// Storages that were linked from an earlier state.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReusedReport {
+    /// Name of the full archive that the earlier state was made from.
+    pub archive: String,
+    /// Number of storages.
+    pub files: u64,
+    /// Sum of their sizes in bytes.
+    pub bytes: u64,
+}
+
+impl ReusedReport {
+    /// Returns the report of a base that is, or would be, linked.
+    pub fn of(base: &Base) -> Self {
+        let (files, bytes) = base.size();
+        Self { archive: base.origin().full.to_string(), files, bytes }
+    }
 }
 
 /// An incremental snapshot that was unpacked together with its full one.

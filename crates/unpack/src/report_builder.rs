@@ -12,7 +12,9 @@ use crate::{
     Options, Report,
     creating::Created,
     process::ProcessStatus,
-    report::{AccountsArchive, AccountsReport, BankReport, IncrementalReport, Resumed},
+    report::{
+        AccountsArchive, AccountsReport, BankReport, IncrementalReport, Resumed, ReusedReport,
+    },
     times::Times,
     walk::Walked,
 };
@@ -106,6 +108,7 @@ impl ReportBuilder {
             incremental,
             bank,
             accounts,
+            reused: options.base().map(|base| ReusedReport::of(base)),
             accounts_paths: created.spread,
             compression: decoded.format.map_or("unknown", Format::name),
             dry_run,

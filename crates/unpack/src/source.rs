@@ -1,8 +1,11 @@
 //! Sources: archives, and the checks of what they hold.
 
+use std::sync::Arc;
+
 use unsnap_failure::{Knob, Remedy};
 use unsnap_layout::Pair;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
+use unsnap_state::Base;
 
 /// The archives to read, and the checks of what they hold.
 #[derive(Clone, Debug)]
@@ -20,6 +23,14 @@ pub struct Single(Source);
 /// the files of the earlier run need not be read again.
 #[derive(Clone, Debug)]
 pub struct FileByFile(Source);
+
+/// An incremental archive upon the storages of its full one, which an earlier state has already and
+/// which are not read again.
+#[derive(Clone, Debug)]
+pub struct Upon {
+    pub(crate) source: Source,
+    pub(crate) base: Arc<Base>,
+}
 
 /// Checks that each file of an archive passes or fails by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +114,22 @@ impl FileByFile {
     /// Returns an archive with the rules for its entries and the checks of their content.
     pub fn new(archive: Archive, layout: LayoutKind, checks: FileChecks) -> Self {
         Self(Source { archives: archive.into(), layout, verify: checks.into() })
+    }
+}
+
+impl Upon {
+    /// Returns the incremental archive of `pair` upon the storages of its full one. `None` if the
+    /// pair has no incremental archive, if `base` is of another full archive, or if its storages
+    /// were not checked and are to be.
+    pub fn new(pair: &Pair<Archive>, base: Arc<Base>, checks: FileChecks) -> Option<Self> {
+        let origin = base.origin();
+        let is_base = pair.full().snapshot_name() == Some(origin.full);
+        let is_checked = origin.checked || checks == FileChecks::None;
+        let (Some(incremental), true, true) = (pair.incremental(), is_base, is_checked) else {
+            return None;
+        };
+        let source = FileByFile::new(incremental.clone(), LayoutKind::Snapshot, checks).into();
+        Some(Self { source, base })
     }
 }
 

@@ -78,7 +78,11 @@ impl<'a> Walks<'a> {
                 .unwrap_or_else(|| (options.rules(index), Spread::default(), Met::default()));
             let places = match &spread {
                 Some(spread) => {
-                    Places::State(StatePlaces::new(index, archives.len(), Arc::clone(spread)))
+                    let spread = Arc::clone(spread);
+                    Places::State(match options.base() {
+                        Some(base) => StatePlaces::upon(base.next_id(), spread),
+                        None => StatePlaces::new(index, archives.len(), spread),
+                    })
                 }
                 None => Places::Tree(tree),
             };

@@ -31,6 +31,8 @@ enum Action {
     Withdraw,
     /// With a state of an older slot there, and another that lies ready.
     Beside,
+    /// The same, and the one that lies ready builds on the same full archive.
+    BesideUpon,
     /// With the new state ready.
     Adopt,
     /// The same, by itself.
@@ -40,6 +42,11 @@ enum Action {
 #[test]
 fn a_state_is_prepared_beside() {
     the_loop("nth::states::a_state_is_prepared_beside", Action::Beside);
+}
+
+#[test]
+fn a_state_is_prepared_beside_upon_an_earlier_one() {
+    the_loop("nth::states::a_state_is_prepared_beside_upon_an_earlier_one", Action::BesideUpon);
 }
 
 #[test]
@@ -93,7 +100,7 @@ impl Ground {
         prepare(&ledger, false, FaultPlan::new(0)).unwrap();
         let old_state = Expected::of_files(&old, None);
         fs::remove_file(old).unwrap();
-        let older_ready = (action == Action::Beside).then(|| {
+        let mut older_ready = (action == Action::Beside).then(|| {
             let archive = small_archive(&ledger.snapshots, 80, None, &[(70, 600), (80, 5000)]);
             beside(&ledger, FaultPlan::new(0)).unwrap();
             let expected = Expected::of_files(&archive, None);
@@ -101,9 +108,17 @@ impl Ground {
             expected
         });
         let (full, incremental) = small_pair(&ledger.snapshots);
-        let new = Expected::of_files(&full, Some(&incremental));
+        let mut new = Expected::of_files(&full, Some(&incremental));
         match action {
             Action::Prepare | Action::Beside => {}
+            Action::BesideUpon => {
+                beside(&ledger, FaultPlan::new(0)).unwrap();
+                fs::remove_file(incremental).unwrap();
+                let storages = [(101, 700), (120, 6000)];
+                let newer = small_archive(&ledger.snapshots, 120, Some(100), &storages);
+                older_ready =
+                    Some(std::mem::replace(&mut new, Expected::of_files(&full, Some(&newer))));
+            }
             Action::Adopt | Action::AdoptReady => {
                 drop(beside(&ledger, FaultPlan::new(0)).unwrap());
             }
@@ -154,7 +169,7 @@ impl Ground {
             );
         };
         match self.action {
-            Action::Beside => self.run_beside(plan, what, told),
+            Action::Beside | Action::BesideUpon => self.run_beside(plan, what, told),
             Action::Prepare | Action::Replace | Action::Adopt => {
                 let replace = self.action == Action::Replace;
                 let result = prepare(&self.ledger, replace, plan.clone());
@@ -269,7 +284,10 @@ impl Ground {
         self.old.assert_is(&used, &what);
         let ready = self.look_beside(&what);
         match result {
-            Ok(Outcome::Prepared(_)) => {
+            Ok(Outcome::Prepared(prepared)) => {
+                let is_upon = prepared.report.reused.is_some();
+                let is_wanted = self.action == Action::BesideUpon;
+                assert!(is_upon == is_wanted || !plan.injected().is_empty(), "{what}");
                 let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
                 self.new.assert_is(&ready, &what);
                 true
@@ -294,7 +312,7 @@ impl Ground {
     }
 
     fn run_again(&self, plan: &FaultPlan, what: &str) {
-        if self.action == Action::Beside {
+        if matches!(self.action, Action::Beside | Action::BesideUpon) {
             let result = beside(&self.ledger, FaultPlan::new(0));
             assert!(result.is_ok(), "the run after {what}: {result:?}");
             self.new.assert_is(&self.look_beside(what).expect("nothing is ready"), what);
@@ -305,6 +323,9 @@ impl Ground {
             // An older state that was said not to be there may stay beside, without its mark.
             self.new.assert_is(&self.look(what).expect("nothing is there"), what);
             return self.ledger.assert_tidy(what);
+        }
+        if self.action == Action::BesideUpon {
+            return self.new.assert_whole(&self.ledger, &format!("the run after {what}"));
         }
         self.new.assert_prepared(&self.ledger, 3, &format!("the run after {what}"));
     }

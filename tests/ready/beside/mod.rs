@@ -4,6 +4,7 @@ mod adopted;
 mod damaged;
 mod refused;
 mod successor;
+mod upon;
 
 use std::{
     collections::BTreeMap,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use indicatif::BinaryBytes;
 use unsnap_fastboot::{Action, DryRun, Files, Space, What};
 
+use super::reused_summary;
 use crate::summary::count;
 
 /// Says what would be done.
@@ -34,6 +35,10 @@ pub fn text(plan: &DryRun) -> String {
                 format!("{about}{}", count(files, "file"))
             });
         let _ = writeln!(text, "  would write: {bytes} in {files}");
+    }
+    if let Some(reused) = &plan.reused {
+        let linked = reused_summary(reused);
+        let _ = writeln!(text, "  would link from the earlier state: {linked}");
     }
     if plan.clears_first {
         text.push_str("  would clear before it writes, since both do not fit\n");

@@ -112,6 +112,16 @@ impl Expected {
         ledger.assert_tidy(what);
     }
 
+    /// The same for a state whose storages may have other ids, and thus another list.
+    #[track_caller]
+    pub fn assert_whole(&self, ledger: &Ledger, what: &str) {
+        match look(&ledger.snapshots, &ledger.accounts) {
+            Ok(Some(state)) => self.assert_is(&state, what),
+            other => panic!("{what}: {other:?}"),
+        }
+        ledger.assert_tidy(what);
+    }
+
     /// Panics unless a state that was found is this one.
     #[track_caller]
     pub fn assert_is(&self, state: &Loadable, what: &str) {
