@@ -36,6 +36,7 @@ mod base;
 mod beside;
 mod candidates;
 mod clear;
+mod cluster;
 mod dry_run;
 mod error;
 mod files;

@@ -14,6 +14,7 @@ use crate::{
     bad_archives::BadArchives,
     base, blamed,
     clear::enough_to_clear,
+    cluster,
     removal::{Removal, Remover},
     request::Work,
 };
@@ -132,7 +133,7 @@ impl Work<'_> {
         self.unpack(site, pair, None, bad)
     }
 
-    /// Checks the bank files of archives against their names.
+    /// Checks the bank files of archives against their names, and their cluster against the ledger's.
     pub fn prove<'c>(
         &self,
         archives: impl IntoIterator<Item = &'c Candidate>,
@@ -143,6 +144,8 @@ impl Work<'_> {
             let options = &self.request.pass;
             let facts =
                 on_a_thread_of_its_own(|| Reader { archives, options, handles: &handles }.prove())?;
+            let ledger = &self.request.places.ledger;
+            cluster::refuse_other(self.calls, ledger, &candidate.path, facts.genesis_unix_s)?;
             tracing::info!(
                 slot = facts.slot, bank = %facts.hash,
                 "the bank file matches the archive's name"

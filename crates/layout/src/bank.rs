@@ -49,6 +49,8 @@ pub struct BankFacts {
     pub block_height: u64,
     /// Transactions since genesis.
     pub transaction_count: u64,
+    /// Time of the cluster's genesis, in seconds since 1970.
+    pub genesis_unix_s: i64,
     /// Division of slots into epochs.
     pub epoch_schedule: EpochSchedule,
     /// Offset of `slot` in the file.
@@ -187,6 +189,7 @@ impl fmt::Debug for BankFacts {
             .field("capitalization", &self.capitalization)
             .field("block_height", &self.block_height)
             .field("transaction_count", &self.transaction_count)
+            .field("genesis_unix_s", &self.genesis_unix_s)
             .field("epoch_schedule", &self.epoch_schedule)
             .finish_non_exhaustive()
     }

@@ -398,3 +398,33 @@ fn an_archive_under_another_name() {
     fs::copy(full, ledger.snapshots.join(name.replace("snapshot-39", "snapshot-60"))).unwrap();
     assert_refused(&ledger, &old, 1, &["snapshot-60-"]);
 }
+
+#[test]
+fn archives_of_another_cluster() {
+    let [(full, incremental), _] = genuine_pairs();
+    let genesis = fs::read(full.parent().unwrap().join("genesis.bin")).unwrap();
+    let site = Site::new();
+    let (ledger, old, _) = old_and_new(&site);
+    for name in names(&ledger.snapshots).iter().filter(|name| name.ends_with(".tar.zst")) {
+        fs::remove_file(ledger.snapshots.join(name)).unwrap();
+    }
+    // Newer than the state of slot 50, if it were of the same cluster.
+    small_archive(&ledger.snapshots, 60, None, &[(60, 900)]);
+    fs::write(ledger.root.join("genesis.bin"), &genesis).unwrap();
+    assert_refused(
+        &ledger,
+        &old,
+        2,
+        &["is of another cluster", "at Unix time 1584368940", "at 1600000000", "genesis.bin"],
+    );
+    assert!(!names(&ledger.snapshots).iter().any(|name| name.contains("unsnap-bad")));
+    // Archives of the ledger's own cluster.
+    let site = Site::new();
+    let ledger = Ledger::new(&site.place(), 1);
+    for archive in [&full, &incremental] {
+        fs::copy(archive, ledger.snapshots.join(archive.file_name().unwrap())).unwrap();
+    }
+    fs::write(ledger.root.join("genesis.bin"), &genesis).unwrap();
+    fastboot("prepare", &ledger, &["-q"]).assert_code(0);
+    Expected::of_files(&full, Some(&incremental)).assert_prepared(&ledger, 3, "of its own");
+}

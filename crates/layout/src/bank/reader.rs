@@ -73,6 +73,7 @@ struct Head {
     parent_slot: u64,
     transaction_count: u64,
     capitalization: u64,
+    genesis_unix_s: i64,
     slot: u64,
     slot_offset: u64,
     block_height: u64,
@@ -121,6 +122,7 @@ impl BankReader {
         Ok(BankFacts {
             slot: self.head.slot,
             parent_slot: self.head.parent_slot,
+            genesis_unix_s: self.head.genesis_unix_s,
             hash: BankHash(hash),
             parent_hash: BankHash(parent_hash),
             capitalization: self.head.capitalization,
@@ -213,8 +215,9 @@ impl BankReader {
                 Step::Clock
             }
             Step::Clock => {
-                // Ticks per slot, nanoseconds per slot, genesis time, slots per year, data length.
-                fields.skip(8 + 16 + 8 + 8 + 8);
+                fields.skip(8 + 16); // ticks per slot, nanoseconds per slot
+                self.head.genesis_unix_s = fields.u64().cast_signed();
+                fields.skip(8 + 8); // slots per year, data length
                 self.head.slot_offset = fields.offset;
                 self.head.slot = fields.u64();
                 fields.skip(8); // an epoch that validators ignore
