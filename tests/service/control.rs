@@ -94,7 +94,7 @@ fn jobs_are_submitted_cancelled_paused_and_resumed() {
     let two = daemon.make(&full(1_000_100, 2));
     daemon.ask(&submit(&two)).unwrap();
     assert_eq!(daemon.target("tree")["queued"].as_array().unwrap().len(), 2);
-    assert_eq!(daemon.target("tree")["state"], "waiting");
+    daemon.until("they wait", |daemon| daemon.target("tree")["state"] == "waiting");
     daemon.ask(&json!({"request": "resume"})).unwrap();
     daemon.until_settled("tree", 1_000_100);
     daemon.assert_tree("trees", "1000000", &one);
