@@ -1,12 +1,13 @@
 //! What clients ask, pause, cancel, submit, reload.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use rustix::process::Signal;
 use serde_json::json;
 use unsnap_test_support::{
+    cleaned,
     daemon::{Daemon, SLOW, full},
-    run,
+    run, unpackd_path,
 };
 
 #[test]
@@ -15,8 +16,15 @@ fn a_bad_configuration_is_refused_before_and_while_it_runs() {
     let good = daemon.tree_target("tree", "trees", 1);
     daemon.configure(&format!("{good}\nkeeep = 3\n"));
     let told = run(&mut daemon.command()).assert_code(78);
-    assert!(told.stderr.contains("unknown key keeep in [target]; did you mean keep?"), "{told:?}");
+    let file = daemon.path("unpackd.toml").display().to_string();
+    told.assert_error(&[
+        "unknown key keeep in [target]; did you mean keep? [request]\nhint: correct ",
+        &format!("hint: correct {file}, then check it: unpackd --check-config"),
+    ]);
     run(daemon.command().arg("--check-config")).assert_code(78);
+    let absent = daemon.path("absent.toml");
+    let told = run(cleaned(Command::new(unpackd_path())).arg("--config").arg(absent));
+    told.assert_code(78).assert_error(&["[request]\nhint: name the configuration by --config"]);
     daemon.configure(&good);
     run(daemon.command().arg("--check-config")).assert_code(0);
     let printed = run(daemon.command().arg("--print-config")).assert_code(0).stdout;
@@ -86,7 +94,7 @@ fn jobs_are_submitted_cancelled_paused_and_resumed() {
     let two = daemon.make(&full(1_000_100, 2));
     daemon.ask(&submit(&two)).unwrap();
     assert_eq!(daemon.target("tree")["queued"].as_array().unwrap().len(), 2);
-    assert_eq!(daemon.target("tree")["state"], "waiting");
+    daemon.until("they wait", |daemon| daemon.target("tree")["state"] == "waiting");
     daemon.ask(&json!({"request": "resume"})).unwrap();
     daemon.until_settled("tree", 1_000_100);
     daemon.assert_tree("trees", "1000000", &one);
@@ -117,6 +125,7 @@ fn what_this_machine_lacks_is_told_by_the_check_and_logged_at_the_start() {
     let told = run(daemon.command().arg("--check-config")).assert_code(78).stderr;
     assert!(told.contains("[[target]] tree: directory: "), "{told}");
     assert!(told.contains("cpus: this machine has the processors 0"), "{told}");
+    assert_eq!(told.matches(" [request]\nhint: make it, ").count(), 2, "{told}");
     daemon.start();
     assert!(daemon.log().contains("[[target]] tree: directory: "), "{}", daemon.log());
 }

@@ -42,13 +42,14 @@ fn the_second_of_two_services_is_refused_and_the_first_goes_on() {
     daemon.start();
     let told = run(&mut daemon.command()).assert_code(3);
     let state = daemon.path("state").display().to_string();
-    assert!(told.stderr.contains(&format!("another unpackd uses {state}")), "{told:?}");
+    let is_taken = " [locked]\nhint: stop the other one, or give this one ";
+    told.assert_error(&[&format!("another unpackd uses {state}{is_taken}")]);
     // One with another state directory, but the same socket.
     let mut other = daemon.command();
     other.arg("--state-directory").arg(daemon.path("other"));
     let told = run(&mut other).assert_code(3);
     let socket = daemon.path("socket").display().to_string();
-    assert!(told.stderr.contains(&format!("another process listens on {socket}")), "{told:?}");
+    told.assert_error(&[&format!("another process listens on {socket}{is_taken}")]);
 
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
     daemon.until_settled("tree", 1_000_000);

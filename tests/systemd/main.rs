@@ -10,6 +10,7 @@
 //! | [`sandbox`] | what unpackd.service may not do |
 //! | [`drop_ins`] | metrics on loopback; a state as the validator's user; the order of units |
 //! | [`instances`] | two instances of unpackd, each with its own user, configuration, memory and socket |
+//! | [`fleet`] | the commands of docs/fleet.md do what the page says |
 //! | [`package`] | the Debian package installs, starts, upgrades and goes |
 //! | [`oneshot`] | `unsnap-unpack.service` unpacks an archive, and its sandbox holds |
 //!
@@ -21,6 +22,7 @@
 
 mod container;
 mod drop_ins;
+mod fleet;
 mod instances;
 mod oneshot;
 mod package;

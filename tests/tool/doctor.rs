@@ -218,10 +218,11 @@ fn bad_input_is_refused() {
     let refused = |path: &Path| -> Outcome {
         let outcome = run(ledger_tool().arg("doctor").arg(path)).assert_code(2);
         assert_eq!(outcome.stdout, "");
-        outcome.assert_error(&["cannot examine", path.to_str().unwrap()])
+        outcome.assert_error(&["cannot examine", path.to_str().unwrap(), " [request]\nhint: "])
     };
-    refused(&absent).assert_error(&["No such file"]);
-    refused(Path::new("/dev/null")).assert_error(&["neither a directory nor a file"]);
+    refused(&absent).assert_error(&["No such file", "hint: check the spelling of the path"]);
+    let device = refused(Path::new("/dev/null"));
+    device.assert_error(&["neither a directory nor a file", "hint: name a directory"]);
     run(ledger_tool().args(["doctor", "--format", "xml"])).assert_code(2);
     // Whoever reads has had enough: that is no error.
     let (reader, writer) = std::io::pipe().unwrap();

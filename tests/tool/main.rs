@@ -15,6 +15,7 @@
 //! | [`accounts`] | accounts are listed as a plain scan finds them |
 //! | [`diff`] | differences are those that a plain scan finds |
 //! | [`doctor`] | what makes unsnap slow or unsafe is told, with the right exit code, and nothing is left behind |
+//! | [`documents`] | the documents for operators name only flags, settings and metrics that exist |
 //! | [`examples`] | every example of every `--help` of all programs does what it says |
 //! | [`shell`] | completions complete and manual pages show what `--help` tells, in real shells and by man |
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
@@ -34,6 +35,7 @@ mod bench;
 mod create;
 mod diff;
 mod doctor;
+mod documents;
 mod environment;
 mod examples;
 mod inspect;

@@ -23,12 +23,12 @@ Examples:
       --archives /mnt/snapshots \\
       --state-directory /tmp/unpackd --socket /tmp/unpackd.socket";
 
-/// Keeps the newest snapshot unpacked, ready for a validator
+/// Keep the newest snapshot unpacked, ready for a validator
 ///
 /// Watches directories for snapshot archives and unpacks the newest pair, durably, to each
 /// configured target. The file unpackd.toml holds all settings and explains them; `ledger-tool
-/// service` controls the running service. Exit codes: 0 stopped on request, 3 error of the system,
-/// 78 invalid configuration.
+/// service` controls the running service. Exit codes: 0 stopped on request; 2 invalid command line;
+/// 3 error of the system; 78 invalid configuration.
 #[derive(Debug, Parser)]
 #[command(name = "unpackd", version, about, max_term_width = 100, after_long_help = EXAMPLES)]
 pub struct Cli {

@@ -2,18 +2,21 @@
 //! `unpackd`: the service that keeps the newest snapshot unpacked.
 
 mod cli;
+mod failure;
 mod journal;
 mod log;
 mod notify;
 mod signals;
 
-use std::{path::Path, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use unsnap_cli::{
+    args::OutputArgs,
     exit::Exit,
-    printer::{data, log_line},
+    flags::Flags,
+    printer::{Printer, data},
 };
 use unsnap_control::Listener;
 use unsnap_service::{
@@ -21,7 +24,7 @@ use unsnap_service::{
     config::{Config, Sources},
 };
 
-use crate::cli::Cli;
+use crate::{cli::Cli, failure::StartError};
 
 /// Exit code of an invalid configuration: `EX_CONFIG` of sysexits.h. The unit does not restart
 /// after it.
@@ -36,19 +39,23 @@ const SOCKET_MODE: u32 = 0o666;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let sources = cli.sources();
+    let names = Flags::of(&Cli::command(), false);
+    let printer = Printer::new(&OutputArgs::default()).with_names(names);
     let config = match unsnap_service::load(&sources) {
         Ok(config) => config,
         Err(error) => {
-            log_line(&format!("error: {error}"));
+            let file = sources.file.clone();
+            printer.error(&StartError::Config { file, error }.wrap());
             return ExitCode::from(EXIT_CONFIG);
         }
     };
     if cli.check_config {
         let lacks = config.lacks();
-        for lack in &lacks {
-            log_line(&format!("error: {}: {lack}", sources.file.display()));
+        let is_whole = lacks.is_empty();
+        for lack in lacks {
+            printer.error(&StartError::Lack { file: sources.file.clone(), lack }.wrap());
         }
-        return if lacks.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CONFIG) };
+        return if is_whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_CONFIG) };
     }
     if cli.print_config {
         let error = data(&config.print()).map_err(anyhow::Error::from).err();
@@ -62,7 +69,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            log_line(&format!("error: {error:#}"));
+            printer.error(&error);
             ExitCode::from(EXIT_ENVIRONMENT)
         }
     }
@@ -76,19 +83,14 @@ fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     // Taken first: a process without the lock must not touch the other one's socket.
     let directory = &config.settings.service.state_directory;
     let directory = StateDirectory::take(directory)
-        .with_context(|| format!("cannot use the state directory {}", directory.display()))?;
-    let listener = match Listener::from_environment().context("cannot use systemd's socket")? {
-        Some(listener) => listener,
-        None => listen(&config.settings.control.socket)?,
-    };
+        .map_err(StartError::cannot("use the state directory", directory))?;
+    let socket = &config.settings.control.socket;
+    let given = Listener::from_environment().context("cannot use systemd's socket")?;
+    let listener = given.map_or_else(|| Listener::bind(socket, SOCKET_MODE), Ok);
+    let listener = listener.map_err(StartError::cannot("listen on", socket))?;
     let notify = Box::new(notify::Systemd::from_environment());
     let supervisor =
         Supervisor::new(config, sources, directory, listener, notify).context("cannot start")?;
     signals::forward(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
-}
-
-fn listen(path: &Path) -> anyhow::Result<Listener> {
-    let made = Listener::bind(path, SOCKET_MODE);
-    made.with_context(|| format!("cannot listen on {}", path.display()))
 }

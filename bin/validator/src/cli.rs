@@ -13,14 +13,14 @@ use unsnap_cli::{
 };
 use unsnap_fastboot::AttemptRules;
 
-/// Prepares a state that a validator starts from, then becomes the validator
+/// Prepare a state that a validator starts from, then become the validator
 ///
-/// It unpacks the newest full snapshot archive and the newest incremental one based on it into a
-/// state that agave-validator (4.2 or later, unmodified) can use without unpacking. Then it executes
-/// agave-validator in its own place. If preparation fails, it removes the unpacked files and executes
+/// Unpacks the newest full snapshot archive and the newest incremental one based on it into a state
+/// that agave-validator (4.2 or later, unmodified) loads without unpacking. Then executes
+/// agave-validator in its own place. If preparation fails, removes the unpacked files and executes
 /// agave-validator as if it had been started alone.
 ///
-/// Put "validator" in front of the command line that starts the validator. It reads the directories
+/// Put this program in front of the command line that starts the validator. It reads the directories
 /// from the validator's own flags. For a script, give them in front of it: its arguments are not
 /// known.
 #[allow(clippy::struct_excessive_bools)] // switches, not states
@@ -46,7 +46,7 @@ pub struct Cli {
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub deadline: Option<Duration>,
 
-    /// Prepare a state and exit: exit code 0 if there is a state for the validator
+    /// Prepare a state, and do not start the validator: exit code 0 if there is a state
     #[arg(long)]
     pub prepare_only: bool,
 
@@ -125,7 +125,7 @@ pub struct AttemptsArgs {
     #[arg(long, value_name = "N", default_value_t = AttemptRules::default().attempts)]
     pub attempts: u32,
 
-    /// A validator that is started again within this time has ended early [default: 10m]
+    /// Time within which a validator that is started again has ended early [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub crash_window: Option<Duration>,
 }

@@ -35,7 +35,7 @@ complete -c unsnap-validator -l nice -d 'Niceness of all threads, from 0 to 19; 
 complete -c unsnap-validator -l cpus -d 'Processors to run on, such as 0-3,8' -r
 complete -c unsnap-validator -l removal-files-per-second -d 'Maximum number of files of older states to remove per second while the new one is unpacked' -r
 complete -c unsnap-validator -l attempts -d 'Number of validators that may end early with a state before it is withdrawn, and number of preparations in a row that may be killed before none is begun; 0 for no limit' -r
-complete -c unsnap-validator -l crash-window -d 'A validator that is started again within this time has ended early [default: 10m]' -r
+complete -c unsnap-validator -l crash-window -d 'Time within which a validator that is started again has ended early [default: 10m]' -r
 complete -c unsnap-validator -l textfile -d 'Write metrics of this start to a file for node_exporter\'s textfile collector' -r -F
 complete -c unsnap-validator -l on-event -d 'Execute a program with a report of this start as JSON on its standard input' -r -F
 complete -c unsnap-validator -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -44,7 +44,7 @@ never\t'Never'"
 complete -c unsnap-validator -l no-preflight -d 'Skip the check, and unpack until a disk is full, or until less is free than --min-free says'
 complete -c unsnap-validator -l replace -d 'Prepare a state even if one as new as the archives exists'
 complete -c unsnap-validator -l no-shadow -d 'Do not keep a second hard link to each storage'
-complete -c unsnap-validator -l prepare-only -d 'Prepare a state and exit: exit code 0 if there is a state for the validator'
+complete -c unsnap-validator -l prepare-only -d 'Prepare a state, and do not start the validator: exit code 0 if there is a state'
 complete -c unsnap-validator -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
 complete -c unsnap-validator -l no-sandbox -d 'Do not confine the process before it reads the archive'
 complete -c unsnap-validator -s q -l quiet -d 'Hide progress and text reports, but print reports in other formats; twice: hide warnings too'

@@ -20,7 +20,10 @@ use check::{Check, Verdict};
 use facts::Facts;
 pub use probe::file_system_of;
 
-use crate::{exit::MachineUnfit, printer::Printer};
+use crate::{
+    exit::{MachineUnfit, ProgramFailure},
+    printer::Printer,
+};
 
 /// The report as JSON. Keys are stable; new ones may be added.
 #[derive(Serialize)]
@@ -34,7 +37,7 @@ struct Diagnosis<'a> {
 pub fn run(args: &DoctorArgs, printer: &Printer) -> anyhow::Result<()> {
     let here = [PathBuf::from(".")];
     let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
-    let facts = probe::facts(paths)?;
+    let facts = probe::facts(paths).map_err(ProgramFailure::new)?;
     let checks = verdicts::judge(&facts);
     let verdict = checks.iter().map(|check| check.verdict).max().unwrap_or_default();
     let diagnosis = Diagnosis { verdict, checks: &checks, facts: &facts };

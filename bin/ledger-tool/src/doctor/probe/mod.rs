@@ -16,12 +16,12 @@ use unsnap_pass::{Resources, survey_sandbox};
 use unsnap_ring::survey_uring;
 
 use super::facts::{Confinement, Facts, Kernel, Memory, Processor, Sysctls, Uring};
-use crate::settings::RequestError;
 
+use place::Unfit;
 use proc_files::{Mount, field, number, read, selected};
 
 /// Returns all facts about this process, the machine and the paths.
-pub fn facts(paths: &[PathBuf]) -> Result<Facts, RequestError> {
+pub fn facts(paths: &[PathBuf]) -> Result<Facts, Unfit> {
     let mounts = proc_files::mounts(&read("/proc/self/mountinfo"));
     let places = paths.iter().map(|path| place::probe(path, &mounts));
     Ok(Facts {

@@ -4,37 +4,62 @@ use std::{
     fs::{self, File},
     io,
     os::unix::fs::{FileExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};
+use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 use unsnap_fit::Free;
 use unsnap_ring::{DirectSupport, Syscalls};
 
 use super::{disk, proc_files::Mount};
-use crate::{
-    doctor::facts::{Direct, Place},
-    settings::RequestError,
-};
+use crate::doctor::facts::{Direct, Place};
 
 /// Size of the trial write and read: a block of any file system, aligned to its size.
 const TRIAL_BYTES: usize = 4096;
 
+/// A path cannot be examined.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot examine {}: {reason}", path.display())]
+pub struct Unfit {
+    path: PathBuf,
+    reason: io::Error,
+}
+
+impl Failure for Unfit {
+    fn family(&self) -> Family {
+        Family::Request
+    }
+
+    fn code(&self) -> Code {
+        Code::Request
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        let is_kind = self.reason.kind() == io::ErrorKind::InvalidInput;
+        let advice = || Remedy::advice("name a directory that is written to, or an archive");
+        if is_kind { Some(advice()) } else { Remedy::of_io_error(&self.reason) }
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        Errno::from_io_error(&self.reason)
+    }
+}
+
 /// Probes a path. Refuses paths that are neither directories nor regular files.
-pub fn probe(path: &Path, mounts: &[Mount]) -> Result<Place, RequestError> {
-    let refuse =
-        |error: io::Error| RequestError(format!("cannot examine {}: {error}", path.display()));
+pub fn probe(path: &Path, mounts: &[Mount]) -> Result<Place, Unfit> {
+    let refuse = |reason: io::Error| Unfit { path: path.to_owned(), reason };
     let metadata = fs::metadata(path).map_err(refuse)?;
     let whole = fs::canonicalize(path).map_err(refuse)?;
     if !metadata.is_dir() && !metadata.is_file() {
         let reason = "it is neither a directory nor a file";
-        return Err(RequestError(format!("cannot examine {}: {reason}", path.display())));
+        return Err(refuse(io::Error::new(io::ErrorKind::InvalidInput, reason)));
     }
     // A path that may not be read has free space, too.
     let named = open(&whole, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let named = named.map_err(|errno| refuse(errno.into()))?;
     let space = Free::of(&Syscalls::default(), &named, path)
-        .map_err(|error| RequestError(error.to_string()))?;
+        .map_err(|error| refuse(io::Error::other(error.to_string())))?;
     let mount = mount_of(&whole, mounts).cloned().unwrap_or_default();
     let mut place = Place {
         path: path.display().to_string(),
