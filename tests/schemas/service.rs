@@ -61,9 +61,15 @@ fn a_service_at_work() {
         daemon.until(&format!("{event} is told"), comes);
     };
     let asked = |daemon: &Daemon| {
-        let mut tool = ledger_tool();
-        tool.args(["service", "status", "--format=json", "--socket"]).arg(daemon.path("socket"));
-        let told = run(&mut tool).assert_code(0).json();
+        let status_as = |format: &str| {
+            let mut tool = ledger_tool();
+            tool.args(["service", "status", "--format", format, "--socket"]);
+            run(tool.arg(daemon.path("socket"))).assert_code(0)
+        };
+        let one_line = status_as("json-lines");
+        assert_eq!(one_line.stdout.lines().count(), 1);
+        status().accept(&one_line.json());
+        let told = status_as("json").json();
         status().hold(&told);
         told
     };

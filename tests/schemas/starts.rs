@@ -51,6 +51,12 @@ fn records_of_starts() {
     beside.args(["fastboot", "prepare", "--beside", "--min-free=0"]).args(ledger.arguments());
     run(&mut beside).assert_code(0);
     start(&["--attempts=0"], "adopted");
+    // Without a start, the report is that of `fastboot prepare`.
+    let mut only = cleaned(Command::new(validator_path()));
+    only.args(["--prepare-only", "--format=json"]).args(ledger.arguments());
+    let report = run(&mut only).assert_code(0).json();
+    Schema::of("fastboot-prepare.v1.json", &[]).hold(&report);
+    assert_eq!(report["slot"], 130, "{report:#}");
 
     // A start without a state has no slot, and one with a state no reason.
     let mut wrong = given_up.clone();
