@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use unsnap_service::config::{Override, Sources};
+use unsnap_cli::validator::{Processes, Unit};
+use unsnap_service::config::{Override, Places, Sources, ValidatorPlaces};
 
 use crate::log::LogFormat;
 
@@ -95,8 +96,27 @@ impl Cli {
             let directory = std::env::var_os("CONFIGURATION_DIRECTORY");
             directory.map_or_else(|| PathBuf::from("/etc/unsnap"), PathBuf::from).join(FILE_NAME)
         });
-        Sources { file, environment, flags: flags.collect() }
+        let validator = Some(validator_places as ValidatorPlaces);
+        Sources { file, environment, flags: flags.collect(), validator }
     }
+}
+
+/// Returns the directories on a validator's own command line.
+fn validator_places(validator: &str) -> Result<Places, String> {
+    let line = match validator.split_once(':') {
+        Some(("unit", name)) => Unit::ask(name).and_then(|unit| unit.validator()),
+        Some(("pid", number)) => {
+            let process = number.parse();
+            let process = process.map_err(|_| format!("validator: {number} is no process id"))?;
+            Processes::now().and_then(|processes| processes.validator(process))
+        }
+        _ => {
+            return Err(format!(
+                "validator must be \"unit:<name>\" or \"pid:<number>\", not \"{validator}\""
+            ));
+        }
+    };
+    line.map(|line| line.places()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod machine;
 mod places;
 mod settings;
 mod targets;
+mod validator;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ pub use settings::{
     Settings, Target as TargetSettings, Unpack,
 };
 pub use targets::{Target, TargetKind};
+pub use unsnap_fastboot::Places;
+pub use validator::ValidatorPlaces;
 pub use values::Span;
 
 /// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.
@@ -33,6 +36,8 @@ pub struct Sources {
     pub environment: Vec<(String, String)>,
     /// Settings from flags.
     pub flags: Vec<Override>,
+    /// Reads validators' command lines, for targets that name a validator.
+    pub validator: Option<ValidatorPlaces>,
 }
 
 impl Sources {
@@ -53,8 +58,9 @@ impl Sources {
         for flag in &self.flags {
             layers::set(&mut table, flag.section, flag.key, &flag.value)?;
         }
-        let settings: Settings =
+        let mut settings: Settings =
             table.try_into().map_err(|error| ConfigError(error.to_string()))?;
+        validator::complete(&mut settings, self.validator)?;
         Config::check(settings, |name| {
             let variable = self.environment.iter().find(|(variable, _)| variable == name);
             // systemd sets a colon-separated list; its first directory is the first in the unit.

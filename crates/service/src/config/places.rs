@@ -75,7 +75,7 @@ fn places(target: &Target) -> Vec<Place<'_>> {
 }
 
 /// Returns a path without links; the path itself if it cannot be examined.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.components().collect())
 }
 

@@ -80,6 +80,9 @@ pub struct Target {
     pub keep: u32,
     /// For a tree target: directory that holds the trees.
     pub directory: PathBuf,
+    /// For a fastboot target: a validator whose own command line names all directories, by its unit
+    /// ("unit:sol.service") or its process ("pid:1234"); "" for none.
+    pub validator: String,
     /// For a fastboot target: the validator's `--ledger`.
     pub ledger: PathBuf,
     /// The validator's `--snapshots`; "" for the ledger.
@@ -219,6 +222,7 @@ impl Default for Target {
             kind: Kind::default(),
             keep: 1,
             directory: PathBuf::new(),
+            validator: String::new(),
             ledger: PathBuf::new(),
             snapshots: PathBuf::new(),
             accounts: Vec::new(),
