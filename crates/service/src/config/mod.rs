@@ -19,7 +19,7 @@ pub use settings::{
     Settings, Target as TargetSettings, Unpack,
 };
 pub use targets::{Target, TargetKind};
-pub use values::Span;
+pub use values::{Slots, Span};
 
 /// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -58,7 +58,8 @@ impl Sources {
         Config::check(settings, |name| {
             let variable = self.environment.iter().find(|(variable, _)| variable == name);
             // systemd sets a colon-separated list; its first directory is the first in the unit.
-            variable.and_then(|(_, value)| value.split(':').next()).map(PathBuf::from)
+            let first = variable.and_then(|(_, value)| value.split(':').next());
+            first.filter(|directory| !directory.is_empty()).map(PathBuf::from)
         })
     }
 }
