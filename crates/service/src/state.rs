@@ -235,10 +235,14 @@ impl TargetState {
         self.running.is_some() || self.chore.is_some()
     }
 
-    /// Takes a job out of the queue.
+    /// Takes a job out of the queue. Without jobs, the target waits for nothing.
     pub fn take(&mut self, id: u64) -> Option<Job> {
         let index = self.queue.iter().position(|job| job.id == id)?;
-        Some(self.queue.remove(index))
+        let job = self.queue.remove(index);
+        if self.queue.is_empty() {
+            self.waits_for = None;
+        }
+        Some(job)
     }
 }
 

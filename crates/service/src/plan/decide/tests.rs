@@ -319,7 +319,7 @@ proptest! {
 
 #[test]
 fn refused_archives_give_way_to_the_next_best_and_to_nothing_older_than_what_is_there() {
-    let mut model = Model::of_states(vec![full(7), full(5)]);
+    let mut model = Model::new(vec![full(7), full(5)]);
     model.queue = vec![job(1, full(7), Origin::Found)];
     model.refused = vec![full(7)];
     assert_eq!(model.decide(), Action::Drop { job: 1, superseded: false });
