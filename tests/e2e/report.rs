@@ -442,7 +442,7 @@ fn limits_come_from_a_file() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/ledger-tool.toml");
     environment(&["--config", shipped.to_str().unwrap()]).assert_code(0);
     // An empty variable is as good as none.
-    let mut list = ledger_tool();
-    run(list.env("UNSNAP_CONFIG", "").arg("list").arg(genuine_full())).assert_code(0);
-    run(list.env("UNSNAP_CONFIG", &few)).assert_code(1);
+    let mut verify = ledger_tool();
+    run(verify.env("UNSNAP_CONFIG", "").arg("verify").arg(genuine_full())).assert_code(0);
+    run(verify.env("UNSNAP_CONFIG", &few)).assert_code(1);
 }

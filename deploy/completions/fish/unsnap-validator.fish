@@ -29,7 +29,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c unsnap-validator -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c unsnap-validator -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c unsnap-validator -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c unsnap-validator -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c unsnap-validator -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
 complete -c unsnap-validator -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
 complete -c unsnap-validator -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r
