@@ -441,4 +441,8 @@ fn limits_come_from_a_file() {
     environment(&[]).assert_code(1);
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/ledger-tool.toml");
     environment(&["--config", shipped.to_str().unwrap()]).assert_code(0);
+    // An empty variable is as good as none.
+    let mut verify = ledger_tool();
+    run(verify.env("UNSNAP_CONFIG", "").arg("verify").arg(genuine_full())).assert_code(0);
+    run(verify.env("UNSNAP_CONFIG", &few)).assert_code(1);
 }

@@ -3,6 +3,7 @@
 mod command_line;
 mod fake;
 mod inherited;
+mod waiting;
 
 use std::{
     collections::BTreeMap,
@@ -279,6 +280,16 @@ fn a_deadline_that_is_over_starts_the_validator() {
     assert_eq!((outcome.status.code(), ledger.was_started()), (Some(3), false), "{outcome:#?}");
     let outcome = ledger.start(&["--deadline", "1h"], &[]);
     ledger.assert_ready(&outcome, 47);
+}
+
+#[test]
+fn an_empty_variable_is_as_good_as_none() {
+    let ledger = Ledger::with(&[FULL]);
+    let outcome = ledger.run(ledger.command(&[], &[]).env("UNSNAP_CONFIG", ""));
+    ledger.assert_ready(&outcome, 39);
+    let nowhere = ledger.run(ledger.command(&["--replace"], &[]).env("UNSNAP_CONFIG", "/nowhere"));
+    assert!(nowhere.stderr.contains("cannot read /nowhere"), "{nowhere:#?}");
+    assert_eq!(nowhere.status.code(), Some(STARTED), "{nowhere:#?}");
 }
 
 #[test]

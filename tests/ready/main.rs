@@ -48,6 +48,7 @@ fn request(ledger: &Ledger) -> Request {
         pair: None,
         known_bad: Vec::new(),
         max_behind: 0,
+        defer: false,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`jobs`] | archives become trees and states; bad ones are passed over; what fails is tried again |
 //! | [`validator`] | a validator's state is prepared where it looks, or beside it while it runs |
+//! | [`handover`] | service and `validator` wait for each other, and use each other's states |
 //! | [`control`] | what clients ask, pause, reload |
 //! | [`metrics`] | what Prometheus and node_exporter are told |
 //! | [`page`] | the status page, as a browser shows it |
@@ -22,6 +23,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 mod control;
+mod handover;
 mod idle;
 mod jobs;
 mod machine;

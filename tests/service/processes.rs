@@ -7,6 +7,7 @@ use std::{
 
 use rustix::process::Signal;
 use unsnap_test_support::{
+    cleaned,
     daemon::{Daemon, full},
     finish, run, unpackd_path,
 };
@@ -85,4 +86,23 @@ fn of_many_that_start_at_once_one_stays() {
     daemon.adopt(left.expect("one of these answers"));
     assert!(daemon.end(Signal::TERM).success());
     assert!(!daemon.path("socket").exists());
+}
+
+#[test]
+fn empty_variables_are_as_good_as_none() {
+    let daemon = Daemon::new();
+    daemon.edit(&format!("state-directory = \"{}\"", daemon.path("state").display()), "");
+    let mut command = daemon.command();
+    for variable in ["UNSNAP_CONFIG", "STATE_DIRECTORY", "RUNTIME_DIRECTORY"] {
+        command.env(variable, "");
+    }
+    let printed = run(command.arg("--print-config")).assert_code(0).stdout;
+    assert!(printed.contains("state-directory = \"/var/lib/unpackd\""), "{printed}");
+
+    // Not the file in the working directory.
+    let mut command = cleaned(Command::new(unpackd_path()));
+    command.env("CONFIGURATION_DIRECTORY", "").current_dir(daemon.path(""));
+    let printed = run(command.arg("--print-config"));
+    let archives = daemon.path("archives").display().to_string();
+    assert!(!printed.stdout.contains(&archives), "{printed:#?}");
 }

@@ -17,7 +17,7 @@ use unsnap_test_support::{
 use unsnap_testkit::tree::read_tree;
 
 /// A service for a validator's ledger.
-fn beside_a_validator() -> Daemon {
+pub fn beside_a_validator() -> Daemon {
     let daemon = Daemon::new();
     fs::create_dir(daemon.path("ledger")).unwrap();
     daemon.configure(&target(&daemon, ANY_SLOT));
@@ -25,28 +25,28 @@ fn beside_a_validator() -> Daemon {
 }
 
 /// States may follow each other at any distance.
-const ANY_SLOT: &str = "[cadence]\nmin-slots = 0\n";
+pub const ANY_SLOT: &str = "[cadence]\nmin-slots = 0\n";
 
-fn target(daemon: &Daemon, rest: &str) -> String {
+pub fn target(daemon: &Daemon, rest: &str) -> String {
     let ledger = daemon.path("ledger").display().to_string();
     format!("[[target]]\nname = \"validator\"\nkind = \"fastboot\"\nledger = \"{ledger}\"\n{rest}")
 }
 
 /// The configuration with jobs that take minutes.
-fn slow(daemon: &Daemon) -> String {
+pub fn slow(daemon: &Daemon) -> String {
     target(daemon, &[ANY_SLOT, SLOW].concat())
 }
 
 /// Takes the lock that a validator holds.
 #[track_caller]
-fn lock_ledger(daemon: &Daemon) -> File {
+pub fn lock_ledger(daemon: &Daemon) -> File {
     let lock = File::create(daemon.path("ledger/ledger.lock")).unwrap();
     flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
     lock
 }
 
 /// Waits until a job writes files.
-fn until_it_unpacks(daemon: &Daemon, slot: u64) -> u64 {
+pub fn until_it_unpacks(daemon: &Daemon, slot: u64) -> u64 {
     daemon.until("it unpacks", |daemon| {
         let job = &daemon.target("validator")["job"];
         job["slot"] == slot
@@ -57,7 +57,7 @@ fn until_it_unpacks(daemon: &Daemon, slot: u64) -> u64 {
 }
 
 /// The genuine pair, in the order of their slots, 39 and 47.
-fn genuine_pair() -> Vec<PathBuf> {
+pub fn genuine_pair() -> Vec<PathBuf> {
     let is_zstd = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "zst");
     let mut pair: Vec<PathBuf> = genuine().into_iter().filter(is_zstd).collect();
     pair.sort_by_key(|path| path.file_name().unwrap().to_string_lossy().starts_with("incremental"));
@@ -65,7 +65,7 @@ fn genuine_pair() -> Vec<PathBuf> {
     pair
 }
 
-fn assert_loadable(daemon: &Daemon, slot: u64) {
+pub fn assert_loadable(daemon: &Daemon, slot: u64) {
     assert!(
         daemon.path("ledger/snapshots").join(slot.to_string()).join("fastboot_version").is_file()
     );
@@ -124,6 +124,13 @@ fn while_a_validator_runs_it_is_prepared_beside_and_adopted_at_its_end() {
     let metrics = metrics(&daemon);
     assert!(metrics.contains("unsnap_adopted_total{target=\"validator\"} 2\n"), "{metrics}");
     assert!(!metrics.contains("unsnap_ready_slot{"), "{metrics}");
+    let locked = metrics
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("unsnap_ledger_locked_seconds_total{target=\"validator\"} ")
+        })
+        .unwrap();
+    assert!(locked.parse::<f64>().unwrap() > 0.0, "{locked}");
 }
 
 fn metrics(daemon: &Daemon) -> String {

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, ColorChoice, ValueEnum};
+use clap::{
+    Args, ColorChoice, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
 use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace};
 use unsnap_state::Format;
@@ -56,8 +59,14 @@ pub struct IoArgs {
     #[arg(long)]
     pub no_sandbox: bool,
 
-    /// File with limits on archives, like config/ledger-tool.toml
-    #[arg(long, value_name = "FILE", env = "UNSNAP_CONFIG")]
+    /// File with limits on archives, like config/ledger-tool.toml; "" for none
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "UNSNAP_CONFIG",
+        // An empty variable must not be an error: it may keep a validator from starting.
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
+    )]
     pub config: Option<PathBuf>,
 }
 

@@ -53,7 +53,7 @@ pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
         sandbox: if io.no_sandbox { SandboxMode::Off } else { SandboxMode::Auto },
         ..Options::default()
     };
-    if let Some(path) = &io.config {
+    if let Some(path) = io.config.as_ref().filter(|path| !path.as_os_str().is_empty()) {
         LimitsFile::read(path)?.limits.apply(&mut options.limits);
     }
     Ok(options)

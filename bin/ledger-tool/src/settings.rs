@@ -82,6 +82,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         pair: None,
         known_bad: Vec::new(),
         max_behind: 0,
+        defer: false,
         removal_files_per_second: args.removal.removal_files_per_second,
     })
 }

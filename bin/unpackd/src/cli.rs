@@ -94,6 +94,7 @@ impl Cli {
             .collect();
         let file = self.config.clone().unwrap_or_else(|| {
             let directory = std::env::var_os("CONFIGURATION_DIRECTORY");
+            let directory = directory.filter(|directory| !directory.is_empty());
             directory.map_or_else(|| PathBuf::from("/etc/unsnap"), PathBuf::from).join(FILE_NAME)
         });
         let validator = Some(validator_places as ValidatorPlaces);

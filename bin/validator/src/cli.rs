@@ -42,7 +42,17 @@ pub struct Cli {
     #[arg(long)]
     pub no_shadow: bool,
 
+    /// Use an existing or ready state that is at most so many slots older than the newest archives
+    ///
+    /// It saves the time of unpacking, and costs the time in which the validator replays these slots.
+    /// The validator is told to ignore the archives (--use-snapshot-archives-at-startup never). Has no
+    /// effect if the validator's own arguments say when-newest, or are not known.
+    #[arg(long, value_name = "SLOTS", default_value_t = 0)]
+    pub max_behind: u64,
+
     /// Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives
+    ///
+    /// If another unsnap is preparing a state, it is waited for within this time, at most 30 minutes.
     #[arg(long, value_name = "DURATION", value_parser = unsnap_settings::parse_duration)]
     pub deadline: Option<Duration>,
 

@@ -4,7 +4,7 @@
 //!
 //! The words of the command line are judged first ([`intent`]). This program's own options ([`cli`])
 //! and the validator's command line ([`target`]) become a request to the crate fastboot ([`start`],
-//! [`places`], [`mod@prepare`]), unless earlier starts advise against it ([`memory`]). Whether that
+//! [`places`], [`mod@prepare`], [`wait`]), unless earlier starts advise against it ([`memory`]). Whether that
 //! succeeds or fails, the validator is executed, and the start recorded ([`record`]). So no error may
 //! end the process before: errors are reported ([`reporter`]), panics caught.
 
@@ -17,6 +17,7 @@ mod record;
 mod reporter;
 mod start;
 mod target;
+mod wait;
 
 use std::{
     env,

@@ -9,15 +9,11 @@ use std::{
 
 use unsnap_cli::units::count;
 use unsnap_fastboot::{
-    AttemptRules, Attempts, Candidates, Failed, FastbootError, Killed, LedgerLock, Pair, Places,
-    Request, StartCounts, StateName,
+    AttemptRules, Attempts, Candidates, Failed, FastbootError, FileIdentity, Killed, LedgerLock,
+    Pair, Places, Request, StartCounts, StateName,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
-
-/// Most pairs of archives whose states may end validators before none is tried any more. A guess: if
-/// the second is no better, the reason is elsewhere.
-const PAIRS_MAX: usize = 2;
 
 /// The memory of starts on a ledger.
 pub struct Memory {
@@ -130,16 +126,15 @@ impl Memory {
                 count(killed.times.into(), "preparation")
             ));
         }
-        let is_suspect = |pair: &Pair| self.attempts.is_suspect_pair(pair);
-        let Some(newest) = self.pairs().next().filter(is_suspect) else {
+        let pairs: Vec<Pair> = self.pairs().collect();
+        let refused = self.attempts.refused(&pairs, |path| FileIdentity::of(path).ok());
+        let Some(newest) = pairs.first().filter(|newest| refused.contains(newest)) else {
             return Plan::AsRequested;
         };
-        let tried = self.pairs().filter(is_suspect).count();
-        let next = self.pairs().find(|pair| !is_suspect(pair));
-        match next {
-            Some(pair) if tried < PAIRS_MAX && takes_older => {
+        match pairs.iter().find(|pair| !refused.contains(pair)) {
+            Some(pair) if takes_older => {
                 let behind = newest.slot() - pair.slot();
-                Plan::Older { pair: Box::new(pair), behind }
+                Plan::Older { pair: Box::new(pair.clone()), behind }
             }
             _ => Plan::Nothing(
                 "validators have ended early with states made from the newest archives; newer \
@@ -178,9 +173,25 @@ impl Memory {
     }
 
     fn name(&self, slot: u64) -> StateName {
-        let pair = self.pairs().find(|pair| pair.slot() == slot);
-        pair.map_or(StateName { slot, hash: None }, |pair| StateName::of(&pair))
+        StateName::of_slot(slot, self.pairs())
     }
+}
+
+/// Withdraws states that are not to be served, as [`Memory::plan`] does: another unsnap may have made
+/// one since.
+pub fn withdraw_given_up(places: &Places) -> Result<(), FastbootError> {
+    let calls = Syscalls::default();
+    let candidates = Candidates::find(&places.search_dirs()).ok();
+    let pairs = || candidates.iter().flat_map(Candidates::pairs);
+    let attempts = Attempts::read(&calls, &places.snapshots);
+    let name = |slot| StateName::of_slot(slot, pairs());
+    for slot in attempts.withdraw_suspects(&calls, places, name)? {
+        tracing::warn!(
+            slot,
+            "withdrew a state that was made meanwhile: validators had ended with it"
+        );
+    }
+    Ok(())
 }
 
 impl Learned {

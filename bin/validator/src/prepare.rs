@@ -5,14 +5,21 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc::{RecvTimeoutError, channel},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, marked_states, prepare, repair};
+use unsnap_fastboot::{
+    Candidates, FastbootError, Outcome, Places, Repaired, Request, marked_states, prepare, repair,
+};
 use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
+
+use crate::{
+    memory::withdraw_given_up,
+    wait::{Deadline, SystemClock, Vain, WAIT_MAX, Wait},
+};
 
 /// Reason why no state was prepared.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +27,9 @@ pub enum Failure {
     /// An error of the library.
     #[error(transparent)]
     Failed(#[from] FastbootError),
+    /// Another unsnap, which the error names, did not end in time.
+    #[error("{0}; it did not end within {after}", after = format_duration(WAIT_MAX))]
+    WaitedTooLong(FastbootError),
     /// The deadline has passed. Holds the time limit.
     #[error("no state was ready within the deadline of {}", format_duration(*.0))]
     Expired(Duration),
@@ -38,7 +48,8 @@ impl Failure {
     /// Returns the error for the printer and the exit code.
     pub fn into_error(self) -> anyhow::Error {
         match self {
-            Self::Failed(error) => error.into(),
+            // The program's own log has told of the wait.
+            Self::Failed(error) | Self::WaitedTooLong(error) => error.into(),
             other => other.into(),
         }
     }
@@ -63,51 +74,111 @@ pub enum End {
     Tidying(u64),
 }
 
-/// Prepares a state, on a thread of its own. Turns panics into failures.
+/// A preparation.
+pub struct Preparation {
+    /// The request.
+    pub request: Request,
+    /// The state that the validator can use.
+    pub wanted: Wanted,
+    /// Whether the validator can be told to ignore archives that are newer than the state.
+    pub takes_older: bool,
+    /// Oldest slot of a state that is of use.
+    pub oldest: u64,
+    /// The time limit.
+    pub deadline: Deadline,
+}
+
+/// Tells of another unsnap that is waited for.
+pub type Say = Box<dyn FnOnce(&FastbootError) + Send>;
+
+/// Prepares a state, on a thread of its own. Turns panics into failures. If another unsnap prepares
+/// a state, that is waited for and its result used.
 ///
-/// The deadline and `cancel` end the preparation. What has been unpacked is removed then, because
-/// the validator needs the space. Removing what is older than a complete state has no such reason,
-/// and is not waited for: then other threads are still running on return.
+/// The deadline and `cancel` end the preparation, and the wait. What has been unpacked is removed
+/// then, because the validator needs the space. Removing what is older than a complete state has no
+/// such reason, and is not waited for: then other threads are still running on return.
 ///
 /// `may_leave` says whether that removal may be left to itself at this moment.
 ///
 /// The threads that prepare are confined, the calling thread is not.
 pub fn prepare_guarded(
-    request: &Request,
-    wanted: Wanted,
-    deadline: Option<Duration>,
+    preparation: Preparation,
+    say: Say,
     progress: &Progress,
     cancel: &CancelToken,
     may_leave: impl Fn() -> bool,
 ) -> End {
+    let (deadline, places) = (preparation.deadline, preparation.request.places.clone());
     let work = {
-        let (request, progress, cancel) = (request.clone(), progress.clone(), cancel.clone());
-        move || match (wanted, request.replace) {
-            (Wanted::Newest, _) | (Wanted::Any, true) => {
-                prepare(&request, &Syscalls::default(), &progress, &cancel)
-            }
-            (Wanted::Any, false) => prepare_any(&request, &progress, &cancel),
-        }
+        let (progress, cancel) = (progress.clone(), cancel.clone());
+        move || preparation.carry_out(say, &progress, &cancel)
     };
     // No phase of removal precedes the removal of old marks, so this state is the new one.
     let complete = || {
-        let states = marked_states(&Syscalls::default(), &request.places).ok()?;
+        let states = marked_states(&Syscalls::default(), &places).ok()?;
         let is_removing = progress.snapshot().phase == Phase::Removing;
         (is_removing && may_leave()).then_some(states.first()?.0)
     };
     within(deadline, cancel, complete, work)
 }
 
+impl Preparation {
+    fn carry_out(
+        &self,
+        say: Say,
+        progress: &Progress,
+        cancel: &CancelToken,
+    ) -> Result<Outcome, Failure> {
+        let wait = Wait { places: &self.request.places, oldest: self.oldest };
+        let is_over = || cancel.is_cancelled();
+        let prepared = wait.for_others(&mut SystemClock::default(), is_over, say, |again| {
+            self.attempt(again, progress, cancel)
+        });
+        prepared.map_err(|vain| match vain {
+            Vain::Failed(error) => Failure::Failed(error),
+            Vain::TooLong(error) => Failure::WaitedTooLong(error),
+        })
+    }
+
+    fn attempt(
+        &self,
+        again: bool,
+        progress: &Progress,
+        cancel: &CancelToken,
+    ) -> Result<Outcome, FastbootError> {
+        let mut request = self.request.clone();
+        if again {
+            // The other unsnap may have completed such a state meanwhile.
+            withdraw_given_up(&request.places)?;
+            if self.takes_older && request.pair.is_none() {
+                // What was as new as the archives when the wait began is new enough at its end.
+                let newest = newest_slot(&request.places).unwrap_or(self.oldest);
+                request.max_behind = request.max_behind.max(newest.saturating_sub(self.oldest));
+            }
+        }
+        match (self.wanted, request.replace) {
+            (Wanted::Newest, _) | (Wanted::Any, true) => {
+                prepare(&request, &Syscalls::default(), progress, cancel)
+            }
+            (Wanted::Any, false) => prepare_any(&request, progress, cancel),
+        }
+    }
+}
+
+/// Returns the slot of the newest pair of archives.
+pub fn newest_slot(places: &Places) -> Option<u64> {
+    Some(Candidates::find(&places.search_dirs()).ok()?.best()?.slot())
+}
+
 /// Works on a thread of its own until the work is done, or until the deadline has passed or `cancel`
 /// is cancelled while `complete` says that only tidying up is left.
 fn within(
-    deadline: Option<Duration>,
+    deadline: Deadline,
     cancel: &CancelToken,
     complete: impl Fn() -> Option<u64>,
-    work: impl FnOnce() -> Result<Outcome, FastbootError> + Send + 'static,
+    work: impl FnOnce() -> Result<Outcome, Failure> + Send + 'static,
 ) -> End {
-    let since = Instant::now();
-    if deadline.is_some_and(|after| after.is_zero()) {
+    if deadline.passed().is_some() {
         cancel.cancel();
     }
     let (done, ended) = channel();
@@ -122,7 +193,7 @@ fn within(
     let mut expired = None;
     loop {
         if expired.is_none() {
-            expired = deadline.filter(|after| since.elapsed() >= *after);
+            expired = deadline.passed();
         }
         if expired.is_some() {
             cancel.cancel();
@@ -183,7 +254,9 @@ pub fn repair_older_state(request: &Request, failure: &Failure) {
         // Another process is using the ledger, or the operator interrupted this one.
         return;
     }
-    match guarded(|| repair(&Syscalls::default(), &request.places, &Progress::default())) {
+    match guarded::<_, FastbootError>(|| {
+        repair(&Syscalls::default(), &request.places, &Progress::default())
+    }) {
         Ok(Repaired::Withdrawn { slot }) => {
             tracing::warn!(slot, "withdrew an older state, which was damaged");
         }
@@ -195,7 +268,10 @@ pub fn repair_older_state(request: &Request, failure: &Failure) {
 }
 
 /// Turns a panic into a failure.
-fn guarded<T>(work: impl FnOnce() -> Result<T, FastbootError>) -> Result<T, Failure> {
+fn guarded<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
         Err(_) => Err(Failure::Panicked),

@@ -6,7 +6,10 @@ use unsnap_cli::{
     printer::{Printer, log_line},
     units::{count, seconds},
 };
-use unsnap_fastboot::{Candidate, Candidates, Outcome, Pair, Places, Prepared, Repaired, SetAside};
+use unsnap_fastboot::{
+    Candidate, Candidates, FastbootError, Outcome, Pair, Places, Prepared, Repaired, SetAside,
+};
+use unsnap_settings::format_duration;
 
 /// Prints messages, unless the user asked for silence.
 pub struct Reporter {
@@ -24,8 +27,20 @@ impl Reporter {
 
     /// Prints a line that names this program, for the validator's log.
     pub fn note(&self, text: &str) {
-        if self.printer.wants_summary() {
+        if !self.is_quiet() {
             log_line(&format!("unsnap: {text}"));
+        }
+    }
+
+    /// Returns whether the user asked for silence.
+    pub fn is_quiet(&self) -> bool {
+        !self.printer.wants_summary()
+    }
+
+    /// Says that another unsnap, which this error names, is waited for.
+    pub fn waiting(&self, error: &FastbootError, wait_max: Duration) {
+        if !self.is_quiet() {
+            note_waiting(error, wait_max);
         }
     }
 
@@ -59,8 +74,9 @@ impl Reporter {
         self.note(&format!("{which}: {}{incremental}", name(pair.full())));
     }
 
-    /// Names the state that is ready for the validator, after `took`.
-    pub fn state_is_ready(&self, outcome: &Outcome, took: Duration) {
+    /// Names the state that is ready for the validator, after `took`, and says by how many slots it is
+    /// older than the newest archives.
+    pub fn state_is_ready(&self, outcome: &Outcome, behind: u64, took: Duration) {
         let took = seconds(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
         let (slot, how, set_aside) = match outcome {
             Outcome::Prepared(prepared) => {
@@ -87,7 +103,12 @@ impl Reporter {
             let (path, now) = (path.display(), now.display());
             self.warning(&format!("renamed {path} to {now}: {reason}"));
         }
-        self.note(&format!("state of slot {slot} is ready: {how}"));
+        let older = if behind > 0 {
+            format!("; it is {} older than the newest archives", count(behind, "slot"))
+        } else {
+            String::new()
+        };
+        self.note(&format!("state of slot {slot} is ready: {how}{older}"));
     }
 
     /// Says that the state of this slot is ready, and that there was no time to remove older files.
@@ -97,4 +118,9 @@ impl Reporter {
              next start goes on"
         ));
     }
+}
+
+/// Says that another unsnap, which this error names, is waited for.
+pub fn note_waiting(error: &FastbootError, wait_max: Duration) {
+    log_line(&format!("unsnap: {error}: waiting for it, at most {}", format_duration(wait_max)));
 }

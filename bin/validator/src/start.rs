@@ -9,17 +9,21 @@ use unsnap_cli::{
     signals::{self, Signals},
     validator::ArchiveUse,
 };
-use unsnap_fastboot::{Outcome, Request};
+use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request};
 use unsnap_pass::{CancelToken, Progress};
+use unsnap_ring::Syscalls;
 
 use crate::{
     cli::Cli,
     memory::{Learned, Memory, Plan},
     places,
-    prepare::{End, Failure, Wanted, prepare_guarded, repair_older_state},
+    prepare::{
+        End, Failure, Preparation, Wanted, newest_slot, prepare_guarded, repair_older_state,
+    },
     record::{Given, Record},
-    reporter::Reporter,
+    reporter::{Reporter, note_waiting},
     target::Target,
+    wait::{Deadline, SystemClock, Wait},
 };
 
 /// Result of a preparation.
@@ -47,6 +51,7 @@ pub struct Ready {
 /// awaited.
 pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> Attempt {
     let since = Instant::now();
+    let deadline = Deadline::from_now(cli.deadline);
     let cancel = CancelToken::default();
     let begun = request(cli, target).and_then(|request| {
         let watch = Signals::catch()?.cancel(cancel.clone());
@@ -56,27 +61,49 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Ok(begun) => begun,
         Err(error) => return Attempt::Done(Err(error)),
     };
+    // The newest archives now; later ones do not make a state useless that is being prepared.
+    let newest = newest_slot(&request.places).unwrap_or(0);
+    let takes_older = cli.prepare_only || target.is_some_and(takes_older);
+    if !takes_older && request.max_behind > 0 {
+        reporter.warning(
+            "--max-behind has no effect: this validator cannot be told to ignore newer archives",
+        );
+        request.max_behind = 0;
+    }
+    let oldest = newest.saturating_sub(request.max_behind);
+    let say = |error: &FastbootError| reporter.waiting(error, deadline.wait_max());
+    until_ledger_is_free(&request.places, oldest, deadline, &cancel, say);
     let (mut memory, plan, learned) = recall(cli, target, &request, reporter);
     let older_by = match &plan {
         Plan::Older { behind, .. } => *behind,
         Plan::AsRequested | Plan::Nothing(_) => 0,
     };
+    let preparation = |request: Request| {
+        let wanted = match target.and_then(Target::archive_use) {
+            Some(ArchiveUse::Never) => Wanted::Any,
+            _ => Wanted::Newest,
+        };
+        let oldest = request.pair.as_ref().map_or(oldest, Pair::slot);
+        Preparation { request, wanted, takes_older, oldest, deadline }
+    };
     let end = match plan {
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
         Plan::Older { pair, .. } => {
             request.pair = Some(*pair);
-            run(cli, target, &request, &cancel, reporter)
+            run(cli, preparation(request.clone()), &cancel, reporter)
         }
-        Plan::AsRequested => run(cli, target, &request, &cancel, reporter),
+        Plan::AsRequested => run(cli, preparation(request.clone()), &cancel, reporter),
     };
     let result = match end {
         End::Done(Ok(outcome)) => {
-            reporter.state_is_ready(&outcome, since.elapsed());
-            Ok(Ready { slot: slot(&outcome), behind: older_by, outcome: Some(outcome) })
+            let behind = older_by.saturating_add(behind(&outcome));
+            reporter.state_is_ready(&outcome, behind, since.elapsed());
+            Ok(Ready { slot: slot(&outcome), behind, outcome: Some(outcome) })
         }
         End::Tidying(slot) => {
             reporter.old_files_remain(slot);
-            Ok(Ready { slot, behind: older_by, outcome: None })
+            let behind = older_by.max(newest.saturating_sub(slot));
+            Ok(Ready { slot, behind, outcome: None })
         }
         End::Done(Err(failure)) => {
             repair_older_state(&request, &failure);
@@ -107,9 +134,7 @@ fn recall(
     let Some(mut memory) = Memory::open(&request.places, rules, now()) else {
         return (None, Plan::AsRequested, Learned::default());
     };
-    let takes_older = target.is_some_and(|target| {
-        target.takes_archive_use() || target.archive_use() == Some(ArchiveUse::Never)
-    });
+    let takes_older = target.is_some_and(takes_older);
     let (plan, learned) = memory.plan(request, !cli.prepare_only, takes_older);
     for warning in learned.warnings(rules.window) {
         reporter.warning(&warning);
@@ -117,26 +142,44 @@ fn recall(
     (Some(memory), plan, learned)
 }
 
-fn run(
-    cli: &Cli,
-    target: Option<&Target<'_>>,
-    request: &Request,
+/// Waits until no other unsnap is at work on the ledger: what is remembered of earlier starts must be
+/// judged, and a state may have to be withdrawn. What goes wrong is seen again by the preparation.
+fn until_ledger_is_free(
+    places: &Places,
+    oldest: u64,
+    deadline: Deadline,
     cancel: &CancelToken,
-    reporter: &Reporter,
-) -> End {
-    let progress = Progress::default();
+    say: impl FnOnce(&FastbootError),
+) {
+    let is_over = || cancel.is_cancelled() || deadline.passed().is_some();
+    let look = |_| LedgerLock::refuse_ours(&Syscalls::default(), &places.ledger);
+    let free = Wait { places, oldest }.for_others(&mut SystemClock::default(), is_over, say, look);
+    if let Err(vain) = free {
+        tracing::debug!(?vain, "the ledger is not free");
+    }
+}
+
+/// Returns whether a validator can be told to use a state that is older than the archives.
+fn takes_older(target: &Target<'_>) -> bool {
+    target.takes_archive_use() || target.archive_use() == Some(ArchiveUse::Never)
+}
+
+fn run(cli: &Cli, preparation: Preparation, cancel: &CancelToken, reporter: &Reporter) -> End {
+    let (progress, request) = (Progress::default(), &preparation.request);
     match &request.pair {
         Some(pair) => reporter.older_archives(pair),
         None => reporter.newest_archives(&request.places),
     }
-    let wanted = match target.and_then(Target::archive_use) {
-        Some(ArchiveUse::Never) => Wanted::Any,
-        _ => Wanted::Newest,
+    let (wait_max, is_quiet) = (preparation.deadline.wait_max(), reporter.is_quiet());
+    let say = move |error: &FastbootError| {
+        if !is_quiet {
+            note_waiting(error, wait_max);
+        }
     };
     let _display = Display::start(reporter.printer(), progress.clone());
     // The report of --prepare-only needs the outcome.
     let may_leave = || !cli.prepare_only || signals::received();
-    prepare_guarded(request, wanted, cli.deadline, &progress, cancel, may_leave)
+    prepare_guarded(preparation, Box::new(say), &progress, cancel, may_leave)
 }
 
 /// Remembers a start, and tells of it. Nothing that fails here keeps the validator from starting.
@@ -173,6 +216,14 @@ fn record(
     }
 }
 
+/// Returns the number of slots by which a state is older than the archives that it was taken for.
+fn behind(outcome: &Outcome) -> u64 {
+    match outcome {
+        Outcome::Prepared(_) => 0,
+        Outcome::Adopted { behind, .. } | Outcome::Ready { behind, .. } => *behind,
+    }
+}
+
 fn slot(outcome: &Outcome) -> u64 {
     match outcome {
         Outcome::Prepared(prepared) => prepared.slot,
@@ -200,7 +251,8 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         replace: cli.replace,
         pair: None,
         known_bad: Vec::new(),
-        max_behind: 0,
+        max_behind: cli.max_behind,
+        defer: true,
         removal_files_per_second: cli.removal.removal_files_per_second,
     })
 }

@@ -33,7 +33,7 @@ fn stats() -> Stats {
     target.ready_unix_ms = Some(1_763_773_200_125);
     target.behind_slots = Some(5);
     target.leftover_bytes = 1 << 30;
-    target.counts.ledger_locked_ms = 40;
+    target.counts.ledger_locked_us = 40_000;
     target.newest_result_slot = Some(47);
     target.results = 2;
     target.counts.shadow_bytes = Some(1 << 30);

@@ -9,6 +9,7 @@ use crate::{
     Candidates, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StateSurvey, Survey,
     adopt::adopt,
     bad_archives::BadArchives,
+    outcome::micros,
     quarters::{Quarters, exist},
     request::Work,
     states::marked_states,
@@ -18,11 +19,11 @@ use crate::{
 /// there, and at most [`Request::max_behind`] slots older than the newest pair of archives.
 ///
 /// Returns `None` if there is no such state, or no archive, and no other process is preparing one.
-/// Fails with [`FastbootError::Running`] if
-/// a validator is running, with [`FastbootError::AccountsInUse`] if another process uses storages
-/// there, with [`FastbootError::Locked`] if another unsnap is at work on the ledger
-/// or on the ready state, or is preparing its successor and nothing else can be adopted, and with [`PassError::Request`](unsnap_pass::PassError::Request) if
-/// renames alone cannot adopt the state. Nothing is changed then. After any other error, the
+/// Fails with [`FastbootError::Running`] if a validator is running, with
+/// [`FastbootError::AccountsInUse`] if another process uses storages there, with
+/// [`FastbootError::Locked`] if another unsnap is at work on the ledger or on the ready state, or is
+/// preparing its successor and nothing else can be adopted, and with
+/// [`PassError::Request`](unsnap_pass::PassError::Request) if renames alone cannot adopt the state. Nothing is changed then. After any other error, the
 /// validator finds its old state, the new one, or none, and unpacks the archives.
 ///
 /// States are examined before the ledger is locked. The lock is held for renames only, some
@@ -43,7 +44,7 @@ pub fn adopt_ready(
     let places = unsettled.settle()?;
     places.refuse_links()?;
     // A running validator is noticed before 430,000 storages are examined.
-    drop(LedgerLock::take(&places.ledger)?);
+    let mut locked = LedgerLock::take(&places.ledger)?.release();
     // Another process may be preparing a successor. The ready state can be adopted all the same.
     match Quarters::find_next(calls, &places) {
         Ok(Some(next)) => next.promote_finished(calls, request.format, progress)?,
@@ -75,7 +76,7 @@ pub fn adopt_ready(
         return Ok(None);
     }
     let adopted = adopt(calls, &ready.places, &places, state.slot, request.shadow);
-    drop(lock);
+    locked += lock.release();
 
     let mut removal = adopted?;
     let elapsed_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -92,6 +93,7 @@ pub fn adopt_ready(
         directory: places.state(slot),
         storages: state.condition.storages(),
         elapsed_ms,
+        ledger_locked_us: micros(locked),
         behind: pair.slot().saturating_sub(slot),
         set_aside,
     }))

@@ -43,6 +43,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// and four incremental archives.
 const REMEMBERED_MAX: usize = 16;
 
+/// Most pairs of archives whose states may end validators before none is tried any more. A guess.
+const PAIRS_MAX: usize = 2;
+
 /// Time after which killed preparations are forgotten. A guess: the reason, such as too little
 /// memory, may be gone, and one more attempt a day costs little.
 const KILLED_FORGOTTEN_AFTER: u64 = 24 * 3600;
@@ -82,6 +85,13 @@ impl StateName {
     pub fn of(pair: &Pair) -> Self {
         let newest = pair.incremental().unwrap_or(pair.full());
         Self { slot: pair.slot(), hash: Some(newest.name.hash().to_string()) }
+    }
+
+    /// Returns the name of the state of a slot. The hash is known if one of these pairs is of that
+    /// slot.
+    pub fn of_slot(slot: u64, mut pairs: impl Iterator<Item = Pair>) -> Self {
+        let pair = pairs.find(|pair| pair.slot() == slot);
+        pair.map_or(Self { slot, hash: None }, |pair| Self::of(&pair))
     }
 
     /// Returns whether both may be the same state.
@@ -159,8 +169,19 @@ struct SuspectArchive {
 
 impl SuspectArchive {
     fn of(path: &Path) -> Option<Self> {
-        let FileIdentity { bytes, modified_ns, inode } = FileIdentity::of(path).ok()?;
-        Some(Self { path: path.to_owned(), bytes, modified_ns, inode })
+        Some(Self::new(path, FileIdentity::of(path).ok()?))
+    }
+
+    fn new(path: &Path, file: FileIdentity) -> Self {
+        let FileIdentity { bytes, modified_ns, inode } = file;
+        Self { path: path.to_owned(), bytes, modified_ns, inode }
+    }
+
+    /// Returns whether both are the same file. Another process may know its directory under another
+    /// path.
+    fn is_same(&self, other: &Self) -> bool {
+        let identity = |it: &Self| (it.bytes, it.modified_ns, it.inode);
+        self.path.file_name() == other.path.file_name() && identity(self) == identity(other)
     }
 }
 
@@ -336,13 +357,39 @@ impl Attempts {
         Ok(states.into_iter().map(|(slot, _)| slot).collect())
     }
 
-    /// Returns whether no state is to be made from a pair of archives. Archives that have been
-    /// replaced since are others.
-    pub fn is_suspect_pair(&self, pair: &Pair) -> bool {
-        let archives: Option<Vec<_>> =
-            pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect();
+    /// Returns the states that are not to be served, the last one last.
+    pub fn given_up(&self) -> impl Iterator<Item = &StateName> {
+        self.suspects.iter().map(|suspect| &suspect.state)
+    }
+
+    /// Returns the pairs of which no state is to be made, of all pairs, the best first: those of
+    /// states that are not to be served, or all pairs if the newest and another one are among them.
+    /// If the second is no better, the reason is elsewhere.
+    ///
+    /// `file` returns the identity of a file. Archives that have been replaced since are others.
+    pub fn refused(
+        &self,
+        pairs: &[Pair],
+        file: impl Fn(&Path) -> Option<FileIdentity>,
+    ) -> Vec<Pair> {
+        let is_suspect = |pair: &&Pair| self.is_suspect_pair(pair, &file);
+        let suspects: Vec<Pair> = pairs.iter().filter(is_suspect).cloned().collect();
+        let is_newest = pairs.first().is_some_and(|newest| suspects.first() == Some(newest));
+        if is_newest && suspects.len() >= PAIRS_MAX { pairs.to_vec() } else { suspects }
+    }
+
+    fn is_suspect_pair(&self, pair: &Pair, file: impl Fn(&Path) -> Option<FileIdentity>) -> bool {
+        if self.suspects.is_empty() {
+            return false;
+        }
+        let archive = |path: &Path| Some(SuspectArchive::new(path, file(path)?));
+        let archives: Option<Vec<_>> = pair.archives().map(|one| archive(&one.path)).collect();
         archives.is_some_and(|archives| {
-            self.suspects.iter().any(|suspect| suspect.archives == archives)
+            self.suspects.iter().any(|suspect| {
+                let mut pairs = suspect.archives.iter().zip(&archives);
+                suspect.archives.len() == archives.len()
+                    && pairs.all(|(one, other)| one.is_same(other))
+            })
         })
     }
 }

@@ -7,10 +7,11 @@ use unsnap_ring::Syscalls;
 use unsnap_unpack::Report;
 
 use crate::{
-    FastbootError, Outcome, Pair, Places, Repaired, Request, Survey,
+    FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, Survey,
     adopt::adopt,
     bad_archives::BadArchives,
     clear::{clear, old_files},
+    outcome::micros,
     prepare::Site,
     quarters::Quarters,
     removal::{Removal, Remover, reclaim},
@@ -39,41 +40,63 @@ pub fn prepare(
     progress: &Progress,
     cancel: &CancelToken,
 ) -> Result<Outcome, FastbootError> {
-    let (places, _lock) = request.places.settle_locked()?;
+    let (places, lock) = request.places.settle_locked()?;
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
-    let (ready, next) = quarters(work, &places);
-    let mut site = InPlace { work, places: &places, ready, next, adoptable: true };
+    let found = Found::look(work, &places);
+    let mut site = InPlace { work, places: &places, lock: &lock, found, adoptable: true };
     work.prepare_newest(&places, &mut site)
 }
 
-/// Finds the ready state and its successor. They must not stop us if they are defective or others
-/// work on them: the archives can be unpacked.
-fn quarters(work: Work<'_>, places: &Places) -> (Option<Quarters>, Option<Quarters>) {
-    let Work { request, calls, progress, .. } = work;
-    let next = Quarters::find_next(calls, places).and_then(|next| {
-        let promoted =
-            next.iter().try_for_each(|next| next.promote_finished(calls, request.format, progress));
-        promoted.map(|()| next)
-    });
-    let next = next.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the successor of the ready state is left alone");
-        None
-    });
-    let ready = Quarters::find_ready(calls, places).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the ready state cannot be used; unpacking the archives instead");
-        None
-    });
-    (ready, next)
+/// The ready state and its successor.
+struct Found {
+    ready: Option<Quarters>,
+    next: Option<Quarters>,
+    /// The process that works on one of them, if it is to be waited for.
+    other: Option<FastbootError>,
+}
+
+impl Found {
+    /// Finds both. They must not stop us if they are defective, or if others work on them who are not
+    /// waited for: the archives can be unpacked.
+    fn look(work: Work<'_>, places: &Places) -> Self {
+        let Work { request, calls, progress, .. } = work;
+        let mut other = None;
+        let mut without = |error: FastbootError, then: &str| {
+            if request.defers() && matches!(error, FastbootError::Locked { .. }) {
+                other.get_or_insert(error);
+            } else {
+                tracing::warn!(%error, "{then}");
+            }
+            None
+        };
+        // Whoever makes the successor's directories holds its lock before.
+        let next = Quarters::refuse_next_locked(calls, places)
+            .and_then(|()| Quarters::find_next(calls, places))
+            .and_then(|next| {
+                let format = request.format;
+                let mut found = next.iter();
+                let promoted =
+                    found.try_for_each(|next| next.promote_finished(calls, format, progress));
+                promoted.map(|()| next)
+            });
+        let next = next.unwrap_or_else(|error| {
+            without(error, "the successor of the ready state is left alone")
+        });
+        let ready = Quarters::find_ready(calls, places).unwrap_or_else(|error| {
+            without(error, "the ready state cannot be used; unpacking the archives instead")
+        });
+        Self { ready, next, other }
+    }
 }
 
 /// The validator's own directories. The ledger is locked.
 struct InPlace<'a> {
     work: Work<'a>,
     places: &'a Places,
-    /// The ready state and its successor. They are removed together with old states.
-    ready: Option<Quarters>,
-    next: Option<Quarters>,
+    lock: &'a LedgerLock,
+    /// Removed together with old states.
+    found: Found,
     /// False after adoption has failed.
     adoptable: bool,
 }
@@ -84,6 +107,52 @@ impl Site for InPlace<'_> {
     }
 
     fn existing(
+        &mut self,
+        pair: &Pair,
+        bad: &mut BadArchives,
+    ) -> Result<Option<Outcome>, FastbootError> {
+        let existing = self.find(pair, bad)?;
+        match self.found.other.take().filter(|_| existing.is_none()) {
+            Some(other) => Err(other),
+            None => Ok(existing),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), FastbootError> {
+        Ok(())
+    }
+
+    fn to_clear(&self) -> Result<Vec<PathBuf>, FastbootError> {
+        let mut paths = old_files(self.work.calls, self.places)?;
+        paths.extend(
+            self.found.ready.iter().chain(&self.found.next).flat_map(Quarters::directories),
+        );
+        Ok(paths)
+    }
+
+    fn clear(&mut self, _all: bool) -> Result<Removal, FastbootError> {
+        self.places.refuse_used()?;
+        let mut removal = clear(self.work.calls, self.places)?;
+        removal.extend(self.discard_quarters()?.paths());
+        Ok(removal)
+    }
+
+    fn start_removal(&self, removal: Removal) -> Remover {
+        removal.start(self.work, true)
+    }
+
+    fn finish(
+        &mut self,
+        slot: u64,
+        _report: &mut Report,
+    ) -> Result<(PathBuf, Removal), FastbootError> {
+        Ok((self.places.state(slot), Removal::default()))
+    }
+}
+
+impl InPlace<'_> {
+    /// Returns the outcome if a state as new as a pair of archives exists, or can be adopted.
+    fn find(
         &mut self,
         pair: &Pair,
         bad: &mut BadArchives,
@@ -111,37 +180,6 @@ impl Site for InPlace<'_> {
         Ok(Some(Outcome::Ready { slot, state, behind, set_aside }))
     }
 
-    fn begin(&mut self) -> Result<(), FastbootError> {
-        Ok(())
-    }
-
-    fn to_clear(&self) -> Result<Vec<PathBuf>, FastbootError> {
-        let mut paths = old_files(self.work.calls, self.places)?;
-        paths.extend(self.ready.iter().chain(&self.next).flat_map(Quarters::directories));
-        Ok(paths)
-    }
-
-    fn clear(&mut self, _all: bool) -> Result<Removal, FastbootError> {
-        self.places.refuse_used()?;
-        let mut removal = clear(self.work.calls, self.places)?;
-        removal.extend(self.discard_quarters()?.paths());
-        Ok(removal)
-    }
-
-    fn start_removal(&self, removal: Removal) -> Remover {
-        removal.start(self.work, true)
-    }
-
-    fn finish(
-        &mut self,
-        slot: u64,
-        _report: &mut Report,
-    ) -> Result<(PathBuf, Removal), FastbootError> {
-        Ok((self.places.state(slot), Removal::default()))
-    }
-}
-
-impl InPlace<'_> {
     /// Adopts the ready state if it is as new as a pair of archives, or not too far behind it, and
     /// newer than slot `above`. If that fails, there is no state, and the archives remain.
     fn adopt(
@@ -152,7 +190,9 @@ impl InPlace<'_> {
     ) -> Result<Option<Outcome>, FastbootError> {
         let since = Instant::now();
         let Work { request, calls, progress, .. } = self.work;
-        let Some(ready) = self.ready.as_ref().filter(|_| self.adoptable) else { return Ok(None) };
+        let Some(ready) = self.found.ready.as_ref().filter(|_| self.adoptable) else {
+            return Ok(None);
+        };
         let state = ready.state(calls, request.format, progress).unwrap_or_else(|error| {
             tracing::warn!(%error, "the ready state cannot be examined");
             None
@@ -172,12 +212,14 @@ impl InPlace<'_> {
             Ok(removal) => {
                 let elapsed_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let behind = pair.slot().saturating_sub(slot);
+                let ledger_locked_us = micros(self.lock.held());
                 self.tidy(removal);
                 Ok(Some(Outcome::Adopted {
                     slot,
                     directory,
                     storages,
                     elapsed_ms,
+                    ledger_locked_us,
                     behind,
                     set_aside,
                 }))
@@ -194,7 +236,7 @@ impl InPlace<'_> {
 
     fn discard_quarters(&mut self) -> Result<Removal, FastbootError> {
         let mut removal = Removal::default();
-        for quarters in [self.ready.take(), self.next.take()].into_iter().flatten() {
+        for quarters in [self.found.ready.take(), self.found.next.take()].into_iter().flatten() {
             removal.extend(quarters.discard(self.work.calls)?.paths());
         }
         Ok(removal)

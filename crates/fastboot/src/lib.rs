@@ -18,6 +18,7 @@
 //! * [`Survey`]: lists the existing states and their conditions.
 //! * [`repair`]: restores a state from which a validator has removed storages.
 //! * [`Attempts`]: remembers starts, so that one that fails does not recur for ever.
+//! * [`WaitingNotice`], [`Situation`]: how the start of a validator waits for another process.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
 //! * [`prune_leftovers`], [`prune_shadows`], [`prune_bad_archives`]: removal of what nobody needs any
@@ -56,6 +57,7 @@ mod space;
 mod states;
 mod stray_files;
 mod survey;
+mod waiting;
 mod withdraw;
 
 pub use adopt_ready::adopt_ready;
@@ -80,4 +82,5 @@ pub use space::{
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
 pub use survey::{StateSurvey, Survey};
+pub use waiting::{Situation, WAITING_FILE, WaitingNotice, WaitingStart};
 pub use withdraw::{withdraw, withdraw_beside};

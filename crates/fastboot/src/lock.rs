@@ -5,6 +5,7 @@ use std::{
     io::Read,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -39,6 +40,7 @@ pub struct LedgerLock {
     // Released first: whoever finds the ledger's lock held must find the other one held as well.
     _file: OwnedFd,
     _own: Option<OwnLock>,
+    since: Instant,
 }
 
 impl LedgerLock {
@@ -57,10 +59,25 @@ impl LedgerLock {
             }
         };
         let file = Self::lock(ledger, OFlags::CREATE)?;
+        let since = Instant::now();
         if let Some(own) = &own {
             own.sign(&calls);
         }
-        Ok(Self { _file: file, _own: own })
+        Ok(Self { _file: file, _own: own, since })
+    }
+
+    /// Returns for how long it has been held.
+    pub fn held(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Releases it. Returns for how long it was held.
+    pub fn release(self) -> Duration {
+        let Self { _file: file, _own: own, since } = self;
+        drop(file);
+        let held = since.elapsed();
+        drop(own);
+        held
     }
 
     /// Fails as [`take`](Self::take) does, but makes no file. The lock is held only for the moment
@@ -93,8 +110,8 @@ impl LedgerLock {
         }
     }
 
-    /// Refuses a ledger that another unsnap is working on.
-    pub(crate) fn refuse_ours(calls: &Syscalls, ledger: &Path) -> Result<(), FastbootError> {
+    /// Fails with [`FastbootError::Locked`] if another unsnap is at work on the ledger. Takes no lock.
+    pub fn refuse_ours(calls: &Syscalls, ledger: &Path) -> Result<(), FastbootError> {
         OwnLock::refuse_held(calls, &ledger.join(OWN_LOCK_NAME), ledger)
     }
 }

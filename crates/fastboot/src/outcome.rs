@@ -1,6 +1,6 @@
 //! Outcomes of preparing a state.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Serialize;
 use unsnap_unpack::Report;
@@ -24,6 +24,8 @@ pub enum Outcome {
         /// Milliseconds until the state was durable in its place. Includes the time for checking
         /// it, but not the time for removing the old state.
         elapsed_ms: u64,
+        /// Microseconds until then for which the ledger was locked, so that no validator could start.
+        ledger_locked_us: u64,
         /// Number of slots by which the state is older than the newest pair of archives: at most
         /// [`Request::max_behind`](crate::Request::max_behind). If it is not 0, a validator loads
         /// the state only if it is told to ignore archives.
@@ -68,4 +70,9 @@ pub struct SetAside {
     pub now: PathBuf,
     /// The reason, in words.
     pub reason: String,
+}
+
+/// Returns whole microseconds.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

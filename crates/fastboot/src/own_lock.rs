@@ -37,8 +37,8 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(50);
 /// Rest between two attempts to lock. A guess.
 const REST: Duration = Duration::from_millis(10);
 
-/// Most bytes of the file that are read. A guess: a process id and a file name.
-const HOLDER_BYTES_MAX: usize = 280;
+/// Most bytes of the file that are read. A guess: a process id, a file name, and a slot.
+const HOLDER_BYTES_MAX: usize = 320;
 
 /// A lock, held until it is dropped or the process executes another program.
 #[derive(Debug)]
@@ -75,10 +75,24 @@ impl OwnLock {
         Ok(Self { file })
     }
 
+    /// Takes a lock that nobody holds for long.
+    pub fn take_in_a_moment(
+        calls: &Syscalls,
+        path: &Path,
+        subject: &Path,
+    ) -> Result<Self, FastbootError> {
+        Self::take(calls, path, subject, MOMENT)
+    }
+
     /// Names this process as the holder, for messages of others. Errors are only logged: a full
     /// disk must not stop a run that may free it.
     pub fn sign(&self, calls: &Syscalls) {
-        let name = format!("{} {}\n", process::id(), program());
+        self.sign_with(calls, "");
+    }
+
+    /// Does the same, and adds lines below the name.
+    pub fn sign_with(&self, calls: &Syscalls, lines: &str) {
+        let name = format!("{} {}\n{lines}", process::id(), program());
         let cleared = calls.ftruncate(&self.file, 0);
         if let Err(errno) = cleared.and_then(|()| calls.write(&self.file, name.as_bytes())) {
             tracing::debug!(%errno, "a lock does not name its holder");
@@ -98,6 +112,16 @@ impl OwnLock {
         }
         let holder = holder_in(calls, &file);
         Err(FastbootError::Locked { path: subject.to_owned(), holder })
+    }
+
+    /// Returns the content of a lock file that another process holds now; `None` if none does, or if
+    /// that cannot be seen. Waits for nobody.
+    pub fn text_if_held(calls: &Syscalls, path: &Path) -> Option<String> {
+        let file = calls.openat(CWD, path, OFlags::RDONLY | FLAGS, Mode::empty()).ok()?;
+        if lock(calls, &file, Duration::ZERO).ok()? {
+            return None;
+        }
+        Some(text_in(calls, &file).unwrap_or_default())
     }
 }
 
@@ -119,9 +143,13 @@ fn lock(calls: &Syscalls, file: &OwnedFd, within: Duration) -> Result<bool, Errn
 
 /// Returns the holder of a held lock, in words; `None` if it did not name itself.
 fn holder_in(calls: &Syscalls, file: &OwnedFd) -> Option<String> {
+    in_words(text_in(calls, file)?.as_bytes())
+}
+
+fn text_in(calls: &Syscalls, file: &OwnedFd) -> Option<String> {
     let mut bytes = [0; HOLDER_BYTES_MAX];
     let len = calls.pread(file, &mut bytes, 0).ok()?;
-    in_words(&bytes[..len])
+    Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
 }
 
 fn in_words(bytes: &[u8]) -> Option<String> {

@@ -104,6 +104,12 @@ impl Quarters {
         OwnLock::refuse_held(calls, &next.lock_file(), &next.snapshots)
     }
 
+    /// Fails with [`FastbootError::Locked`] if another process works on the ready state.
+    pub fn refuse_ready_locked(calls: &Syscalls, adopted_to: &Places) -> Result<(), FastbootError> {
+        let ready = adopted_to.beside();
+        OwnLock::refuse_held(calls, &ready.lock_file(), &ready.snapshots)
+    }
+
     /// Makes the directories, empty. Fails if a state could not be adopted from there by renames
     /// alone. What was there is moved aside, and left over.
     pub fn make(&self, calls: &Syscalls) -> Result<(), FastbootError> {

@@ -43,6 +43,12 @@ pub struct Request {
     /// [`adopt_ready`](crate::adopt_ready); 0 for none. [`prepare_beside`](crate::prepare_beside)
     /// always prepares the newest pair.
     pub max_behind: u64,
+    /// Whether [`prepare`](crate::prepare) fails with [`FastbootError::Locked`] instead of unpacking
+    /// archives while another process prepares a ready state: the caller waits for that. Not with
+    /// [`replace`](Self::replace), for which that state would be of no use.
+    ///
+    /// [`FastbootError::Locked`]: crate::FastbootError::Locked
+    pub defer: bool,
     /// Number of files of older states that are removed per second while the new state is being
     /// unpacked. The rest is removed at full speed once the new state is complete.
     pub removal_files_per_second: NonZeroU32,
@@ -60,6 +66,11 @@ pub struct KnownBad {
 }
 
 impl Request {
+    /// Returns whether others that prepare a state are waited for.
+    pub(crate) fn defers(&self) -> bool {
+        self.defer && !self.replace
+    }
+
     /// Returns the slot of the oldest state that may be taken for that of a pair of archives.
     pub(crate) fn oldest(&self, pair: &Pair) -> u64 {
         pair.slot().saturating_sub(self.max_behind)

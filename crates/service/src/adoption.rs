@@ -3,22 +3,28 @@
 use unsnap_control::protocol::Event;
 use unsnap_fastboot::FastbootError;
 
-use crate::{archives::Now, plan::RetryTimer, state::State, target::Adopted};
+use crate::{
+    archives::Now,
+    plan::RetryTimer,
+    state::State,
+    target::{Adopted, AdoptionEnd},
+};
 
 impl State {
     /// Records that a ready state was moved to where the validator looks.
     pub fn adopted(&mut self, index: usize, adopted: &Adopted) {
-        let Adopted { slot, from, to, took } = adopted;
+        let Adopted { slot, from, to, took, ledger_locked } = adopted;
         self.persistent.move_made(from, to);
         self.unsaved = true;
         let target = &mut self.targets[index];
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let locked_us = u64::try_from(ledger_locked.as_micros()).unwrap_or(u64::MAX);
         target.counts.adopted += 1;
-        target.counts.ledger_locked_ms += ms;
+        target.counts.ledger_locked_us += locked_us;
         target.adoption.timer = RetryTimer::default();
         let bytes = self.persistent.made(to).map(|made| made.bytes);
         let target = target.target.name.clone();
-        tracing::info!(target, slot, path = %to.display(), bytes, ms, "ready state adopted");
+        tracing::info!(target, slot, path = %to.display(), bytes, ms, locked_us, "ready state adopted");
         self.events.push(Event::Adopted { target, slot: *slot, path: to.clone() });
     }
 
@@ -26,20 +32,21 @@ impl State {
     pub fn adoption_ended(
         &mut self,
         index: usize,
-        result: Result<Option<Adopted>, FastbootError>,
+        result: Result<AdoptionEnd, FastbootError>,
         now: Now,
     ) -> bool {
         let backoff = self.backoff();
         let target = &mut self.targets[index];
         (target.chore, target.adoption.due) = (None, false);
         match result {
-            Ok(Some(adopted)) => {
+            Ok(AdoptionEnd::Adopted(adopted)) => {
                 self.adopted(index, &adopted);
                 return true;
             }
-            Ok(None) => {
-                // Nothing to adopt although there is a newer ready state: it is not whole. A job
-                // makes another one.
+            // Things have changed since the scan.
+            Ok(AdoptionEnd::Unwanted) => {}
+            Ok(AdoptionEnd::NotWhole) => {
+                // A job makes another one.
                 let newest = target.results.first().map(|newest| newest.path.clone());
                 tracing::warn!(
                     target = target.target.name,
@@ -83,7 +90,9 @@ mod tests {
         };
         target.results = vec![found(9), found(5)];
         assert_eq!(target.done(), Some(9));
-        assert!(!state.adoption_ended(0, Ok(None), now));
+        assert!(!state.adoption_ended(0, Ok(AdoptionEnd::Unwanted), now));
+        assert_eq!(state.targets[0].done(), Some(9));
+        assert!(!state.adoption_ended(0, Ok(AdoptionEnd::NotWhole), now));
         let target = &state.targets[0];
         assert_eq!(target.newest().map(|newest| newest.slot), Some(5));
         assert_eq!(target.done(), None, "a job is to check what is there");

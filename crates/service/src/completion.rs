@@ -336,5 +336,8 @@ mod tests {
         let job = &target.queue[0];
         assert_eq!((job.id, job.attempt, target.retry_timer.failures), (7, 1, 0));
         assert!(job.not_before.is_some() && target.waits_for.is_some());
+        let mut state = state;
+        assert!(state.targets[0].take(7).is_some());
+        assert_eq!(state.targets[0].waits_for, None, "without a job, nothing is waited for");
     }
 }

@@ -67,6 +67,7 @@ mod tests {
             format: unsnap_state::Format::V3,
             shadow: true,
             beside: true,
+            max_behind: 0,
         };
         let state = Target { name: "state".to_owned(), kind, keep: 1 };
         let targets =

@@ -21,6 +21,7 @@
 //! * `meter`: what jobs have read and written so far.
 //! * `space`: giving space back to running validators, and pruning.
 //! * `completion`, `adoption`: consequences of the end of a job, and of adopting a ready state.
+//! * `giving_up`: states that validators have ended with are not made again.
 //! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
 //! * `disks`: free space of the file systems that targets are on.
 //! * `requests`, `status`, `metrics`: requests of clients and their answers.
@@ -32,6 +33,7 @@ mod archives;
 mod completion;
 pub mod config;
 mod disks;
+mod giving_up;
 mod health;
 mod message;
 mod meter;

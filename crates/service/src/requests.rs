@@ -83,6 +83,19 @@ impl RequestHandler {
                 .hint("`status` says why; replace the file to have it tried again"));
         }
         let wanted = chosen(&state, target)?;
+        let file = |path: &Path| Some(files.iter().find(|(known, _)| known == path)?.1);
+        let given_up = |index: &&usize| {
+            let attempts = &state.targets[**index].attempts;
+            !attempts.refused(std::slice::from_ref(&pair), file).is_empty()
+        };
+        if let Some(index) = wanted.iter().find(given_up) {
+            let name = &state.targets[*index].target.name;
+            let slot = pair.slot();
+            let message =
+                format!("{name}: validators have ended early with the state of slot {slot}");
+            return Err(Refusal::new(RefusalKind::BadArchive, message)
+                .hint("`validator --replace` tries it again, as does a new file"));
+        }
         let most = usize::from(state.config.settings.service.queue);
         if let Some(full) = wanted.iter().find(|index| state.targets[**index].queue.len() >= most) {
             let name = &state.targets[*full].target.name;
@@ -105,19 +118,32 @@ impl RequestHandler {
 
     /// Makes a job for the newest archives start as soon as it can.
     fn prepare(&self, target: Option<&str>) -> Result<Answered, Refusal> {
-        let best = self.shared.state().pairs.first().cloned();
-        let Some(pair) = best else {
-            let message = "there are no usable archives".to_owned();
-            return Err(Refusal::new(RefusalKind::NoArchive, message)
-                .hint("`status` names the directories and the bad archives in them"));
-        };
-        let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
+        // Files are examined while the state is not locked.
+        let pairs = self.shared.state().pairs.clone();
+        let archives = pairs.iter().flat_map(Pair::archives);
+        let files = FileIdentity::of_all(archives.map(|archive| &*archive.path));
         let mut state = self.shared.state();
         if state.stopping {
             return Err(Refusal::new(RefusalKind::Stopping, "the service is stopping"));
         }
+        let best = |index: usize| {
+            let target = &state.targets[index];
+            let known = |pair: &&Pair| pairs.contains(pair);
+            let pair = state.best_pair(target).filter(known).cloned();
+            pair.map(|pair| (index, pair)).ok_or_else(|| match state.given_up(target) {
+                Some(reason) => Refusal::new(RefusalKind::NoArchive, reason),
+                None => {
+                    Refusal::new(RefusalKind::NoArchive, "there are no usable archives".to_owned())
+                        .hint("`status` names the directories and the bad archives in them")
+                }
+            })
+        };
+        let chosen = chosen(&state, target)?.into_iter().map(best);
+        let chosen: Vec<(usize, Pair)> = chosen.collect::<Result<_, _>>()?;
         let now = Now::get();
-        let jobs = chosen(&state, target)?.into_iter().map(|index| {
+        let jobs = chosen.into_iter().map(|(index, pair)| {
+            let is_of = |path: &Path| pair.archives().any(|archive| archive.path == path);
+            let files: Vec<_> = files.iter().filter(|(path, _)| is_of(path)).cloned().collect();
             let job = state.request(index, &pair, &files, now);
             let target = state.targets[index].target.name.clone();
             PreparingJob { target, slot: pair.slot(), job }

@@ -14,7 +14,7 @@ use unsnap_control::{
         DiskStatus, Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX,
     },
 };
-use unsnap_fastboot::{FileIdentity, Pair};
+use unsnap_fastboot::{Attempts, FileIdentity, Pair};
 use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
 
 use crate::{
@@ -72,6 +72,10 @@ pub struct TargetState {
     pub adoption: AdoptionState,
     /// Directory of a ready state that cannot be adopted because it is not whole.
     pub unusable: Option<PathBuf>,
+    /// What is remembered of validators' starts from the target's states.
+    pub attempts: Attempts,
+    /// Pairs of archives of which no state is made, because validators have ended with it.
+    pub refused: Vec<Pair>,
     /// Whether the start of a validator waits for the target.
     pub is_waited_for: bool,
     /// Directories that wait for their removal, and their sizes in bytes.
@@ -178,6 +182,8 @@ impl TargetState {
             sweep_due: true,
             adoption: AdoptionState::default(),
             unusable: None,
+            attempts: Attempts::default(),
+            refused: Vec::new(),
             is_waited_for: false,
             leftovers: BTreeMap::new(),
             queue: Vec::new(),
@@ -229,10 +235,14 @@ impl TargetState {
         self.running.is_some() || self.chore.is_some()
     }
 
-    /// Takes a job out of the queue.
+    /// Takes a job out of the queue. Without jobs, the target waits for nothing.
     pub fn take(&mut self, id: u64) -> Option<Job> {
         let index = self.queue.iter().position(|job| job.id == id)?;
-        Some(self.queue.remove(index))
+        let job = self.queue.remove(index);
+        if self.queue.is_empty() {
+            self.waits_for = None;
+        }
+        Some(job)
     }
 }
 
@@ -288,6 +298,7 @@ impl State {
         let made_done = made.filter(|_| !target.is_state() && target.declined < done);
         View {
             pairs: &self.pairs,
+            refused: &target.refused,
             unreadable: &target.unreadable,
             done,
             done_hash: made_done.and_then(PublishedResult::hash),

@@ -84,7 +84,8 @@ impl State {
             };
             (Stands::Waiting, Some(reason.to_owned()))
         } else {
-            (Stands::Idle, target.last_error.clone().or_else(|| self.hold(index, now)))
+            let detail = target.last_error.clone().or_else(|| self.given_up(target));
+            (Stands::Idle, detail.or_else(|| self.hold(index, now)))
         };
         let instant = now.instant;
         TargetStatus {

@@ -10,7 +10,7 @@ use std::{
 
 use unsnap_fastboot::FastbootError;
 
-use crate::target::{Adopted, Adoption, Product, Sweep, Swept, Work, carry_out};
+use crate::target::{Adoption, AdoptionEnd, Product, Sweep, Swept, Work, carry_out};
 
 /// A worker's report about a finished order.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub enum WorkerReport {
     Adopted {
         /// Id of the worker.
         worker: u64,
-        /// The state; `None` if there was nothing to adopt.
-        result: Result<Option<Adopted>, FastbootError>,
+        /// What became of it.
+        result: Result<AdoptionEnd, FastbootError>,
     },
 }
 

@@ -73,7 +73,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r
@@ -105,7 +105,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -129,7 +129,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -163,7 +163,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -186,7 +186,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -212,7 +212,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -239,7 +239,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -290,7 +290,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -319,7 +319,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
@@ -368,7 +368,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r

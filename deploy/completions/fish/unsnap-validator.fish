@@ -10,6 +10,7 @@ exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c unsnap-validator -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
+complete -c unsnap-validator -l max-behind -d 'Use an existing or ready state that is at most so many slots older than the newest archives' -r
 complete -c unsnap-validator -l deadline -d 'Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives' -r
 complete -c unsnap-validator -l format -d 'Format of the report of --prepare-only on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
@@ -28,7 +29,7 @@ uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c unsnap-validator -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
 complete -c unsnap-validator -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
-complete -c unsnap-validator -l config -d 'File with limits on archives, like config/ledger-tool.toml' -r -F
+complete -c unsnap-validator -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c unsnap-validator -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
 complete -c unsnap-validator -l io-class -d 'I/O priority: idle (only when no other process uses the disk), best-effort, or best-effort:N with N from 0 (highest) to 7' -r
 complete -c unsnap-validator -l nice -d 'Niceness of all threads, from 0 to 19; negative values down to -20 need a privilege' -r

@@ -58,7 +58,10 @@ fn newer(ledger: &Ledger, slot: u64) -> Expected {
 
 fn slot(outcome: Result<Option<Outcome>, FastbootError>) -> Option<(u64, u64)> {
     match outcome.unwrap()? {
-        Outcome::Adopted { slot, behind, .. } => Some((slot, behind)),
+        Outcome::Adopted { slot, behind, ledger_locked_us, elapsed_ms, .. } => {
+            assert!(0 < ledger_locked_us && ledger_locked_us <= (elapsed_ms + 1) * 1000);
+            Some((slot, behind))
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -115,6 +118,42 @@ fn a_state_is_adopted_while_its_successor_is_being_prepared() {
     next.assert_prepared(&ledger.beside(), 3, "the successor");
     assert_eq!(slot(adopt(&request(&ledger))), Some((120, 0)));
     next.assert_prepared(&ledger, 3, "adopted");
+}
+
+#[test]
+fn who_defers_to_others_unpacks_nothing_while_they_prepare_a_state() {
+    let site = Site::new();
+    let (ledger, old, new) = old_and_new(&site, 2);
+    let by = |request: Request| {
+        let (calls, cancel) = (Syscalls::default(), CancelToken::default());
+        within(move || prepare(&request, &calls, &Progress::default(), &cancel))
+    };
+    let deferring = Request { defer: true, ..request(&ledger) };
+    let told = beside_with(request(&ledger), &CancelToken::default(), || {
+        let told = by(deferring.clone()).unwrap_err();
+        assert!(matches!(told, FastbootError::Locked { .. }), "{told}");
+        old.assert_is(&look(&ledger.snapshots, &ledger.accounts).unwrap().unwrap(), "deferred");
+    });
+    assert!(matches!(told, Ok(Outcome::Prepared(_))), "{told:?}");
+    let told = by(deferring.clone()).unwrap();
+    let Outcome::Adopted { slot: 110, elapsed_ms, ledger_locked_us, .. } = told else {
+        panic!("{told:?}")
+    };
+    assert!(0 < ledger_locked_us && ledger_locked_us < (elapsed_ms + 1000) * 1000);
+    new.assert_prepared(&ledger, 3, "the other one's result");
+
+    let next = newer(&ledger, 120);
+    beside_with(request(&ledger), &CancelToken::default(), || {
+        // What is new enough is there, and nobody is waited for.
+        let told = by(Request { max_behind: 10, ..deferring.clone() }).unwrap();
+        assert!(matches!(told, Outcome::Ready { slot: 110, behind: 10, .. }), "{told:?}");
+        // The other one's result would be of no use.
+        let told = by(Request { replace: true, ..deferring.clone() }).unwrap();
+        assert!(matches!(told, Outcome::Prepared(_)), "{told:?}");
+    })
+    .unwrap();
+    // The other one's is left to the next run.
+    next.assert_is(&look(&ledger.snapshots, &ledger.accounts).unwrap().unwrap(), "replaced");
 }
 
 /// What has been completed, but not brought to its place when the run was killed, is not done again.

@@ -36,6 +36,7 @@ fn request(ledger: &Path) -> Request {
         pair: None,
         known_bad: Vec::new(),
         max_behind: 0,
+        defer: false,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }

@@ -35,13 +35,22 @@ fn request(ledger: &TempDir) -> Request {
         pair: None,
         known_bad: Vec::new(),
         max_behind: 0,
+        defer: false,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
 }
 
 fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<Outcome, Failure> {
     let (progress, cancel) = (Progress::default(), CancelToken::default());
-    match prepare_guarded(request, wanted, deadline, &progress, &cancel, || false) {
+    let preparation = Preparation {
+        request: request.clone(),
+        wanted,
+        takes_older: true,
+        oldest: newest_slot(&request.places).unwrap_or(0),
+        deadline: Deadline::from_now(deadline),
+    };
+    let say = Box::new(|error: &FastbootError| panic!("waits: {error}"));
+    match prepare_guarded(preparation, say, &progress, &cancel, || false) {
         End::Done(result) => result,
         End::Tidying(slot) => panic!("still tidying up behind the state of slot {slot}"),
     }
@@ -85,11 +94,11 @@ fn a_deadline_that_has_passed_leaves_nothing_and_a_later_one_is_not_waited_for()
 }
 
 /// Work that has completed a state, and then removes old files until the test is over.
-fn endless_removal() -> (Sender<()>, impl FnOnce() -> Result<Outcome, FastbootError> + Send) {
+fn endless_removal() -> (Sender<()>, impl FnOnce() -> Result<Outcome, Failure> + Send) {
     let (test_ends, removal) = channel();
     let work = move || {
         let _ = removal.recv();
-        Err(FastbootError::CANCELLED)
+        Err(FastbootError::CANCELLED.into())
     };
     (test_ends, work)
 }
@@ -97,7 +106,12 @@ fn endless_removal() -> (Sender<()>, impl FnOnce() -> Result<Outcome, FastbootEr
 #[test]
 fn removing_old_files_does_not_outlast_the_deadline() {
     let (_until_the_end, work) = endless_removal();
-    let end = within(Some(Duration::from_millis(1)), &CancelToken::default(), || Some(7), work);
+    let end = within(
+        Deadline::from_now(Some(Duration::from_millis(1))),
+        &CancelToken::default(),
+        || Some(7),
+        work,
+    );
     assert!(matches!(end, End::Tidying(7)), "{end:?}");
 }
 
@@ -106,7 +120,7 @@ fn removing_old_files_does_not_outlast_a_signal() {
     let (_until_the_end, work) = endless_removal();
     let cancel = CancelToken::default();
     cancel.cancel();
-    let end = within(None, &cancel, || Some(7), work);
+    let end = within(Deadline::from_now(None), &cancel, || Some(7), work);
     assert!(matches!(end, End::Tidying(7)), "{end:?}");
 }
 
@@ -122,7 +136,8 @@ fn removing_what_an_unfinished_preparation_has_written_is_waited_for() {
         }
         None
     };
-    let end = within(Some(Duration::ZERO), &CancelToken::default(), complete, work);
+    let end =
+        within(Deadline::from_now(Some(Duration::ZERO)), &CancelToken::default(), complete, work);
     assert!(matches!(end, End::Done(Err(Failure::Expired(_)))), "{end:?}");
     assert!(asked.get() >= 3);
 }

@@ -1,6 +1,6 @@
 //! Formatting metrics as OpenMetrics text.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use prometheus_client::{
     collector::Collector,
@@ -127,9 +127,9 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     })?;
     let help = "Ready states that were moved to where the validator looks";
     counter(to, "unsnap_adopted", help, None, targets, |target| target.counts.adopted)?;
-    let help = "Time for which the ledger was locked to adopt states, at most";
+    let help = "Time for which the ledger was locked to adopt states";
     counter(to, "unsnap_ledger_locked", help, unit, targets, |target| {
-        seconds(target.counts.ledger_locked_ms)
+        Duration::from_micros(target.counts.ledger_locked_us).as_secs_f64()
     })?;
     let (help, bytes) = ("Bytes of old files that wait for their removal", Some(&Unit::Bytes));
     optional_gauge(to, "unsnap_leftover", help, bytes, targets, |target| {

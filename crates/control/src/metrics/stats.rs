@@ -78,8 +78,8 @@ pub struct TargetCounts {
     pub results_removed: u64,
     /// Ready states adopted.
     pub adopted: u64,
-    /// Milliseconds for which adopting kept the ledger's lock, at most.
-    pub ledger_locked_ms: u64,
+    /// Microseconds for which adopting kept the ledger's lock.
+    pub ledger_locked_us: u64,
     /// Shadows removed because space was short or their state was gone.
     pub shadow_removed: u64,
     /// Ready states discarded because space was short.

@@ -6,6 +6,11 @@ use unsnap_ring::FaultPlan;
 use super::*;
 use crate::Candidate;
 
+fn is_suspect_pair(attempts: &Attempts, pair: &Pair) -> bool {
+    let file = |path: &Path| FileIdentity::of(path).ok();
+    !attempts.refused(std::slice::from_ref(pair), file).is_empty()
+}
+
 const RULES: AttemptRules = AttemptRules { attempts: 2, window: Duration::from_mins(10) };
 
 fn state(slot: u64) -> StateName {
@@ -131,6 +136,37 @@ fn pair(directory: &Path, slot: u64, content: &str) -> Pair {
 }
 
 #[test]
+fn if_the_next_best_archives_are_no_better_all_are_refused_until_newer_ones_arrive() {
+    let scratch = tempfile::tempdir().unwrap();
+    let pairs = [9, 8, 7, 6].map(|slot| pair(scratch.path(), slot, "x"));
+    let file = |path: &Path| FileIdentity::of(path).ok();
+    let mut attempts = Attempts::default();
+    assert_eq!(attempts.refused(&pairs, file), []);
+    attempts.suspect(state(8), Some(&pairs[1]));
+    assert_eq!(attempts.refused(&pairs, file), pairs[1..2]);
+    assert_eq!(attempts.refused(&pairs[1..], file), pairs[1..2]);
+    attempts.suspect(state(7), Some(&pairs[2]));
+    assert_eq!(attempts.refused(&pairs[1..], file), pairs[1..]);
+    // With newer ones in front of them.
+    assert_eq!(attempts.refused(&pairs, file), pairs[1..3]);
+    assert_eq!(attempts.given_up().map(|state| state.slot).collect::<Vec<_>>(), [8, 7]);
+}
+
+#[test]
+fn archives_are_the_same_under_another_path_of_their_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (real, link) = (scratch.path().join("real"), scratch.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let one = pair(&real, 7, "x");
+    let mut attempts = Attempts::default();
+    attempts.suspect(state(7), Some(&one));
+    let mut other = one.full().clone();
+    other.path = link.join(other.path.file_name().unwrap());
+    assert!(is_suspect_pair(&attempts, &Pair::new(other, None).unwrap()));
+}
+
+#[test]
 fn archives_of_a_suspect_are_skipped_until_they_are_replaced() {
     let scratch = tempfile::tempdir().unwrap();
     let (suspect, other) = (pair(scratch.path(), 7, "x"), pair(scratch.path(), 6, "x"));
@@ -138,13 +174,13 @@ fn archives_of_a_suspect_are_skipped_until_they_are_replaced() {
     attempts.suspect(state(7), Some(&suspect));
     assert!(attempts.is_suspect(&state(7)) && !attempts.is_suspect(&state(6)));
     assert!(attempts.is_suspect(&StateName { slot: 7, hash: None }));
-    assert!(attempts.is_suspect_pair(&suspect) && !attempts.is_suspect_pair(&other));
+    assert!(is_suspect_pair(&attempts, &suspect) && !is_suspect_pair(&attempts, &other));
     let replaced = pair(scratch.path(), 7, "downloaded again");
-    assert!(!attempts.is_suspect_pair(&replaced));
+    assert!(!is_suspect_pair(&attempts, &replaced));
     // Without archives, no pair is meant, not even one whose archives are gone.
     attempts.suspect(state(5), None);
     fs::remove_file(&other.full().path).unwrap();
-    assert!(!attempts.is_suspect_pair(&other));
+    assert!(!is_suspect_pair(&attempts, &other));
 }
 
 #[test]

@@ -277,7 +277,13 @@ fn check_target(target: &TargetSettings, archives: &SearchDirs) -> Result<Target
                 "5" => Format::V5,
                 _ => return refuse("format must be auto, 3 or 5"),
             };
-            TargetKind::Fastboot { places, format, shadow: target.shadow, beside: target.beside }
+            TargetKind::Fastboot {
+                places,
+                format,
+                shadow: target.shadow,
+                beside: target.beside,
+                max_behind: target.max_behind.most(),
+            }
         }
     };
     Ok(Target { name: name.clone(), kind, keep: target.keep as usize })

@@ -22,7 +22,7 @@ pub use settings::{
 pub use targets::{Target, TargetKind};
 pub use unsnap_fastboot::Places;
 pub use validator::ValidatorPlaces;
-pub use values::Span;
+pub use values::{Slots, Span};
 
 /// Most bytes of a configuration file. A guess; the fully commented one has 10 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -64,7 +64,8 @@ impl Sources {
         Config::check(settings, |name| {
             let variable = self.environment.iter().find(|(variable, _)| variable == name);
             // systemd sets a colon-separated list; its first directory is the first in the unit.
-            variable.and_then(|(_, value)| value.split(':').next()).map(PathBuf::from)
+            let first = variable.and_then(|(_, value)| value.split(':').next());
+            first.filter(|directory| !directory.is_empty()).map(PathBuf::from)
         })
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use unsnap_settings::{LimitsTable, Reserve, Size};
 
-use super::values::Span;
+use super::values::{Slots, Span};
 
 /// Default distance of states: 2 hours 47 minutes at 0.4 s a slot. A mainnet state has some 500 GB,
 /// so at most 4.3 TB are written a day. A validator replays so many slots in about an hour. A guess:
@@ -95,6 +95,9 @@ pub struct Target {
     pub shadow: bool,
     /// Whether to prepare the state while a validator runs.
     pub beside: bool,
+    /// Number of slots by which a ready state may be older than the newest archives and still be
+    /// moved into place.
+    pub max_behind: Slots,
 }
 
 /// `[unpack]`
@@ -229,6 +232,7 @@ impl Default for Target {
             format: "auto".to_owned(),
             shadow: true,
             beside: true,
+            max_behind: Slots::Any,
         }
     }
 }

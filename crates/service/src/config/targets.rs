@@ -34,5 +34,8 @@ pub enum TargetKind {
         shadow: bool,
         /// Whether to prepare the state while a validator runs.
         beside: bool,
+        /// Number of slots by which a ready state may be older than the newest archives and still be
+        /// adopted.
+        max_behind: u64,
     },
 }

@@ -34,9 +34,68 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// A number of slots, or "any".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// At most so many.
+    AtMost(u64),
+    /// Any number.
+    Any,
+}
+
+impl Slots {
+    /// Returns the largest number.
+    pub fn most(self) -> u64 {
+        match self {
+            Self::AtMost(slots) => slots,
+            Self::Any => u64::MAX,
+        }
+    }
+}
+
+impl Serialize for Slots {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::AtMost(slots) => serializer.serialize_u64(*slots),
+            Self::Any => serializer.serialize_str(ANY),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Slots {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        number_or_text(deserializer, Self::AtMost, |text| {
+            if text == ANY {
+                return Ok(Self::Any);
+            }
+            let slots = text.parse().map(Self::AtMost);
+            slots.map_err(|_| format!("\"{text}\" is neither a number of slots nor \"{ANY}\""))
+        })
+    }
+}
+
+const ANY: &str = "any";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_are_written_as_they_can_be_read() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Table {
+            slots: Slots,
+        }
+        for (text, most) in
+            [("slots = 0\n", 0), ("slots = 7\n", 7), ("slots = \"any\"\n", u64::MAX)]
+        {
+            let table: Table = toml::from_str(text).unwrap();
+            assert_eq!(table.slots.most(), most);
+            assert_eq!(toml::to_string(&table).unwrap(), text);
+        }
+        let error = toml::from_str::<Table>("slots = \"all\"").unwrap_err();
+        assert!(error.to_string().contains("\"all\" is neither"), "{error}");
+    }
 
     #[test]
     fn a_duration_is_written_as_it_can_be_read() {

@@ -17,6 +17,8 @@ use super::{Cadence, Hold, Job, RetryTimer, Usage, same_archives};
 pub struct View<'a> {
     /// Archives that may be unpacked, the best first.
     pub pairs: &'a [Pair],
+    /// Those of them that are not unpacked unasked: validators have ended with their states.
+    pub refused: &'a [Pair],
     /// Archives whose file could not be read, and their retry timers.
     pub unreadable: &'a BTreeMap<PathBuf, RetryTimer>,
     /// Highest slot that is on disk or was cancelled: only newer pairs are unpacked unasked.
@@ -131,7 +133,7 @@ impl View<'_> {
 fn wanted<'a>(view: &View<'a>) -> Option<&'a Pair> {
     let readable =
         |path: &Path| view.unreadable.get(path).is_none_or(|timer| timer.is_due(view.now));
-    let mut pairs = view.pairs.iter();
+    let mut pairs = view.pairs.iter().filter(|pair| !view.refused.contains(pair));
     let best = pairs.find(|pair| pair.archives().all(|archive| readable(&archive.path)))?;
     let Some(done) = view.done else { return Some(best) };
     let is_other = || {

@@ -278,7 +278,7 @@ impl Supervisor {
         if let Some(next) = usable.next {
             wake = wake.min(next);
         }
-        self.shared.state().pairs = usable.pairs;
+        self.shared.state().offer(usable.pairs, |path| self.archives.file(path));
         self.look_for_waiting();
         for index in 0..self.workers.len() {
             if let Some(until) = self.schedule(index, now) {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use unsnap_fastboot::Attempts;
+use unsnap_ring::Syscalls;
+
 use super::Supervisor;
 use crate::{
     archives::{Now, Usable},
@@ -9,7 +12,7 @@ use crate::{
     disks::disks,
     space::{Done, Round, RoundTarget},
     state::TargetState,
-    target::{has_newer, result_directories, results},
+    target::{is_adoptable, result_directories, results},
 };
 
 impl Supervisor {
@@ -24,11 +27,14 @@ impl Supervisor {
         self.watch.renew([&*archives.full, &*archives.incremental], results_of);
         let error = self.archives.scan(archives, settings.settle.0, now).err();
         let found: Vec<_> = targets.iter().map(results).collect();
-        let adoptable = |target: &Target| match &target.kind {
-            TargetKind::Fastboot { places, .. } => has_newer(places),
-            TargetKind::Tree { .. } => false,
+        let adoptable: Vec<bool> = targets.iter().map(is_adoptable).collect();
+        let attempts = |target: &Target| match &target.kind {
+            TargetKind::Fastboot { places, .. } => {
+                Attempts::read(&Syscalls::default(), &places.snapshots)
+            }
+            TargetKind::Tree { .. } => Attempts::default(),
         };
-        let adoptable: Vec<bool> = targets.iter().map(adoptable).collect();
+        let attempts: Vec<Attempts> = targets.iter().map(attempts).collect();
         let disks = disks(&targets);
         let mut state = self.shared.state();
         state.disks = disks;
@@ -45,8 +51,10 @@ impl Supervisor {
         {
             state.unsaved = true;
         }
-        for ((target, found), adoptable) in state.targets.iter_mut().zip(found).zip(adoptable) {
+        let looked = found.into_iter().zip(adoptable).zip(attempts);
+        for (target, ((found, adoptable), attempts)) in state.targets.iter_mut().zip(looked) {
             target.adoption.due = adoptable;
+            target.learn(attempts);
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {

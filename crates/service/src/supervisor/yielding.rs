@@ -1,12 +1,13 @@
 //! Making way for the start of a validator.
 
+use unsnap_fastboot::WaitingStart;
 use unsnap_pass::Phase;
+use unsnap_ring::Syscalls;
 
 use super::Supervisor;
 use crate::{
     config::TargetKind,
     state::{CancelReason, TargetState},
-    target::is_waited_for,
 };
 
 impl Supervisor {
@@ -23,28 +24,31 @@ impl Supervisor {
             state.targets.iter().map(|target| places(target).filter(|_| has_work(target))).collect()
         };
         // The state is not locked while files are examined.
-        let waited_for = places.iter().map(|places| places.as_ref().is_some_and(is_waited_for));
-        let waited_for: Vec<bool> = waited_for.collect();
-        for (target, waited_for) in self.shared.state().targets.iter_mut().zip(waited_for) {
-            target.is_waited_for = waited_for;
-            if waited_for {
-                target.make_way();
+        let calls = Syscalls::default();
+        let waiting = places.iter().map(|places| WaitingStart::look(&calls, places.as_ref()?));
+        let waiting: Vec<Option<WaitingStart>> = waiting.collect();
+        for (target, waiting) in self.shared.state().targets.iter_mut().zip(waiting) {
+            target.is_waited_for = waiting.is_some();
+            if let Some(start) = waiting {
+                target.make_way(start);
             }
         }
     }
 }
 
 impl TargetState {
-    /// Lifts the rate limit of the running job, so that it ends soon. A job that is paused, or that
-    /// only removes old files, ends instead: the next one goes on with that.
-    fn make_way(&mut self) {
+    /// Lifts the rate limit of the running job, so that it ends soon. A job that is paused, that only
+    /// removes old files, or whose state would be too old for that start, ends instead: the next one
+    /// goes on with that.
+    fn make_way(&mut self, start: WaitingStart) {
         let Some(running) = &mut self.running else { return };
         if running.cancel_reason.is_some() {
             return;
         }
         let (job, target, snapshot) =
             (running.job.id, &self.target.name, running.progress.snapshot());
-        if snapshot.paused || snapshot.phase == Phase::Removing {
+        let is_useless = running.job.slot() < start.oldest;
+        if snapshot.paused || snapshot.phase == Phase::Removing || is_useless {
             tracing::info!(job, target, "a validator's start waits for the target; ending the job");
             running.end(CancelReason::Yielded);
         } else if !running.hurries {
@@ -67,17 +71,20 @@ mod tests {
     use super::*;
     use crate::{archives::Now, testing};
 
+    /// The running job's state is of use.
+    const START: WaitingStart = WaitingStart { oldest: 5 };
+
     #[test]
     fn the_job_that_a_validators_start_waits_for_goes_on_without_its_rate_limit() {
         let mut state = testing::at_work(Now::get());
         let target = &mut state.targets[0];
         let pace = target.running.as_ref().unwrap().pace.clone();
         pace.set_rate(NonZeroU64::new(5));
-        target.make_way();
+        target.make_way(START);
         assert_eq!(pace.rate(), None);
         // Once.
         pace.set_rate(NonZeroU64::new(7));
-        target.make_way();
+        target.make_way(START);
         assert_eq!(pace.rate(), NonZeroU64::new(7));
         assert_eq!(target.running.as_ref().unwrap().cancel_reason, None);
     }
@@ -94,10 +101,18 @@ mod tests {
             } else {
                 running.progress.enter(Phase::Removing);
             }
-            target.make_way();
+            target.make_way(START);
             let running = target.running.as_ref().unwrap();
             assert_eq!(running.cancel_reason, Some(CancelReason::Yielded));
             assert!(running.cancel.is_cancelled());
         }
+    }
+    #[test]
+    fn a_job_whose_state_would_be_too_old_makes_way() {
+        let mut state = testing::at_work(Now::get());
+        let target = &mut state.targets[0];
+        target.make_way(WaitingStart { oldest: 6 });
+        let running = target.running.as_ref().unwrap();
+        assert_eq!(running.cancel_reason, Some(CancelReason::Yielded));
     }
 }

@@ -14,10 +14,11 @@ const FILES_MAX: u64 = 2_000_000;
 /// Depth to which directories are entered, as when they are removed.
 const DEPTH_MAX: u32 = 64;
 
-/// Lists the leftovers of a validator's states, and of the ready ones beside them.
+/// Lists the leftovers of a validator's states, of the ready ones beside them, and of their
+/// successors.
 pub fn of_states(places: &Places) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    for places in [places.clone(), places.beside()] {
+    for places in [places.clone(), places.beside(), places.next()] {
         let states = places.states();
         for holder in places.accounts.iter().chain([&places.snapshots, &states]) {
             let entries = match fs::read_dir(holder) {
@@ -72,8 +73,10 @@ mod tests {
         for path in [
             "accounts/.unsnap-removed-0/deep",
             "accounts/run",
+            "accounts/.unsnap-next/.unsnap-removed-5",
             "accounts/.unsnap-ready/.unsnap-removed-7",
             "snapshots/.unsnap-removed-3",
+            ".unsnap-next/snapshots/.unsnap-removed-2",
             ".unsnap-ready/snapshots/39",
             ".unsnap-removed-1",
         ] {
@@ -82,7 +85,9 @@ mod tests {
         let mut found = of_states(&places).unwrap();
         found.sort();
         let expected = [
+            ".unsnap-next/snapshots/.unsnap-removed-2",
             ".unsnap-removed-1",
+            "accounts/.unsnap-next/.unsnap-removed-5",
             "accounts/.unsnap-ready/.unsnap-removed-7",
             "accounts/.unsnap-removed-0",
             "snapshots/.unsnap-removed-3",

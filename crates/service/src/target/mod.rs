@@ -5,14 +5,12 @@ mod leftovers;
 mod remover;
 mod results;
 mod tree;
-mod waiting;
 mod work;
 
-pub use fastboot::{Adoption, has_newer};
+pub use fastboot::{Adoption, AdoptionEnd, is_adoptable};
 pub use remover::Remover;
 pub use results::{Found, result_directories, results};
 pub use tree::destination;
-pub use waiting::is_waited_for;
 pub use work::{Adopted, Product, Work};
 
 use std::{

@@ -54,7 +54,8 @@ pub struct Adopted {
     pub from: PathBuf,
     /// Directory of the state now.
     pub to: PathBuf,
-    /// Duration of examining and moving it: an upper bound of the time for which the ledger was
-    /// locked.
+    /// Duration of examining and moving it.
     pub took: Duration,
+    /// Time for which the ledger was locked.
+    pub ledger_locked: Duration,
 }

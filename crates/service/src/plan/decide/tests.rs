@@ -21,6 +21,7 @@ fn job(id: u64, pair: Pair, origin: Origin) -> Job {
 #[derive(Clone, Debug)]
 struct Model {
     pairs: Vec<Pair>,
+    refused: Vec<Pair>,
     unreadable: BTreeMap<PathBuf, RetryTimer>,
     done: Option<u64>,
     done_hash: Option<ArchiveHash>,
@@ -39,6 +40,7 @@ impl Model {
     fn new(pairs: Vec<Pair>) -> Self {
         Self {
             pairs,
+            refused: Vec::new(),
             unreadable: BTreeMap::new(),
             done: None,
             done_hash: None,
@@ -57,6 +59,7 @@ impl Model {
     fn view(&self) -> View<'_> {
         View {
             pairs: &self.pairs,
+            refused: &self.refused,
             unreadable: &self.unreadable,
             done: self.done,
             done_hash: self.done_hash,
@@ -312,4 +315,19 @@ proptest! {
             prop_assert!(running || model.queue.iter().any(in_hand));
         }
     }
+}
+
+#[test]
+fn refused_archives_give_way_to_the_next_best_and_to_nothing_older_than_what_is_there() {
+    let mut model = Model::new(vec![full(7), full(5)]);
+    model.queue = vec![job(1, full(7), Origin::Found)];
+    model.refused = vec![full(7)];
+    assert_eq!(model.decide(), Action::Drop { job: 1, superseded: false });
+    model.queue.clear();
+    assert_eq!(model.decide(), Action::Queue(full(5)));
+    model.done = Some(5);
+    assert_eq!(model.decide(), Action::Wait(None));
+    model.refused = vec![full(7), full(5)];
+    model.done = None;
+    assert_eq!(model.decide(), Action::Wait(None));
 }
