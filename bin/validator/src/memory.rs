@@ -4,13 +4,12 @@
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use unsnap_cli::units::count;
 use unsnap_fastboot::{
     AttemptRules, Attempts, Candidates, Failed, FastbootError, Killed, LedgerLock, Pair, Places,
-    Request, StartCounts, StateName,
+    Request, StartCounts, StateName, marked_states,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
@@ -149,6 +148,11 @@ impl Memory {
         }
     }
 
+    /// Returns the slots of states that are to be verified before they are served again.
+    pub fn accused(&self) -> Vec<u64> {
+        if self.rules.attempts == 0 { Vec::new() } else { self.attempts.accused() }
+    }
+
     /// The preparation has ended, and this process has not.
     pub fn end(&mut self) {
         self.attempts.end();
@@ -159,6 +163,17 @@ impl Memory {
     pub fn serve(&mut self, slot: u64, now: u64) {
         self.attempts.serve(self.name(slot), now);
         self.write();
+    }
+
+    /// No state is given to the validator, but it may find an old one, which then counts as given.
+    /// `takes_any` says whether it loads one that is older than the archives.
+    pub fn give_up(&mut self, places: &Places, takes_any: bool, now: u64) {
+        let states = marked_states(&Syscalls::default(), places).unwrap_or_default();
+        let newest = self.pairs().next().map_or(0, |pair| pair.slot());
+        match states.first().filter(|(slot, _)| takes_any || *slot >= newest) {
+            Some((slot, _)) => self.serve(*slot, now),
+            None => self.write(),
+        }
     }
 
     /// Returns the numbers of starts.
@@ -185,7 +200,7 @@ impl Memory {
 
 impl Learned {
     /// Returns what an operator should know, in words.
-    pub fn warnings(&self, window: Duration) -> Vec<String> {
+    pub fn warnings(&self, rules: AttemptRules) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.killed > 0 {
             warnings.push(format!(
@@ -194,12 +209,16 @@ impl Learned {
             ));
         }
         if let Some(Failed { state, times, too_often }) = &self.failed {
-            let then = if *too_often { ": it is not served again" } else { "" };
+            let then = match (too_often, rules.attempts) {
+                (true, _) => ": it is not served again",
+                (false, 0) => "",
+                (false, _) => ": its accounts are verified before it is served again",
+            };
             warnings.push(format!(
                 "{} started from the state of slot {} and ended within {}{then}",
                 count((*times).into(), "validator"),
                 state.slot,
-                format_duration(window),
+                format_duration(rules.window),
             ));
         }
         for slot in &self.withdrawn {

@@ -9,10 +9,13 @@ use std::{
 };
 
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, Outcome, Repaired, Request, marked_states, prepare, repair};
+use unsnap_fastboot::{
+    FastbootError, Outcome, Repaired, Request, marked_states, prepare, repair, withdraw_wrong,
+};
 use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
+use unsnap_unpack::Verify;
 
 /// Reason why no state was prepared.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +172,15 @@ fn prepare_any(
         Repaired::WasWhole { slot }
         | Repaired::Relinked { slot, .. }
         | Repaired::LeftAlone { slot, .. } => {
+            if withdraw_wrong(request, &calls, progress, cancel)? {
+                // Perhaps the archives are wrong as well.
+                let verify = match request.verify {
+                    Verify::None | Verify::Structure => Verify::Accounts { memory_bytes: None },
+                    asked @ Verify::Accounts { .. } => asked,
+                };
+                let request = Request { verify, ..request.clone() };
+                return prepare(&request, &calls, progress, cancel);
+            }
             Ok(Outcome::Ready { slot, state, behind: 0, set_aside: Vec::new() })
         }
     }

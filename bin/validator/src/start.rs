@@ -9,7 +9,7 @@ use unsnap_cli::{
     signals::{self, Signals},
     validator::ArchiveUse,
 };
-use unsnap_fastboot::{Outcome, Request};
+use unsnap_fastboot::{LedgerLock, Outcome, Request};
 use unsnap_pass::{CancelToken, Progress};
 
 use crate::{
@@ -21,6 +21,10 @@ use crate::{
     reporter::Reporter,
     target::Target,
 };
+
+/// Longest wait for another unsnap that holds the ledger's lock. A guess: renames take milliseconds,
+/// and seconds on a disk that is busy.
+const OTHERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Result of a preparation.
 pub enum Attempt {
@@ -57,6 +61,7 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Err(error) => return Attempt::Done(Err(error)),
     };
     let (mut memory, plan, learned) = recall(cli, target, &request, reporter);
+    request.suspects = memory.as_ref().map(Memory::accused).unwrap_or_default();
     let older_by = match &plan {
         Plan::Older { behind, .. } => *behind,
         Plan::AsRequested | Plan::Nothing(_) => 0,
@@ -91,9 +96,21 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         return Attempt::Interrupted;
     }
     if !cli.prepare_only {
-        record(cli, &request, memory, &result, &learned, since.elapsed());
+        let takes_any =
+            target.is_some_and(|target| target.archive_use() == Some(ArchiveUse::Never));
+        record(cli, &request, memory, &result, &learned, takes_any, since.elapsed());
     }
     Attempt::Done(result)
+}
+
+/// Waits while another unsnap holds the ledger's lock, such as unpackd for the renames of an
+/// adoption: a validator that finds it held ends.
+pub fn wait_for_others(cli: &Cli, target: &Target<'_>) {
+    if let Ok(places) = places::places(&cli.places, Some(target))
+        && let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN)
+    {
+        tracing::warn!(%error, "the validator may find the ledger locked");
+    }
 }
 
 /// Recalls earlier starts, and decides what is prepared.
@@ -111,7 +128,7 @@ fn recall(
         target.takes_archive_use() || target.archive_use() == Some(ArchiveUse::Never)
     });
     let (plan, learned) = memory.plan(request, !cli.prepare_only, takes_older);
-    for warning in learned.warnings(rules.window) {
+    for warning in learned.warnings(rules) {
         reporter.warning(&warning);
     }
     (Some(memory), plan, learned)
@@ -146,6 +163,7 @@ fn record(
     memory: Option<Memory>,
     result: &anyhow::Result<Ready>,
     learned: &Learned,
+    takes_any: bool,
     duration: Duration,
 ) {
     let given = match result {
@@ -161,7 +179,7 @@ fn record(
         starts = *memory.starts();
         match result {
             Ok(ready) => memory.serve(ready.slot, now()),
-            Err(_) => memory.write(),
+            Err(_) => memory.give_up(&request.places, takes_any, now()),
         }
         record.leave(&request.places.snapshots);
     }
@@ -200,6 +218,7 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         replace: cli.replace,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: 0,
         removal_files_per_second: cli.removal.removal_files_per_second,
     })

@@ -24,6 +24,7 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
 
 use crate::{
@@ -38,6 +39,9 @@ pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
 
 /// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The file's length is a multiple of this, a block of most file systems.
+const PADDED_TO: usize = 4096;
 
 /// Most states and most pairs of archives that are remembered. A guess: a validator keeps two full
 /// and four incremental archives.
@@ -230,10 +234,21 @@ impl Attempts {
         }
     }
 
-    /// Writes the memory, durably. On an error the old file stays.
+    /// Writes the memory, durably. On an error the old file stays. On a full disk, where a state that
+    /// ends validators must not be forgotten either, the old file is overwritten instead of replaced;
+    /// a power cut may then damage it.
     pub fn write(&self, calls: &Syscalls, snapshots: &Path) -> Result<(), FastbootError> {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        write_durably(calls, &snapshots.join(ATTEMPTS_FILE), text.as_bytes())
+        let path = snapshots.join(ATTEMPTS_FILE);
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        // Room for later, in blocks that the file has already.
+        let padding = text.len().next_multiple_of(PADDED_TO) - text.len();
+        text.extend(std::iter::repeat_n(' ', padding));
+        match write_durably(calls, &path, text.as_bytes()) {
+            Err(error) if matches!(error.errno(), Some(Errno::NOSPC | Errno::DQUOT)) => {
+                overwrite(calls, &path, text.as_bytes()).map_err(|_| error)
+            }
+            result => result,
+        }
     }
 
     /// Forgets everything but the counts: the operator asks for one more attempt.
@@ -287,6 +302,13 @@ impl Attempts {
         keep_last(&mut self.served);
     }
 
+    /// Returns the slots of states with which the last validator has ended early. They may be good:
+    /// that is verified before they are served again.
+    pub fn accused(&self) -> Vec<u64> {
+        let failed = self.served.iter().filter(|served| served.failures > 0);
+        failed.map(|served| served.state.slot).collect()
+    }
+
     /// A state is not to be served again, nor another one made from the same archives.
     pub fn suspect(&mut self, state: StateName, pair: Option<&Pair>) {
         let paths = pair.into_iter().flat_map(Pair::archives).map(|archive| &*archive.path);
@@ -328,6 +350,11 @@ impl Attempts {
         Ok(states.into_iter().map(|(slot, _)| slot).collect())
     }
 
+    /// Returns whether the state of a slot is not to be served, whatever archive it was made from.
+    pub(crate) fn is_suspect_slot(&self, slot: u64) -> bool {
+        self.is_suspect(&StateName { slot, hash: None })
+    }
+
     /// Returns whether no state is to be made from a pair of archives. Archives that have been
     /// replaced since are others.
     pub fn is_suspect_pair(&self, pair: &Pair) -> bool {
@@ -342,6 +369,22 @@ impl Attempts {
 /// Forgets the oldest.
 fn keep_last<T>(list: &mut Vec<T>) {
     list.drain(..list.len().saturating_sub(REMEMBERED_MAX));
+}
+
+/// Overwrites a file with as many bytes as it has, so that the file system needs no space.
+fn overwrite(calls: &Syscalls, path: &Path, bytes: &[u8]) -> Result<(), Errno> {
+    let file = calls.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW)?;
+    if u64::try_from(calls.fstat(&file)?.st_size) != Ok(bytes.len() as u64) {
+        return Err(Errno::NOSPC);
+    }
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match calls.write_at(&file, rest, written as u64, 1)? {
+            0 => return Err(Errno::IO),
+            count => written += count,
+        }
+    }
+    calls.fsync(&file)
 }
 
 /// Replaces a small file, durably: after a power cut it is whole, the old one or the new one. Another

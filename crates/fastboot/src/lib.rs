@@ -17,6 +17,7 @@
 //! * [`dry_run`]: tells what these would do.
 //! * [`Survey`]: lists the existing states and their conditions.
 //! * [`repair`]: restores a state from which a validator has removed storages.
+//! * [`withdraw_wrong`]: verifies a state with which a validator has ended early, by its accounts.
 //! * [`Attempts`]: remembers starts, so that one that fails does not recur for ever.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
@@ -45,6 +46,7 @@ mod outcome;
 mod own_lock;
 mod places;
 mod prepare;
+mod proof;
 mod pruning;
 mod quarters;
 mod removal;
@@ -68,6 +70,7 @@ pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
+pub use proof::withdraw_wrong;
 pub use pruning::{PrunedArchive, prune_bad_archives, prune_leftovers, prune_shadows};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};

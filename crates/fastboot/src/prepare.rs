@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use unsnap_failure::{Failure, Family};
+use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_lookup::Reader;
 use unsnap_pass::{PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Options, Report, Room, Unpacker};
+use unsnap_unpack::{Options, Report, Room, Unpacker, Verify};
 
 use crate::{
-    Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
+    Attempts, Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
     bad_archives::BadArchives,
     blamed,
     clear::enough_to_clear,
@@ -22,6 +22,9 @@ use crate::{
 pub(crate) trait Site {
     /// Returns the directories that the new state goes to.
     fn target(&self) -> &Places;
+
+    /// Returns the checks of the archives.
+    fn verify(&self) -> Verify;
 
     /// Returns the outcome if a state as new as a pair of archives exists already. Bad archives are
     /// renamed first, so that a validator does not choose them over that state.
@@ -76,6 +79,11 @@ impl Work<'_> {
             }
             let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
             let proven = self.prove(&pair);
+            if proven.is_ok() && self.is_suspect(places, &pair) {
+                // The validator unpacks them itself, if it does not choose bad ones.
+                bad.rename(self.calls);
+                return Err(suspect(&pair));
+            }
             match proven.and_then(|()| self.unpack(site, &pair, &mut bad)) {
                 Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
                 Err(error)
@@ -96,6 +104,12 @@ impl Work<'_> {
             full: places.full_archives.clone(),
             incremental: places.incremental_archives.clone(),
         }))
+    }
+
+    /// Returns whether archives were chosen whose state has ended validators.
+    fn is_suspect(&self, places: &Places, pair: &Pair) -> bool {
+        let is_chosen = self.request.pair.is_none() && !self.request.replace;
+        is_chosen && Attempts::read(self.calls, &places.snapshots).is_suspect_pair(pair)
     }
 
     /// Checks the bank files of a pair against the names of its archives.
@@ -135,7 +149,7 @@ impl Work<'_> {
         };
         let archives = archives.map_err(PassError::from)?;
         let mut options =
-            Options::for_state(archives, request.verify, state, Some(DigestKind::Xxh3));
+            Options::for_state(archives, site.verify(), state, Some(DigestKind::Xxh3));
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;
         options.files.clone_from(&request.files);
@@ -169,4 +183,15 @@ impl Work<'_> {
         site.start_removal(replaced).finish(self.progress);
         Ok(Prepared { slot, directory, report, set_aside })
     }
+}
+
+/// Returns the error for archives whose state has ended validators. Older ones are not tried: a
+/// validator would not choose them.
+fn suspect(pair: &Pair) -> FastbootError {
+    let reason = format!(
+        "validators have ended early with the state of slot {}, which the newest archives hold",
+        pair.slot()
+    );
+    let remedy = Remedy::advice("wait for newer archives, or make the state anew (--replace)");
+    FastbootError::request(reason, Some(remedy))
 }

@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
 use unsnap_state::Format;
@@ -35,6 +35,7 @@ fn request(ledger: &Path) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: 0,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
     }
@@ -47,7 +48,7 @@ fn mark(ledger: &tempfile::TempDir, slot: u64) {
 }
 
 fn marked(ledger: &tempfile::TempDir) -> Vec<u64> {
-    let states = unsnap_fastboot::marked_states(&Syscalls::default(), &Places::new(ledger.path()));
+    let states = marked_states(&Syscalls::default(), &Places::new(ledger.path()));
     states.unwrap().into_iter().map(|(slot, _)| slot).collect()
 }
 

@@ -132,6 +132,7 @@ impl Adoption {
             replace: false,
             pair: None,
             known_bad: Vec::new(),
+            suspects: Vec::new(),
             max_behind: 0,
             removal_files_per_second: self.removal_files_per_second,
         })
