@@ -9,7 +9,7 @@ use std::{
 use unsnap_cli::units::count;
 use unsnap_fastboot::{
     AttemptRules, Attempts, Candidates, Failed, FastbootError, Killed, LedgerLock, Pair, Places,
-    Request, StartCounts, StateName, marked_states,
+    Request, SearchDirs, StartCounts, StateName, marked_states,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
@@ -23,6 +23,7 @@ pub struct Memory {
     attempts: Attempts,
     rules: AttemptRules,
     snapshots: PathBuf,
+    dirs: SearchDirs,
     /// Seconds since 1970 at the beginning.
     now: u64,
     /// All archives, to tell which state was made from which.
@@ -41,6 +42,8 @@ pub enum Plan {
         /// Number of slots by which it is older than the newest one.
         behind: u64,
     },
+    /// No state: the validator is to unpack the archives, which are checked before.
+    Checked,
     /// Nothing, for this reason.
     Nothing(String),
 }
@@ -74,6 +77,7 @@ impl Memory {
             attempts: Attempts::read(&Syscalls::default(), &places.snapshots),
             rules,
             snapshots: places.snapshots.clone(),
+            dirs: places.search_dirs(),
             now,
             candidates: Candidates::find(&places.search_dirs()).ok(),
         })
@@ -93,6 +97,7 @@ impl Memory {
         if request.replace {
             self.attempts.forget();
         }
+        self.attempts.forget_gone();
         let killed = self.attempts.judge_preparations(self.now, self.rules);
         let failed = if is_start { self.attempts.judge_state(self.now, self.rules) } else { None };
         if let Some(failed) = failed.as_ref().filter(|failed| failed.too_often) {
@@ -102,7 +107,10 @@ impl Memory {
         let withdrawn =
             self.attempts.withdraw_suspects(&Syscalls::default(), &request.places, name);
         let (plan, withdrawn) = match withdrawn {
-            Ok(withdrawn) => (self.choose(killed, takes_older), withdrawn),
+            Ok(withdrawn) => {
+                self.attempts.withdrawn();
+                (self.choose(killed, takes_older), withdrawn)
+            }
             // A suspect could be served if more were done. The mark of a state that cannot be
             // removed could not be replaced either.
             Err(error) => (Plan::Nothing(error.to_string()), Vec::new()),
@@ -140,6 +148,7 @@ impl Memory {
                 let behind = newest.slot() - pair.slot();
                 Plan::Older { pair: Box::new(pair), behind }
             }
+            _ if !self.attempts.is_checked(&newest) => Plan::Checked,
             _ => Plan::Nothing(
                 "validators have ended early with states made from the newest archives; newer \
                  archives or --replace try again"
@@ -163,6 +172,14 @@ impl Memory {
     pub fn serve(&mut self, slot: u64, now: u64) {
         self.attempts.serve(self.name(slot), now);
         self.write();
+    }
+
+    /// The newest archives were checked, and bad ones set aside.
+    pub fn checked(&mut self) {
+        let pairs = Candidates::find(&self.dirs).ok();
+        if let Some(pair) = pairs.iter().flat_map(Candidates::pairs).next() {
+            self.attempts.checked(&pair);
+        }
     }
 
     /// No state is given to the validator, but it may find an old one, which then counts as given.

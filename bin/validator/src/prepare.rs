@@ -10,7 +10,8 @@ use std::{
 
 use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{
-    FastbootError, Outcome, Repaired, Request, marked_states, prepare, repair, withdraw_wrong,
+    FastbootError, Outcome, Repaired, Request, check_newest, marked_states, prepare, repair,
+    withdraw_wrong,
 };
 use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
@@ -54,6 +55,8 @@ pub enum Wanted {
     Newest,
     /// Any state: the validator ignores archives.
     Any,
+    /// None. The archives that the validator is to unpack are checked, and bad ones set aside.
+    GoodArchives,
 }
 
 /// End of a preparation.
@@ -90,6 +93,9 @@ pub fn prepare_guarded(
                 prepare(&request, &Syscalls::default(), &progress, &cancel)
             }
             (Wanted::Any, false) => prepare_any(&request, &progress, &cancel),
+            (Wanted::GoodArchives, _) => {
+                Err(check_newest(&request, &Syscalls::default(), &progress, &cancel))
+            }
         }
     };
     // No phase of removal precedes the removal of old marks, so this state is the new one.

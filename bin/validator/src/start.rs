@@ -9,6 +9,7 @@ use unsnap_cli::{
     signals::{self, Signals},
     validator::ArchiveUse,
 };
+use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{LedgerLock, Outcome, Request};
 use unsnap_pass::{CancelToken, Progress};
 
@@ -64,15 +65,24 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
     request.suspects = memory.as_ref().map(Memory::accused).unwrap_or_default();
     let older_by = match &plan {
         Plan::Older { behind, .. } => *behind,
-        Plan::AsRequested | Plan::Nothing(_) => 0,
+        Plan::AsRequested | Plan::Checked | Plan::Nothing(_) => 0,
     };
     let end = match plan {
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
         Plan::Older { pair, .. } => {
             request.pair = Some(*pair);
-            run(cli, target, &request, &cancel, reporter)
+            run(cli, target, &request, &cancel, reporter, None)
         }
-        Plan::AsRequested => run(cli, target, &request, &cancel, reporter),
+        Plan::Checked => {
+            let end = run(cli, target, &request, &cancel, reporter, Some(Wanted::GoodArchives));
+            if let (End::Done(Err(Failure::Failed(error))), Some(memory)) = (&end, &mut memory)
+                && error.family() == Family::Request
+            {
+                memory.checked();
+            }
+            end
+        }
+        Plan::AsRequested => run(cli, target, &request, &cancel, reporter, None),
     };
     let result = match end {
         End::Done(Ok(outcome)) => {
@@ -140,16 +150,17 @@ fn run(
     request: &Request,
     cancel: &CancelToken,
     reporter: &Reporter,
+    wanted: Option<Wanted>,
 ) -> End {
     let progress = Progress::default();
     match &request.pair {
         Some(pair) => reporter.older_archives(pair),
         None => reporter.newest_archives(&request.places),
     }
-    let wanted = match target.and_then(Target::archive_use) {
+    let wanted = wanted.unwrap_or_else(|| match target.and_then(Target::archive_use) {
         Some(ArchiveUse::Never) => Wanted::Any,
         _ => Wanted::Newest,
-    };
+    });
     let _display = Display::start(reporter.printer(), progress.clone());
     // The report of --prepare-only needs the outcome.
     let may_leave = || !cli.prepare_only || signals::received();

@@ -151,6 +151,23 @@ struct Suspect {
     /// The archives that it was made from; empty if they were gone.
     #[serde(default)]
     archives: Vec<SuspectArchive>,
+    /// Whether it was withdrawn. From then on another state of the same slot is another one, unless it
+    /// is made from the same archives.
+    #[serde(default)]
+    withdrawn: bool,
+    /// Whether the archives were checked.
+    #[serde(default)]
+    checked: bool,
+}
+
+impl Suspect {
+    /// Returns whether a state that exists now may be this one.
+    fn may_exist(&self) -> bool {
+        let is_there =
+            |archive: &SuspectArchive| SuspectArchive::of(&archive.path).as_ref() == Some(archive);
+        let has_archives = !self.archives.is_empty() && self.archives.iter().all(is_there);
+        has_archives || !self.withdrawn
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -315,13 +332,39 @@ impl Attempts {
         let archives = paths.filter_map(SuspectArchive::of).collect();
         self.served.retain(|served| !served.state.may_be(&state));
         self.suspects.retain(|suspect| !suspect.state.may_be(&state));
-        self.suspects.push(Suspect { state, archives });
+        self.suspects.push(Suspect { state, archives, withdrawn: false, checked: false });
         keep_last(&mut self.suspects);
     }
 
     /// Returns whether a state is not to be served.
     pub fn is_suspect(&self, state: &StateName) -> bool {
         self.suspects.iter().any(|suspect| suspect.state.may_be(state))
+    }
+
+    /// Forgets suspects that are gone. Called before each start.
+    pub fn forget_gone(&mut self) {
+        self.suspects.retain(Suspect::may_exist);
+    }
+
+    /// The states that are not to be served were withdrawn.
+    pub fn withdrawn(&mut self) {
+        self.suspects.iter_mut().for_each(|suspect| suspect.withdrawn = true);
+    }
+
+    /// The archives of a suspect were checked.
+    pub fn checked(&mut self, pair: &Pair) {
+        if let Some(suspect) = suspect_archives(pair).and_then(|archives| {
+            self.suspects.iter_mut().find(|suspect| suspect.archives == archives)
+        }) {
+            suspect.checked = true;
+        }
+    }
+
+    /// Returns whether the archives of a suspect were checked.
+    pub fn is_checked(&self, pair: &Pair) -> bool {
+        suspect_archives(pair).is_some_and(|archives| {
+            self.suspects.iter().any(|suspect| suspect.checked && suspect.archives == archives)
+        })
     }
 
     /// Withdraws states that are not to be served, in place and beside, durably: their marks are
@@ -358,12 +401,15 @@ impl Attempts {
     /// Returns whether no state is to be made from a pair of archives. Archives that have been
     /// replaced since are others.
     pub fn is_suspect_pair(&self, pair: &Pair) -> bool {
-        let archives: Option<Vec<_>> =
-            pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect();
-        archives.is_some_and(|archives| {
+        suspect_archives(pair).is_some_and(|archives| {
             self.suspects.iter().any(|suspect| suspect.archives == archives)
         })
     }
+}
+
+/// Returns the archives of a pair; `None` if one of them is gone.
+fn suspect_archives(pair: &Pair) -> Option<Vec<SuspectArchive>> {
+    pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect()
 }
 
 /// Forgets the oldest.

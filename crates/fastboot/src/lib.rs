@@ -19,6 +19,7 @@
 //! * [`repair`]: restores a state from which a validator has removed storages.
 //! * [`withdraw_wrong`]: verifies a state with which a validator has ended early, by its accounts.
 //! * [`Attempts`]: remembers starts, so that one that fails does not recur for ever.
+//! * [`check_newest`]: checks the archives that a validator is to unpack by itself.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
 //! * [`prune_leftovers`], [`prune_shadows`], [`prune_bad_archives`]: removal of what nobody needs any
@@ -35,6 +36,7 @@ mod attempts;
 mod bad_archives;
 mod beside;
 mod candidates;
+mod check;
 mod clear;
 mod dry_run;
 mod error;
@@ -64,6 +66,7 @@ pub use attempts::{
 };
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
+pub use check::check_newest;
 pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;

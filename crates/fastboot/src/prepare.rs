@@ -187,7 +187,7 @@ impl Work<'_> {
 
 /// Returns the error for archives whose state has ended validators. Older ones are not tried: a
 /// validator would not choose them.
-fn suspect(pair: &Pair) -> FastbootError {
+pub(crate) fn suspect(pair: &Pair) -> FastbootError {
     let reason = format!(
         "validators have ended early with the state of slot {}, which the newest archives hold",
         pair.slot()
