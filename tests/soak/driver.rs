@@ -132,10 +132,12 @@ impl Soak {
             Event::Exit => {
                 let end = self.take_running().end_by("exit");
                 assert!(end.success() || self.is_full, "{end}");
+                self.state_written();
             }
             Event::Stop => {
                 let end = self.take_running().end(Signal::TERM);
                 assert!(end.success() || self.is_full, "{end}");
+                self.state_written();
             }
             Event::Kill => drop(self.take_running().end(Signal::KILL)),
             Event::Abort => drop(self.take_running().end_by("abort")),
@@ -212,6 +214,16 @@ impl Soak {
             let slot = answer["slot"].as_u64().unwrap();
             self.kills.remove(&slot);
             self.flipped.remove(&slot);
+        }
+    }
+
+    /// The validator has written its state, the only one that is there now.
+    fn state_written(&mut self) {
+        for slot in names(&self.machine.ledger.states()) {
+            if let Ok(slot) = slot.parse() {
+                self.kills.remove(&slot);
+                self.flipped.remove(&slot);
+            }
         }
     }
 
@@ -295,6 +307,8 @@ impl Soak {
         let bytes = self.random.below(fs::metadata(&path).unwrap().len());
         self.tell(&format!("cut: {} to {bytes}", path.display()));
         self.machine.cut(&path, bytes);
+        // To the front end the archive is another one, with another state.
+        self.kills.values_mut().for_each(|kills| *kills = 0);
     }
 
     /// Prepares a state beside the validator, as by hand.

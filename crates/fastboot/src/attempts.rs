@@ -40,6 +40,10 @@ pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
 /// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Longest time from the record of a start until the validator has locked its ledger. A guess: it does
+/// so before it reads anything large.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
 /// The file's length is a multiple of this, a block of most file systems.
 const PADDED_TO: usize = 4096;
 
@@ -383,6 +387,7 @@ impl Attempts {
         };
         let mut states = found(places)?;
         states.extend(found(&places.beside())?);
+        states.extend(found(&places.next())?);
         if states.is_empty() {
             return Ok(Vec::new());
         }
@@ -410,6 +415,15 @@ impl Attempts {
 /// Returns the archives of a pair; `None` if one of them is gone.
 fn suspect_archives(pair: &Pair) -> Option<Vec<SuspectArchive>> {
     pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect()
+}
+
+/// Returns whether a validator's start was remembered a moment ago, so that a validator may be about
+/// to lock the ledger. It does not wait for the lock, but ends: who works beside it keeps away, even
+/// for milliseconds. A start that is dated in the future is none.
+pub fn is_starting(places: &Places) -> bool {
+    let changed = places.snapshots.join(ATTEMPTS_FILE).metadata();
+    let age = changed.and_then(|metadata| metadata.modified()).ok();
+    age.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < STARTS_WITHIN)
 }
 
 /// Forgets the oldest.

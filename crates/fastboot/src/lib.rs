@@ -62,7 +62,8 @@ mod withdraw;
 
 pub use adopt_ready::adopt_ready;
 pub use attempts::{
-    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, write_durably,
+    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, is_starting,
+    write_durably,
 };
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};

@@ -8,7 +8,7 @@
 use std::{num::NonZeroU32, sync::Arc, time::Instant};
 
 use unsnap_fastboot::{
-    FastbootError, LedgerLock, Outcome, Places, Prepared, Request, marked_states,
+    FastbootError, LedgerLock, Outcome, Places, Prepared, Request, is_starting, marked_states,
 };
 use unsnap_pass::Progress;
 use unsnap_ring::Syscalls;
@@ -71,6 +71,10 @@ pub fn prepare(
 /// Fails with [`FastbootError::Running`] if a validator runs. A lock that is free is held for
 /// microseconds.
 fn refuse_running(places: &Places) -> Result<(), FastbootError> {
+    if is_starting(places) {
+        let holder = Some("it is being started".to_owned());
+        return Err(FastbootError::Running { ledger: places.ledger.clone(), holder });
+    }
     LedgerLock::take(&places.ledger).map(drop)
 }
 
