@@ -16,7 +16,7 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use rustix::{
@@ -422,8 +422,12 @@ fn suspect_archives(pair: &Pair) -> Option<Vec<SuspectArchive>> {
 /// for milliseconds. A start that is dated in the future is none.
 pub fn is_starting(places: &Places) -> bool {
     let changed = places.snapshots.join(ATTEMPTS_FILE).metadata();
-    let age = changed.and_then(|metadata| metadata.modified()).ok();
-    age.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < STARTS_WITHIN)
+    let changed = changed.and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| is_recent(changed, SystemTime::now()))
+}
+
+fn is_recent(changed: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(changed).is_ok_and(|age| age < STARTS_WITHIN)
 }
 
 /// Forgets the oldest.

@@ -331,10 +331,15 @@ mod tests {
 
     #[test]
     fn a_job_that_made_way_begins_again_later_and_has_not_failed() {
-        let state = ended_by(CancelReason::Yielded);
+        let mut state = ended_by(CancelReason::Yielded);
         let target = &state.targets[0];
         let job = &target.queue[0];
         assert_eq!((job.id, job.attempt, target.retry_timer.failures), (7, 1, 0));
         assert!(job.not_before.is_some() && target.waits_for.is_some());
+        let id = job.id;
+        // Without a job nothing waits.
+        let target = &mut state.targets[0];
+        target.take(id).unwrap();
+        assert_eq!(target.waits_for, None);
     }
 }

@@ -232,7 +232,12 @@ impl TargetState {
     /// Takes a job out of the queue.
     pub fn take(&mut self, id: u64) -> Option<Job> {
         let index = self.queue.iter().position(|job| job.id == id)?;
-        Some(self.queue.remove(index))
+        let job = self.queue.remove(index);
+        if self.queue.is_empty() {
+            // Nobody waits any more.
+            self.waits_for = None;
+        }
+        Some(job)
     }
 }
 
