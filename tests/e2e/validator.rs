@@ -434,6 +434,7 @@ fn a_state_with_a_changed_byte_is_found_when_a_validator_has_ended_with_it() {
         let (at, mut byte) = (48, [0]);
         file.read_exact_at(&mut byte, at).unwrap();
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        drop(file);
         let outcome = start();
         let told = &outcome.stderr;
         assert!(told.contains("its accounts are verified before it is served again"), "{told}");
@@ -470,6 +471,7 @@ fn archives_that_a_validator_is_left_with_are_checked_to_the_end_and_bad_ones_se
     fs::write(&path, bytes).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     file.set_modified(times.modified().unwrap()).unwrap();
+    drop(file);
     let outcome = start();
     assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
     assert!(outcome.stderr.contains("withdrew the state of slot 47"), "{outcome:#?}");

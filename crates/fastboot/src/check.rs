@@ -14,7 +14,7 @@ use crate::{
 /// renamed, and the next best ones checked, until a pair is good.
 ///
 /// For a validator that is to unpack them because validators have ended early with the state that
-/// they hold. Returns that error, if nothing else has failed.
+/// they hold. Returns that error, or that of the first bad archive, or why they cannot be checked.
 pub fn check_newest(
     request: &Request,
     calls: &Syscalls,
@@ -22,14 +22,11 @@ pub fn check_newest(
     cancel: &CancelToken,
 ) -> FastbootError {
     let work = Work { request, calls, progress, cancel };
-    match work.check_newest() {
-        Ok(pair) => suspect(&pair),
-        Err(error) => error,
-    }
+    work.check_newest().unwrap_or_else(|error| error)
 }
 
 impl Work<'_> {
-    fn check_newest(&self) -> Result<Pair, FastbootError> {
+    fn check_newest(&self) -> Result<FastbootError, FastbootError> {
         let (places, _lock) = self.request.places.settle_locked()?;
         let mut candidates = Candidates::find(&places.search_dirs())?;
         let mut bad = BadArchives::new(&self.request.known_bad, places.search_dirs());
@@ -41,7 +38,7 @@ impl Work<'_> {
             match self.check(&pair) {
                 Ok(()) => {
                     bad.rename(self.calls);
-                    return Ok(pair);
+                    return Ok(bad.into_first_error().unwrap_or_else(|| suspect(&pair)));
                 }
                 Err(error) if error.family() == Family::BadArchive => {
                     let archive = blamed(&pair, &error).path.clone();
