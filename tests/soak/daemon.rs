@@ -98,6 +98,7 @@ impl Soak {
         // Without space it tries again and again.
         if let Some(service) = self.service.as_ref().filter(|_| !self.is_full) {
             service.settle();
+            self.is_warm = true;
         }
     }
 }

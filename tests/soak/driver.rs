@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write},
     os::unix::fs::FileExt,
+    path::PathBuf,
     time::Instant,
 };
 
@@ -53,6 +54,11 @@ pub struct Soak {
     pub flipped: BTreeSet<u64>,
     /// Starts that may still fail because of what was done to files.
     pub excused: u32,
+    /// Whether the service has had nothing to do once since it was started and the disk had room.
+    pub is_warm: bool,
+    /// Looks at a machine with a warm service, and at how many of them a marked state was there.
+    looks: u32,
+    found_ready: u32,
     /// Whether somebody else has filled the disk.
     pub is_full: bool,
     /// Bytes of the validators' log that were read.
@@ -81,6 +87,9 @@ impl Soak {
             kills: BTreeMap::new(),
             flipped: BTreeSet::new(),
             excused: 0,
+            is_warm: false,
+            looks: 0,
+            found_ready: 0,
             is_full: false,
             log_read: 0,
             event: 0,
@@ -103,17 +112,35 @@ impl Soak {
                 self.bring_up(None);
             }
             self.assert_storages();
+            self.look_for_state();
         }
         self.free_disk();
         self.assert_files();
         let _ = writeln!(
             io::stderr(),
-            "soak on {}: {events} events, {} starts in {} s: {:?}",
+            "soak on {}: {events} events, {} starts in {} s, a state at {} of {} looks: {:?}",
             self.name,
             self.starts,
             since.elapsed().as_secs(),
+            self.found_ready,
+            self.looks,
             self.counts
         );
+    }
+
+    /// Looks whether a state is there, in place or ready, while the service is to keep one.
+    fn look_for_state(&mut self) {
+        self.is_warm &= self.service.is_some() && !self.is_full;
+        if self.is_warm {
+            let ledger = &self.machine.ledger;
+            let is_marked = |ledger: &Ledger| {
+                let slots = ledger.states();
+                let slots = if slots.exists() { names(&slots) } else { Vec::new() };
+                slots.iter().any(|slot| slots_mark(ledger, slot).exists())
+            };
+            self.looks += 1;
+            self.found_ready += u32::from(is_marked(ledger) || is_marked(&ledger.beside()));
+        }
     }
 
     /// Notes what happens.
@@ -413,6 +440,10 @@ impl Soak {
         }
         how
     }
+}
+
+fn slots_mark(ledger: &Ledger, slot: &str) -> PathBuf {
+    ledger.states().join(slot).join("fastboot_version")
 }
 
 impl Drop for Soak {

@@ -3,6 +3,8 @@
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -20,6 +22,10 @@ pub const KILLS_MAX: u32 = 2;
 /// Starts after which a validator must be up in any case: each of two states may kill its share, and
 /// then the archives are left.
 const STARTS_MAX: u32 = 2 * KILLS_MAX + 1;
+
+/// Time by which a machine under heavy load may be late, beyond the deadline. Larger than any wait that
+/// has another limit.
+const LATE_MAX: Duration = Duration::from_secs(30);
 
 /// Directories that were moved aside and are not yet removed, in all places together. A guess: each
 /// job may leave some for a moment.
@@ -57,6 +63,7 @@ impl Soak {
         let came = self.begin(how).wait();
         let loads = self.loads();
         self.tell(&format!("start: {how:?}; alone {alone:?}; loads {loads:?}"));
+        self.assert_in_time(how);
         self.assert_not_served_again(&loads);
         match came {
             Came::Up(running) => {
@@ -146,7 +153,27 @@ impl Soak {
     /// Begins a start.
     pub fn begin(&mut self, how: &How) -> Starting {
         self.starts += 1;
+        let _ = fs::remove_file(self.last_start());
         Starting::new(&self.machine, how, self.starts)
+    }
+
+    fn last_start(&self) -> PathBuf {
+        self.machine.ledger.snapshots.join(".unsnap-last-start.json")
+    }
+
+    /// The front end has taken no longer than its deadline.
+    fn assert_in_time(&self, how: &How) {
+        let seconds = match how.own.iter().find(|word| ["0s", "1m"].contains(&word.as_str())) {
+            Some(word) if word == "0s" => 0,
+            Some(_) => 60,
+            None => return,
+        };
+        // Nothing is written to a full disk, nor before archives that are always used.
+        let Ok(record) = fs::read_to_string(self.last_start()) else { return };
+        let record: Value = serde_json::from_str(&record).unwrap();
+        let took = Duration::from_millis(record["duration_ms"].as_u64().unwrap());
+        let deadline = Duration::from_secs(seconds) + LATE_MAX;
+        self.hold(took <= deadline, &format!("the front end took {took:?}, {how:?}"));
     }
 
     /// A start has ended without a validator that is up.
