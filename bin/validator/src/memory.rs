@@ -109,7 +109,7 @@ impl Memory {
         let (plan, withdrawn) = match withdrawn {
             Ok(withdrawn) => {
                 self.attempts.withdrawn();
-                (self.choose(killed, takes_older), withdrawn)
+                (self.choose(&request.places, killed, takes_older), withdrawn)
             }
             // A suspect could be served if more were done. The mark of a state that cannot be
             // removed could not be replaced either.
@@ -129,7 +129,7 @@ impl Memory {
         self.attempts.suspect(failed.state.clone(), pair.as_ref());
     }
 
-    fn choose(&self, killed: Killed, takes_older: bool) -> Plan {
+    fn choose(&self, places: &Places, killed: Killed, takes_older: bool) -> Plan {
         if killed.too_often {
             return Plan::Nothing(format!(
                 "{} ended by SIGKILL, the lack of memory or a crash, one after the other; --replace \
@@ -141,6 +141,11 @@ impl Memory {
         let Some(newest) = self.pairs().next().filter(is_suspect) else {
             return Plan::AsRequested;
         };
+        // A validator's own state, which may be served, is newer.
+        let states = marked_states(&Syscalls::default(), places).unwrap_or_default();
+        if states.first().is_some_and(|(slot, _)| *slot > newest.slot()) {
+            return Plan::AsRequested;
+        }
         let tried = self.pairs().filter(is_suspect).count();
         let next = self.pairs().find(|pair| !is_suspect(pair));
         match next {

@@ -71,17 +71,17 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
         Plan::Older { pair, .. } => {
             request.pair = Some(*pair);
-            run(cli, target, &request, &cancel, reporter, None)
-        }
-        Plan::Checked => {
-            let end = run(cli, target, &request, &cancel, reporter, Some(Wanted::GoodArchives));
-            if let (End::Done(Err(Failure::Failed(error))), Some(memory)) = (&end, &mut memory)
-                && error.family() == Family::Request
-            {
-                memory.checked();
+            let end = run(cli, target, &request, &cancel, reporter, None);
+            request.pair = None;
+            match end {
+                // The validator is left with the newer ones.
+                End::Done(Err(Failure::Failed(error))) if error.family() == Family::BadArchive => {
+                    check_archives(cli, target, &request, &cancel, reporter, memory.as_mut())
+                }
+                end => end,
             }
-            end
         }
+        Plan::Checked => check_archives(cli, target, &request, &cancel, reporter, memory.as_mut()),
         Plan::AsRequested => run(cli, target, &request, &cancel, reporter, None),
     };
     let result = match end {
@@ -142,6 +142,24 @@ fn recall(
         reporter.warning(&warning);
     }
     (Some(memory), plan, learned)
+}
+
+/// Checks the archives that the validator is to unpack. Remembers that if they are good.
+fn check_archives(
+    cli: &Cli,
+    target: Option<&Target<'_>>,
+    request: &Request,
+    cancel: &CancelToken,
+    reporter: &Reporter,
+    memory: Option<&mut Memory>,
+) -> End {
+    let end = run(cli, target, request, cancel, reporter, Some(Wanted::GoodArchives));
+    if let (End::Done(Err(Failure::Failed(error))), Some(memory)) = (&end, memory)
+        && error.family() == Family::Request
+    {
+        memory.checked();
+    }
+    end
 }
 
 fn run(

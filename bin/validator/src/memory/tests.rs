@@ -130,6 +130,20 @@ fn a_state_is_accused_after_one_early_end_and_acquitted_by_a_long_run() {
 }
 
 #[test]
+fn a_validators_own_state_that_is_newer_than_bad_archives_is_looked_at() {
+    let ledger = ledger(&[30]);
+    start(&ledger, 1000, true);
+    start(&ledger, 1001, true);
+    assert_eq!(start(&ledger, 1002, true), Plan::Checked);
+    assert!(matches!(start(&ledger, 1003, true), Plan::Nothing(_)));
+    mark(&ledger, 31);
+    let request = request(ledger.path());
+    let mut memory = Memory::open(&request.places, RULES, 1004).unwrap();
+    assert_eq!(memory.plan(&request, true, true).0, Plan::AsRequested);
+    assert_eq!(marked(&ledger), [31]);
+}
+
+#[test]
 fn a_state_that_is_found_when_preparing_fails_counts_as_served() {
     let ledger = ledger(&[30, 20]);
     let request = request(ledger.path());
