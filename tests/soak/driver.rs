@@ -292,6 +292,8 @@ impl Soak {
         for word in ["--replace", "--rate-limit", "1kB", "--deadline", "2s"] {
             how.own.push(word.to_owned());
         }
+        // The operator insists, and all failures are forgotten.
+        self.kills.values_mut().for_each(|kills| *kills = 0);
         let before = self.machine.ledger.left_over();
         let starting = self.begin(&how);
         // Before it catches the signal, nothing of it has begun.
