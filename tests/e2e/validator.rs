@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::{
-        fs::{MetadataExt, PermissionsExt, chown},
+        fs::{FileExt, MetadataExt, PermissionsExt, chown},
         process::ExitStatusExt,
     },
     process::{Command, Stdio},
@@ -414,13 +414,96 @@ fn a_state_with_which_validators_end_early_gives_way_to_the_next_pair_and_then_t
         assert!(!ledger.state(47).join("fastboot_version").exists());
         assert_state_of(&ledger, 39, &[archive(FULL)]);
     }
-    for _ in 0..2 {
+    // The archives are checked once.
+    for told in ["validators have ended early with the state of slot 47", "nothing is prepared"] {
         let outcome = start();
-        ledger.assert_as_it_is(&outcome, &[], "nothing is prepared: validators have ended early");
+        ledger.assert_as_it_is(&outcome, &[], told);
+        assert!(outcome.stderr.contains("validators have ended early"), "{outcome:#?}");
     }
     // The operator insists.
     let outcome = ledger.start(&["--attempts", "2", "--replace"], &[]);
     ledger.assert_ready(&outcome, 47);
+}
+
+#[test]
+fn a_state_with_a_changed_byte_is_found_when_a_validator_has_ended_with_it() {
+    for archive_use in ["when-newest", "never"] {
+        let ledger = Ledger::with(&[FULL]);
+        let start = || {
+            ledger.start(&["--attempts", "2"], &["--use-snapshot-archives-at-startup", archive_use])
+        };
+        assert_eq!(start().status.code(), Some(STARTED));
+        let storages = || {
+            let files = fs::read_dir(ledger.run_directory()).unwrap();
+            files
+                .map(|file| file.unwrap().path())
+                .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("39."))
+        };
+        let path = storages().unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        // The lowest byte of the first account's lamports.
+        let (at, mut byte) = (48, [0]);
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        drop(file);
+        let outcome = start();
+        let told = &outcome.stderr;
+        assert!(told.contains("its accounts are verified before it is served again"), "{told}");
+        assert!(told.contains("the state is damaged and was withdrawn"), "{told}");
+        assert!(told.contains("state of slot 39 is ready: unpacked"), "{told}");
+        assert_state_of(&ledger, 39, &[archive(FULL)]);
+        // A good one is served again.
+        let ledger = Ledger::with(&[FULL]);
+        for told in ["unpacked", "it existed already"] {
+            let words = ["--use-snapshot-archives-at-startup", archive_use];
+            let outcome = ledger.start(&["--attempts", "2"], &words);
+            assert!(outcome.stderr.contains(told), "{outcome:#?}");
+        }
+    }
+}
+
+#[test]
+fn archives_that_a_validator_is_left_with_are_checked_to_the_end_and_bad_ones_set_aside() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let name = archive(INCREMENTAL).file_name().unwrap().to_owned();
+    let path = ledger.path().join(&name);
+    // This validator cannot be told to ignore newer archives.
+    let start = || {
+        ledger.start(&["--attempts", "2"], &["--use-snapshot-archives-at-startup", "when-newest"])
+    };
+    for _ in 0..2 {
+        assert_eq!(start().status.code(), Some(STARTED));
+    }
+    // Same size and time, so it is still the same archive to who looks at it only.
+    let mut bytes = fs::read(&path).unwrap();
+    let times = fs::metadata(&path).unwrap();
+    let middle = bytes.len() * 9 / 10;
+    bytes[middle..].fill(0);
+    fs::write(&path, bytes).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(times.modified().unwrap()).unwrap();
+    drop(file);
+    let outcome = start();
+    assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+    assert!(outcome.stderr.contains("withdrew the state of slot 47"), "{outcome:#?}");
+    let mut aside = name;
+    aside.push(".unsnap-bad");
+    assert!(ledger.path().join(&aside).exists() && !path.exists(), "{outcome:#?}");
+}
+
+#[test]
+fn a_validator_is_not_started_while_another_unsnap_holds_its_ledger() {
+    let ledger = Ledger::with(&[FULL]);
+    // As unpackd does for the renames of an adoption.
+    let lock = unsnap_fastboot::LedgerLock::take(&ledger.path()).unwrap();
+    let mut command = ledger.command(&["--deadline", "0s"], &[]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let record = ledger.path().join(LAST_START);
+    until("it has prepared nothing", || record.exists());
+    assert!(!ledger.was_started());
+    drop(lock);
+    finish(child);
+    assert!(ledger.was_started());
 }
 
 #[test]

@@ -30,7 +30,8 @@ impl Service {
         let accounts: Vec<String> = ledger.accounts.iter().map(|path| quoted(path)).collect();
         let mut daemon = Daemon::new();
         daemon.configure(&format!(
-            "[[target]]\nname = \"validator\"\nkind = \"fastboot\"\nledger = {}\nsnapshots = {}\n\
+            "[cadence]\nmin-slots = 0\n\
+             [[target]]\nname = \"validator\"\nkind = \"fastboot\"\nledger = {}\nsnapshots = {}\n\
              accounts = [{}]\n",
             quoted(&ledger.root),
             quoted(&ledger.snapshots),
@@ -78,7 +79,11 @@ impl Service {
     pub fn settle(&self) {
         self.daemon.until("it has nothing to do", |daemon| {
             let target = daemon.target("validator");
-            target["state"] == "idle" && target["queued"].as_array().unwrap().is_empty()
+            // It prepares nothing that ends validators, and asks again and again.
+            let detail = target["detail"].as_str().unwrap_or_default();
+            let refuses = target["state"] == "failing" && detail.contains("ended early");
+            let is_idle = target["state"] == "idle" && target["queued"] == json!([]);
+            is_idle || refuses
         });
     }
 
@@ -93,6 +98,7 @@ impl Soak {
         // Without space it tries again and again.
         if let Some(service) = self.service.as_ref().filter(|_| !self.is_full) {
             service.settle();
+            self.is_warm = true;
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The course of events.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::FileExt,
+    path::PathBuf,
     time::Instant,
 };
 
@@ -12,15 +13,21 @@ use rustix::{
     fs::{FallocateFlags, fallocate, statvfs},
     process::Signal,
 };
-use unsnap_test_support::{ledger::Ledger, ledger_tool, run};
-use unsnap_testkit::{random::Random, series::Snapshot};
+use unsnap_test_support::{
+    ledger::{Ledger, names},
+    ledger_tool, run,
+};
+use unsnap_testkit::{
+    random::Random,
+    series::{self, Snapshot},
+};
 
 use crate::{
     daemon::Service,
     events::{Choice, Event},
     laws::KILLS_MAX,
     machine::{Machine, storages},
-    process::{Came, How, Running, Starting, errors},
+    process::{Came, How, Running, errors},
 };
 
 /// Events that are told after a failure.
@@ -43,8 +50,15 @@ pub struct Soak {
     pub starts: u32,
     /// Validators that a state has killed while it was loaded, one after the other, by its slot.
     pub kills: BTreeMap<u64, u32>,
+    /// Slots of states of which a byte was changed.
+    pub flipped: BTreeSet<u64>,
     /// Starts that may still fail because of what was done to files.
     pub excused: u32,
+    /// Whether the service has had nothing to do once since it was started and the disk had room.
+    pub is_warm: bool,
+    /// Looks at a machine with a warm service, and at how many of them a marked state was there.
+    looks: u32,
+    found_ready: u32,
     /// Whether somebody else has filled the disk.
     pub is_full: bool,
     /// Bytes of the validators' log that were read.
@@ -71,7 +85,11 @@ impl Soak {
             machine,
             starts: 0,
             kills: BTreeMap::new(),
+            flipped: BTreeSet::new(),
             excused: 0,
+            is_warm: false,
+            looks: 0,
+            found_ready: 0,
             is_full: false,
             log_read: 0,
             event: 0,
@@ -94,17 +112,35 @@ impl Soak {
                 self.bring_up(None);
             }
             self.assert_storages();
+            self.look_for_state();
         }
         self.free_disk();
         self.assert_files();
         let _ = writeln!(
             io::stderr(),
-            "soak on {}: {events} events, {} starts in {} s: {:?}",
+            "soak on {}: {events} events, {} starts in {} s, a state at {} of {} looks: {:?}",
             self.name,
             self.starts,
             since.elapsed().as_secs(),
+            self.found_ready,
+            self.looks,
             self.counts
         );
+    }
+
+    /// Looks whether a state is there, in place or ready, while the service is to keep one.
+    fn look_for_state(&mut self) {
+        self.is_warm &= self.service.is_some() && !self.is_full;
+        if self.is_warm {
+            let ledger = &self.machine.ledger;
+            let is_marked = |ledger: &Ledger| {
+                let slots = ledger.states();
+                let slots = if slots.exists() { names(&slots) } else { Vec::new() };
+                slots.iter().any(|slot| slots_mark(ledger, slot).exists())
+            };
+            self.looks += 1;
+            self.found_ready += u32::from(is_marked(ledger) || is_marked(&ledger.beside()));
+        }
     }
 
     /// Notes what happens.
@@ -120,16 +156,15 @@ impl Soak {
             Event::Incremental => self.snapshot("incremental"),
             Event::Shrink => self.change("shrink"),
             Event::Delete => self.change("delete"),
-            Event::Exit | Event::Stop if self.may_tear() => {
-                self.take_running().end(Signal::KILL);
-            }
             Event::Exit => {
                 let end = self.take_running().end_by("exit");
                 assert!(end.success() || self.is_full, "{end}");
+                self.state_written();
             }
             Event::Stop => {
                 let end = self.take_running().end(Signal::TERM);
                 assert!(end.success() || self.is_full, "{end}");
+                self.state_written();
             }
             Event::Kill => drop(self.take_running().end(Signal::KILL)),
             Event::Abort => drop(self.take_running().end_by("abort")),
@@ -198,20 +233,24 @@ impl Soak {
         }
     }
 
-    /// Returns whether a bank could be incomplete because the disk is full, while that is switched off.
-    fn may_tear(&self) -> bool {
-        self.is_full && !self.choice.has(Event::TornBank)
-    }
-
     fn snapshot(&mut self, kind: &str) {
-        if self.may_tear() {
-            return;
-        }
         if let Some(answer) = self.ask(kind) {
             let path = answer["path"].as_str().unwrap().to_owned();
             self.machine.archive_written(path.as_ref());
             // A state of it is another one.
-            self.kills.remove(&answer["slot"].as_u64().unwrap());
+            let slot = answer["slot"].as_u64().unwrap();
+            self.kills.remove(&slot);
+            self.flipped.remove(&slot);
+        }
+    }
+
+    /// The validator has written its state, the only one that is there now.
+    fn state_written(&mut self) {
+        for slot in names(&self.machine.ledger.states()) {
+            if let Ok(slot) = slot.parse() {
+                self.kills.remove(&slot);
+                self.flipped.remove(&slot);
+            }
         }
     }
 
@@ -232,12 +271,13 @@ impl Soak {
     fn end_start(&mut self, signal: Signal) {
         self.take_running().end(Signal::KILL);
         let how = self.how();
-        self.starts += 1;
-        let starting = Starting::new(&self.machine, &how, self.starts);
+        let starting = self.begin(&how);
         // At once, or when the front end has begun to make something, or later.
         let enough = usize::try_from(self.random.below(4)).unwrap();
         while self.machine.ledger.left_over().len() < enough && !starting.is_over(0, 500_000) {}
         starting.end(signal);
+        let loads = self.loads();
+        self.died(&loads);
     }
 
     /// Rotates logs while the front end prepares. It is too slow to be ready before its deadline.
@@ -252,13 +292,26 @@ impl Soak {
         for word in ["--replace", "--rate-limit", "1kB", "--deadline", "2s"] {
             how.own.push(word.to_owned());
         }
-        self.starts += 1;
-        let starting = Starting::new(&self.machine, &how, self.starts);
-        while self.machine.ledger.left_over().is_empty() && !starting.is_over(0, 500_000) {}
+        // The operator insists, and all failures are forgotten.
+        self.kills.values_mut().for_each(|kills| *kills = 0);
+        let before = self.machine.ledger.left_over();
+        let starting = self.begin(&how);
+        // Before it catches the signal, nothing of it has begun.
+        let has_begun = |soak: &Self| {
+            starting.catches(Signal::USR1)
+                && soak.machine.ledger.left_over().iter().any(|path| !before.contains(path))
+        };
+        while !has_begun(self) && !starting.is_over(0, 500_000) {}
         starting.signal(Signal::USR1);
-        match starting.wait() {
-            Came::Up(running) => self.running = Some(running),
+        let came = starting.wait();
+        let loads = self.loads();
+        match came {
+            Came::Up(running) => {
+                self.machine.let_an_hour_pass();
+                self.running = Some(running);
+            }
             Came::Ended(status) => {
+                self.died(&loads);
                 let told = fs::read_to_string(errors(&self.machine, self.starts)).unwrap();
                 // It may have become the validator just before, which has not caught signals yet.
                 let has_ended =
@@ -283,6 +336,8 @@ impl Soak {
         let bytes = self.random.below(fs::metadata(&path).unwrap().len());
         self.tell(&format!("cut: {} to {bytes}", path.display()));
         self.machine.cut(&path, bytes);
+        // To the front end the archive is another one, with another state.
+        self.kills.values_mut().for_each(|kills| *kills = 0);
     }
 
     /// Prepares a state beside the validator, as by hand.
@@ -292,11 +347,12 @@ impl Soak {
         let outcome = run(tool.args(self.machine.places()));
         // A validator's own state may be newer, all archives may be bad, the service may be quicker.
         let code = outcome.status.code();
-        let may_fail = self.is_full || self.service.is_some();
+        let refuses = outcome.stderr.contains("ended early") && !self.kills.is_empty();
+        let may_fail = self.is_full || self.service.is_some() || refuses;
         self.hold(code == Some(0) || may_fail, &format!("prepare --beside: {outcome:#?}"));
     }
 
-    /// Changes a byte of a storage.
+    /// Changes a byte of a storage that belongs to an account.
     fn flip(&mut self, ledger: &Ledger) {
         let storages = storages(ledger);
         if storages.is_empty() {
@@ -305,15 +361,40 @@ impl Soak {
         let path = self.random.pick(&storages).clone();
         // The service may be quicker.
         let Ok(file) = File::options().read(true).write(true).open(&path) else { return };
-        let length = file.metadata().unwrap().len();
-        if length == 0 {
-            return;
-        }
-        let (at, mut byte) = (self.random.below(length), [0]);
-        file.read_exact_at(&mut byte, at).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        let mut bytes = Vec::new();
+        (&file).read_to_end(&mut bytes).unwrap();
+        let Some(at) = self.byte_of_an_account(&bytes) else { return };
+        file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
         self.tell(&format!("flipped: byte {at} of {}", path.display()));
+        let states = names(&ledger.states());
+        self.flipped.extend(states.iter().filter_map(|slot| slot.parse::<u64>().ok()));
         self.excused = KILLS_MAX;
+    }
+
+    /// Chooses a byte of a storage whose change every sum of its accounts shows. (That of an account
+    /// without lamports shows nowhere, nor does a byte between two accounts.)
+    fn byte_of_an_account(&mut self, storage: &[u8]) -> Option<usize> {
+        /// Bytes of a record before its length, which is left alone: every byte counts.
+        const DATA_LENGTH: std::ops::Range<usize> = 8..16;
+        const HEADER: usize = 136;
+        let sum = |bytes: &[u8]| series::totals(&[(1, bytes)]).lattice_hash;
+        let mut records = Vec::new();
+        let mut start = 0;
+        while let Some(length) = storage.get(start..).and_then(|rest| rest.get(DATA_LENGTH)) {
+            let length = u64::from_le_bytes(length.try_into().unwrap());
+            let end = start + HEADER + usize::try_from(length).unwrap();
+            records.push(start..end);
+            start = end.next_multiple_of(8);
+        }
+        // Most bytes count.
+        (0..20).find_map(|_| {
+            let record = self.random.pick(&records).clone();
+            let at = record.start + self.random.index(record.len());
+            let mut flipped = storage.to_vec();
+            flipped[at] ^= 1;
+            let is_length = DATA_LENGTH.contains(&(at - record.start));
+            (!is_length && sum(&flipped) != sum(storage)).then_some(at)
+        })
     }
 
     fn fill_disk(&mut self) {
@@ -361,6 +442,10 @@ impl Soak {
         }
         how
     }
+}
+
+fn slots_mark(ledger: &Ledger, slot: &str) -> PathBuf {
+    ledger.states().join(slot).join("fastboot_version")
 }
 
 impl Drop for Soak {

@@ -94,20 +94,6 @@ const WEIGHTS: [(Event, u64); 27] = [
     (Event::Settle, 4),
 ];
 
-/// Events that break a law today, with the finding that says why. A fix takes its line away;
-/// `UNSNAP_SOAK_WITH=<event>,<event>` switches them on to see whether it does.
-pub const UNTIL_FIXED: &[(Event, &str)] = &[
-    (Event::Service, "O1"),
-    (Event::KillService, "O1"),
-    (Event::Reconfigure, "O1"),
-    (Event::Settle, "O1"),
-    (Event::RotateStarting, "O14"),
-    (Event::FailingStarts, "O6"),
-    (Event::FlipRun, "O6"),
-    (Event::FlipReady, "O6"),
-    (Event::TornBank, "O16"),
-];
-
 /// How often an event happens that is asked for.
 const ASKED_FOR: u64 = 12;
 
@@ -116,25 +102,15 @@ const ASKED_FOR: u64 = 12;
 pub struct Choice(Vec<(Event, u64)>);
 
 impl Choice {
-    /// All events but those that are switched off.
+    /// All events. Those of `UNSNAP_SOAK_WITH=<event>,<event>` happen more often, so that a few show
+    /// what they do.
     pub fn new() -> Self {
         let with = env::var("UNSNAP_SOAK_WITH").unwrap_or_default();
         let weight = |(event, weight): (Event, u64)| {
             let is_asked_for = with.split(',').any(|name| name == format!("{event:?}"));
-            let is_off = UNTIL_FIXED.iter().any(|(off, _)| *off == event);
-            match (is_asked_for, is_off) {
-                // So that a few events show it.
-                (true, _) => Some((event, weight.max(ASKED_FOR))),
-                (false, true) => None,
-                (false, false) => Some((event, weight)),
-            }
+            (event, if is_asked_for { weight.max(ASKED_FOR) } else { weight })
         };
-        Self(WEIGHTS.into_iter().filter_map(weight).collect())
-    }
-
-    /// Returns whether an event may happen.
-    pub fn has(&self, event: Event) -> bool {
-        self.0.iter().any(|(other, _)| *other == event)
+        Self(WEIGHTS.into_iter().map(weight).collect())
     }
 
     /// Returns one of them.

@@ -1,8 +1,10 @@
 //! What must hold after every start.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+    time::Duration,
 };
 
 use rustix::process::Signal;
@@ -11,7 +13,7 @@ use serde_json::Value;
 use crate::{
     driver::Soak,
     machine::Alone,
-    process::{Came, How, Running, Starting},
+    process::{Came, How, Running, Starting, errors},
 };
 
 /// Validators that a state may kill before it is served no more (the front end's default).
@@ -20,6 +22,10 @@ pub const KILLS_MAX: u32 = 2;
 /// Starts after which a validator must be up in any case: each of two states may kill its share, and
 /// then the archives are left.
 const STARTS_MAX: u32 = 2 * KILLS_MAX + 1;
+
+/// Time by which a machine under heavy load may be late, beyond the deadline. Larger than any wait that
+/// has another limit.
+const LATE_MAX: Duration = Duration::from_secs(30);
 
 /// Directories that were moved aside and are not yet removed, in all places together. A guess: each
 /// job may leave some for a moment.
@@ -53,24 +59,32 @@ impl Soak {
     /// Starts the validator once, and holds the result against the laws. Returns whether it is up.
     pub fn attempt(&mut self, how: &How) -> bool {
         let alone = self.machine.alone(&how.further);
-        self.starts += 1;
         self.loads();
-        let came = Starting::new(&self.machine, how, self.starts).wait();
+        let came = self.begin(how).wait();
         let loads = self.loads();
         self.tell(&format!("start: {how:?}; alone {alone:?}; loads {loads:?}"));
+        self.assert_in_time(how);
         self.assert_not_served_again(&loads);
         match came {
             Came::Up(running) => {
                 self.judge_up(&running, &alone);
                 self.running = Some(running);
+                if how.plain || how.further.contains(&"always") {
+                    // The front end has not learned of the end before.
+                    self.kills.values_mut().for_each(|kills| *kills = 0);
+                }
                 true
             }
             Came::Ended(status) => {
-                if let Some((_, slot)) = loads.iter().find(|(source, _)| source == "state") {
-                    *self.kills.entry(*slot).or_default() += 1;
-                }
+                self.assert_flip_was_found(how, &loads);
+                self.died(&loads);
                 let is_short = self.is_full && alone.source != "state";
-                if alone.up && !how.fails && !is_short {
+                let stderr = fs::read_to_string(errors(&self.machine, self.starts)).unwrap();
+                // The service holds the ledger's lock for the renames of an adoption, and this start
+                // does not wait for it.
+                let is_locked_out =
+                    how.plain && self.service.is_some() && stderr.contains("cannot lock");
+                if alone.up && !how.fails && !is_short && !is_locked_out {
                     self.hold(
                         self.excused > 0,
                         &format!("ended with {status}; alone it would be up: {alone:?}"),
@@ -85,16 +99,16 @@ impl Soak {
 
     /// It is up, at a slot that is not older than without unsnap.
     pub fn judge_up(&mut self, running: &Running, alone: &Alone) {
-        // A state that has killed may be passed over for the archives.
-        let has_killed = alone.source == "state" && self.kills.contains_key(&alone.slot);
-        let floor = if has_killed { alone.archives } else { alone.slot };
+        let floor = self.floor(alone);
         let is_new = !alone.up || running.slot >= floor;
         let (slot, source) = (running.slot, &running.source);
         self.hold(is_new, &format!("up at {slot} from {source}; alone: {alone:?}"));
         self.hold(slot > 0, "it has begun with genesis");
         if source == "state" {
             self.kills.remove(&slot);
+            self.flipped.remove(&slot);
         }
+        self.machine.let_an_hour_pass();
         self.excused = 0;
         self.assert_files();
         let left_over = self.machine.ledger.left_over();
@@ -108,10 +122,7 @@ impl Soak {
         }
         let alone = self.machine.alone(&[]);
         let (first, second) = (self.how(), self.how());
-        let both = [first, second].map(|how| {
-            self.starts += 1;
-            Starting::new(&self.machine, &How { further: Vec::new(), ..how }, self.starts)
-        });
+        let both = [first, second].map(|how| self.begin(&How { further: Vec::new(), ..how }));
         self.loads();
         let mut up = Vec::new();
         for starting in both {
@@ -127,12 +138,61 @@ impl Soak {
             Some(running) => {
                 self.judge_up(&running, &alone);
                 self.running = Some(running);
+                return;
             }
             None if alone.up && !is_short => {
                 self.hold(self.excused > 0, "of two starts none came up");
                 self.excused -= 1;
             }
             None => {}
+        }
+        // Neither could know of the other's end.
+        self.died(&loads[..loads.len().min(1)]);
+    }
+
+    /// Begins a start.
+    pub fn begin(&mut self, how: &How) -> Starting {
+        self.starts += 1;
+        let _ = fs::remove_file(self.last_start());
+        Starting::new(&self.machine, how, self.starts)
+    }
+
+    fn last_start(&self) -> PathBuf {
+        self.machine.ledger.snapshots.join(".unsnap-last-start.json")
+    }
+
+    /// The front end has taken no longer than its deadline.
+    fn assert_in_time(&self, how: &How) {
+        let seconds = match how.own.iter().find(|word| ["0s", "1m"].contains(&word.as_str())) {
+            Some(word) if word == "0s" => 0,
+            Some(_) => 60,
+            None => return,
+        };
+        // Nothing is written to a full disk, nor before archives that are always used.
+        let Ok(record) = fs::read_to_string(self.last_start()) else { return };
+        let record: Value = serde_json::from_str(&record).unwrap();
+        let took = Duration::from_millis(record["duration_ms"].as_u64().unwrap());
+        let deadline = Duration::from_secs(seconds) + LATE_MAX;
+        self.hold(took <= deadline, &format!("the front end took {took:?}, {how:?}"));
+    }
+
+    /// A start has ended without a validator that is up.
+    pub fn died(&mut self, loads: &[(String, u64)]) {
+        if let Some((_, slot)) = loads.iter().find(|(source, _)| source == "state") {
+            *self.kills.entry(*slot).or_default() += 1;
+        }
+    }
+
+    /// Returns the slot from which a validator must be up that comes up at all.
+    fn floor(&self, alone: &Alone) -> u64 {
+        // A state that has killed may be passed over for the archives, and these for the next best
+        // ones if the state was made from them.
+        if !self.kills.contains_key(&alone.slot) {
+            alone.slot
+        } else if !self.kills.contains_key(&alone.archives) {
+            alone.archives
+        } else {
+            0
         }
     }
 
@@ -143,6 +203,18 @@ impl Soak {
             let law = format!("the state of {slot} has killed {kills} times and is served again");
             self.hold(kills < KILLS_MAX, &law);
         }
+    }
+
+    /// A state that has killed because a byte of it was changed does not do so again, unless there was
+    /// no time to verify it.
+    fn assert_flip_was_found(&self, how: &How, loads: &[(String, u64)]) {
+        let is_verified = !how.fails && !how.plain && !how.own.iter().any(|word| word == "0s");
+        let has_killed = |slot| {
+            self.kills.get(slot).is_some_and(|kills| *kills > 0) && self.flipped.contains(slot)
+        };
+        let again = loads.iter().find(|(source, slot)| source == "state" && has_killed(slot));
+        let law = format!("a state with a changed byte has killed again: {again:?}");
+        self.hold(again.is_none() || !is_verified, &law);
     }
 
     /// The validator's own files, and its good archives, have their bytes.
@@ -159,7 +231,7 @@ impl Soak {
     }
 
     /// Returns what validators have begun to load since the last call, and from what.
-    fn loads(&mut self) -> Vec<(String, u64)> {
+    pub fn loads(&mut self) -> Vec<(String, u64)> {
         let path = self.machine.path("events");
         let mut log = String::new();
         if let Ok(mut file) = File::open(path) {

@@ -6,7 +6,7 @@
 //! | [`stand_in`] | proves that the stand-in behaves as Agave is known to, before anything rests on it |
 //! | [`machine`] | directories, own files, archives; what a start without unsnap would come to |
 //! | [`process`] | a start, and the validator that has come up |
-//! | [`events`] | what may happen, how often, and what is switched off until it is fixed |
+//! | [`events`] | what may happen, and how often |
 //! | [`driver`] | makes it happen |
 //! | [`daemon`] | `unpackd` beside the validator |
 //! | [`laws`] | what must hold after every start |
@@ -14,7 +14,7 @@
 //! | variable | effect |
 //! |---|---|
 //! | `UNSNAP_SOAK_EVENTS=<n>` | number of events on each file system |
-//! | `UNSNAP_SOAK_WITH=<event>,<event>` | events to happen often, also those that are switched off until a finding is fixed |
+//! | `UNSNAP_SOAK_WITH=<event>,<event>` | events to happen often |
 //! | `UNSNAP_TEST_SEED=<seed>` | other events; the seed is printed when the test fails |
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed

@@ -76,9 +76,7 @@ impl Starting {
             Command::new(machine.program())
         } else {
             let mut command = Command::new(validator_path());
-            // Starts follow each other within milliseconds here. To the front end each would look like
-            // the early end of a validator.
-            command.args(["--attempts", "0"]).args(&how.own).arg("--").arg(machine.program());
+            command.args(&how.own).arg("--").arg(machine.program());
             command
         };
         command.args(machine.arguments()).args(&how.further);
@@ -120,6 +118,15 @@ impl Starting {
             [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.ended, PollFlags::IN)];
         let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
         poll(&mut files, Some(&time)).unwrap() > 0
+    }
+
+    /// Returns whether the front end catches a signal by now.
+    pub fn catches(&self, signal: Signal) -> bool {
+        let pid = self.child.as_ref().unwrap().id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        caught.is_some_and(|set| set >> (signal.as_raw() - 1) & 1 == 1)
     }
 
     /// Sends a signal.

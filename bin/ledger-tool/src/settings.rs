@@ -81,6 +81,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         replace: args.replace,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: 0,
         defer: false,
         removal_files_per_second: args.removal.removal_files_per_second,

@@ -40,7 +40,7 @@ use crate::{
     cli::Cli,
     intent::Intent,
     reporter::Reporter,
-    start::{Attempt, Ready, prepare},
+    start::{Attempt, Ready, prepare, wait_for_others},
     target::{Target, execute},
 };
 
@@ -76,7 +76,13 @@ fn main() -> ExitCode {
     };
     // Even a panic that must not happen, for instance while an error is printed, starts the
     // validator.
-    let start = catch_unwind(AssertUnwindSafe(|| before_validator(&cli, &target, &reporter)));
+    let start = catch_unwind(AssertUnwindSafe(|| {
+        let start = before_validator(&cli, &target, &reporter);
+        if target.loads_ledger() && !matches!(start, Start::Interrupted) {
+            wait_for_others(&cli, &target);
+        }
+        start
+    }));
     match start.unwrap_or(Start::Plain) {
         Start::Ready(archive_use) => target.execute(Some(archive_use)),
         Start::Plain => {

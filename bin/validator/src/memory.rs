@@ -4,13 +4,12 @@
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use unsnap_cli::units::count;
 use unsnap_fastboot::{
     AttemptRules, Attempts, Candidates, Failed, FastbootError, FileIdentity, Killed, LedgerLock,
-    Pair, Places, Request, StartCounts, StateName,
+    Pair, Places, Request, SearchDirs, StartCounts, StateName, marked_states,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
@@ -20,6 +19,7 @@ pub struct Memory {
     attempts: Attempts,
     rules: AttemptRules,
     snapshots: PathBuf,
+    dirs: SearchDirs,
     /// Seconds since 1970 at the beginning.
     now: u64,
     /// All archives, to tell which state was made from which.
@@ -38,6 +38,8 @@ pub enum Plan {
         /// Number of slots by which it is older than the newest one.
         behind: u64,
     },
+    /// No state: the validator is to unpack the archives, which are checked before.
+    Checked,
     /// Nothing, for this reason.
     Nothing(String),
 }
@@ -71,6 +73,7 @@ impl Memory {
             attempts: Attempts::read(&Syscalls::default(), &places.snapshots),
             rules,
             snapshots: places.snapshots.clone(),
+            dirs: places.search_dirs(),
             now,
             candidates: Candidates::find(&places.search_dirs()).ok(),
         })
@@ -90,6 +93,7 @@ impl Memory {
         if request.replace {
             self.attempts.forget();
         }
+        self.attempts.forget_gone();
         let killed = self.attempts.judge_preparations(self.now, self.rules);
         let failed = if is_start { self.attempts.judge_state(self.now, self.rules) } else { None };
         if let Some(failed) = failed.as_ref().filter(|failed| failed.too_often) {
@@ -99,7 +103,10 @@ impl Memory {
         let withdrawn =
             self.attempts.withdraw_suspects(&Syscalls::default(), &request.places, name);
         let (plan, withdrawn) = match withdrawn {
-            Ok(withdrawn) => (self.choose(killed, takes_older), withdrawn),
+            Ok(withdrawn) => {
+                self.attempts.withdrawn();
+                (self.choose(&request.places, killed, takes_older), withdrawn)
+            }
             // A suspect could be served if more were done. The mark of a state that cannot be
             // removed could not be replaced either.
             Err(error) => (Plan::Nothing(error.to_string()), Vec::new()),
@@ -118,7 +125,7 @@ impl Memory {
         self.attempts.suspect(failed.state.clone(), pair.as_ref());
     }
 
-    fn choose(&self, killed: Killed, takes_older: bool) -> Plan {
+    fn choose(&self, places: &Places, killed: Killed, takes_older: bool) -> Plan {
         if killed.too_often {
             return Plan::Nothing(format!(
                 "{} ended by SIGKILL, the lack of memory or a crash, one after the other; --replace \
@@ -131,17 +138,28 @@ impl Memory {
         let Some(newest) = pairs.first().filter(|newest| refused.contains(newest)) else {
             return Plan::AsRequested;
         };
+        // A validator's own state, which may be served, is newer.
+        let states = marked_states(&Syscalls::default(), places).unwrap_or_default();
+        if states.first().is_some_and(|(slot, _)| *slot > newest.slot()) {
+            return Plan::AsRequested;
+        }
         match pairs.iter().find(|pair| !refused.contains(pair)) {
             Some(pair) if takes_older => {
                 let behind = newest.slot() - pair.slot();
                 Plan::Older { pair: Box::new(pair.clone()), behind }
             }
+            _ if !self.attempts.is_checked(newest) => Plan::Checked,
             _ => Plan::Nothing(
                 "validators have ended early with states made from the newest archives; newer \
                  archives or --replace try again"
                     .to_owned(),
             ),
         }
+    }
+
+    /// Returns the slots of states that are to be verified before they are served again.
+    pub fn accused(&self) -> Vec<u64> {
+        if self.rules.attempts == 0 { Vec::new() } else { self.attempts.accused() }
     }
 
     /// The preparation has ended, and this process has not.
@@ -154,6 +172,25 @@ impl Memory {
     pub fn serve(&mut self, slot: u64, now: u64) {
         self.attempts.serve(self.name(slot), now);
         self.write();
+    }
+
+    /// The newest archives were checked, and bad ones set aside.
+    pub fn checked(&mut self) {
+        let pairs = Candidates::find(&self.dirs).ok();
+        if let Some(pair) = pairs.iter().flat_map(Candidates::pairs).next() {
+            self.attempts.checked(&pair);
+        }
+    }
+
+    /// No state is given to the validator, but it may find an old one, which then counts as given.
+    /// `takes_any` says whether it loads one that is older than the archives.
+    pub fn give_up(&mut self, places: &Places, takes_any: bool, now: u64) {
+        let states = marked_states(&Syscalls::default(), places).unwrap_or_default();
+        let newest = self.pairs().next().map_or(0, |pair| pair.slot());
+        match states.first().filter(|(slot, _)| takes_any || *slot >= newest) {
+            Some((slot, _)) => self.serve(*slot, now),
+            None => self.write(),
+        }
     }
 
     /// Returns the numbers of starts.
@@ -196,7 +233,7 @@ pub fn withdraw_given_up(places: &Places) -> Result<(), FastbootError> {
 
 impl Learned {
     /// Returns what an operator should know, in words.
-    pub fn warnings(&self, window: Duration) -> Vec<String> {
+    pub fn warnings(&self, rules: AttemptRules) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.killed > 0 {
             warnings.push(format!(
@@ -205,12 +242,16 @@ impl Learned {
             ));
         }
         if let Some(Failed { state, times, too_often }) = &self.failed {
-            let then = if *too_often { ": it is not served again" } else { "" };
+            let then = match (too_often, rules.attempts) {
+                (true, _) => ": it is not served again",
+                (false, 0) => "",
+                (false, _) => ": its accounts are verified before it is served again",
+            };
             warnings.push(format!(
                 "{} started from the state of slot {} and ended within {}{then}",
                 count((*times).into(), "validator"),
                 state.slot,
-                format_duration(window),
+                format_duration(rules.window),
             ));
         }
         for slot in &self.withdrawn {

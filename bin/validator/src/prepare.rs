@@ -10,11 +10,13 @@ use std::{
 
 use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{
-    Candidates, FastbootError, Outcome, Places, Repaired, Request, marked_states, prepare, repair,
+    Candidates, FastbootError, Outcome, Places, Repaired, Request, check_newest, marked_states,
+    prepare, repair, withdraw_wrong,
 };
 use unsnap_pass::{CancelToken, Phase, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_settings::format_duration;
+use unsnap_unpack::Verify;
 
 use crate::{
     memory::withdraw_given_up,
@@ -62,6 +64,8 @@ pub enum Wanted {
     Newest,
     /// Any state: the validator ignores archives.
     Any,
+    /// None. The archives that the validator is to unpack are checked, and bad ones set aside.
+    GoodArchives,
 }
 
 /// End of a preparation.
@@ -161,6 +165,9 @@ impl Preparation {
                 prepare(&request, &Syscalls::default(), progress, cancel)
             }
             (Wanted::Any, false) => prepare_any(&request, progress, cancel),
+            (Wanted::GoodArchives, _) => {
+                Err(check_newest(&request, &Syscalls::default(), progress, cancel))
+            }
         }
     }
 }
@@ -240,6 +247,15 @@ fn prepare_any(
         Repaired::WasWhole { slot }
         | Repaired::Relinked { slot, .. }
         | Repaired::LeftAlone { slot, .. } => {
+            if withdraw_wrong(request, &calls, progress, cancel)? {
+                // Perhaps the archives are wrong as well.
+                let verify = match request.verify {
+                    Verify::None | Verify::Structure => Verify::Accounts { memory_bytes: None },
+                    asked @ Verify::Accounts { .. } => asked,
+                };
+                let request = Request { verify, ..request.clone() };
+                return prepare(&request, &calls, progress, cancel);
+            }
             Ok(Outcome::Ready { slot, state, behind: 0, set_aside: Vec::new() })
         }
     }

@@ -9,6 +9,7 @@ use unsnap_cli::{
     signals::{self, Signals},
     validator::ArchiveUse,
 };
+use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
@@ -25,6 +26,10 @@ use crate::{
     target::Target,
     wait::{Deadline, SystemClock, Wait},
 };
+
+/// Longest wait for another unsnap that holds the ledger's lock. A guess: renames take milliseconds,
+/// and seconds on a disk that is busy.
+const OTHERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Result of a preparation.
 pub enum Attempt {
@@ -74,15 +79,16 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
     let say = |error: &FastbootError| reporter.waiting(error, deadline.wait_max());
     until_ledger_is_free(&request.places, oldest, deadline, &cancel, say);
     let (mut memory, plan, learned) = recall(cli, target, &request, reporter);
+    request.suspects = memory.as_ref().map(Memory::accused).unwrap_or_default();
     let older_by = match &plan {
         Plan::Older { behind, .. } => *behind,
-        Plan::AsRequested | Plan::Nothing(_) => 0,
+        Plan::AsRequested | Plan::Checked | Plan::Nothing(_) => 0,
     };
-    let preparation = |request: Request| {
-        let wanted = match target.and_then(Target::archive_use) {
+    let preparation = |request: Request, wanted: Option<Wanted>| {
+        let wanted = wanted.unwrap_or(match target.and_then(Target::archive_use) {
             Some(ArchiveUse::Never) => Wanted::Any,
             _ => Wanted::Newest,
-        };
+        });
         let oldest = request.pair.as_ref().map_or(oldest, Pair::slot);
         Preparation { request, wanted, takes_older, oldest, deadline }
     };
@@ -90,9 +96,22 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
         Plan::Older { pair, .. } => {
             request.pair = Some(*pair);
-            run(cli, preparation(request.clone()), &cancel, reporter)
+            let end = run(cli, preparation(request.clone(), None), &cancel, reporter);
+            request.pair = None;
+            match end {
+                // The validator is left with the newer ones.
+                End::Done(Err(Failure::Failed(error))) if error.family() == Family::BadArchive => {
+                    let check = preparation(request.clone(), Some(Wanted::GoodArchives));
+                    check_archives(cli, check, &cancel, reporter, memory.as_mut())
+                }
+                end => end,
+            }
         }
-        Plan::AsRequested => run(cli, preparation(request.clone()), &cancel, reporter),
+        Plan::Checked => {
+            let check = preparation(request.clone(), Some(Wanted::GoodArchives));
+            check_archives(cli, check, &cancel, reporter, memory.as_mut())
+        }
+        Plan::AsRequested => run(cli, preparation(request.clone(), None), &cancel, reporter),
     };
     let result = match end {
         End::Done(Ok(outcome)) => {
@@ -118,9 +137,21 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         return Attempt::Interrupted;
     }
     if !cli.prepare_only {
-        record(cli, &request, memory, &result, &learned, since.elapsed());
+        let takes_any =
+            target.is_some_and(|target| target.archive_use() == Some(ArchiveUse::Never));
+        record(cli, &request, memory, &result, &learned, takes_any, since.elapsed());
     }
     Attempt::Done(result)
+}
+
+/// Waits while another unsnap holds the ledger's lock, such as unpackd for the renames of an
+/// adoption: a validator that finds it held ends.
+pub fn wait_for_others(cli: &Cli, target: &Target<'_>) {
+    if let Ok(places) = places::places(&cli.places, Some(target))
+        && let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN)
+    {
+        tracing::warn!(%error, "the validator may find the ledger locked");
+    }
 }
 
 /// Recalls earlier starts, and decides what is prepared.
@@ -136,7 +167,7 @@ fn recall(
     };
     let takes_older = target.is_some_and(takes_older);
     let (plan, learned) = memory.plan(request, !cli.prepare_only, takes_older);
-    for warning in learned.warnings(rules.window) {
+    for warning in learned.warnings(rules) {
         reporter.warning(&warning);
     }
     (Some(memory), plan, learned)
@@ -164,6 +195,23 @@ fn takes_older(target: &Target<'_>) -> bool {
     target.takes_archive_use() || target.archive_use() == Some(ArchiveUse::Never)
 }
 
+/// Checks the archives that the validator is to unpack. Remembers that if they are good.
+fn check_archives(
+    cli: &Cli,
+    check: Preparation,
+    cancel: &CancelToken,
+    reporter: &Reporter,
+    memory: Option<&mut Memory>,
+) -> End {
+    let end = run(cli, check, cancel, reporter);
+    if let (End::Done(Err(Failure::Failed(error))), Some(memory)) = (&end, memory)
+        && error.family() == Family::Request
+    {
+        memory.checked();
+    }
+    end
+}
+
 fn run(cli: &Cli, preparation: Preparation, cancel: &CancelToken, reporter: &Reporter) -> End {
     let (progress, request) = (Progress::default(), &preparation.request);
     match &request.pair {
@@ -189,6 +237,7 @@ fn record(
     memory: Option<Memory>,
     result: &anyhow::Result<Ready>,
     learned: &Learned,
+    takes_any: bool,
     duration: Duration,
 ) {
     let given = match result {
@@ -204,7 +253,7 @@ fn record(
         starts = *memory.starts();
         match result {
             Ok(ready) => memory.serve(ready.slot, now()),
-            Err(_) => memory.write(),
+            Err(_) => memory.give_up(&request.places, takes_any, now()),
         }
         record.leave(&request.places.snapshots);
     }
@@ -251,6 +300,7 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         replace: cli.replace,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: cli.max_behind,
         defer: true,
         removal_files_per_second: cli.removal.removal_files_per_second,

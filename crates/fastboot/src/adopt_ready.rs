@@ -6,7 +6,8 @@ use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
 use crate::{
-    Candidates, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StateSurvey, Survey,
+    Attempts, Candidates, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StateSurvey,
+    Survey,
     adopt::adopt,
     bad_archives::BadArchives,
     outcome::micros,
@@ -55,6 +56,11 @@ pub fn adopt_ready(
     let nothing = || Quarters::refuse_next_locked(calls, &places).map(|()| None);
     let Some(ready) = Quarters::find_ready(calls, &places)? else { return nothing() };
     let Some(state) = ready.state(calls, request.format, progress)? else { return nothing() };
+    if Attempts::read(calls, &places.snapshots).is_suspect_slot(state.slot) {
+        let slot = state.slot;
+        tracing::info!(slot, "not adopting the ready state: validators have ended early with it");
+        return nothing();
+    }
     let mut bad = BadArchives::new(&request.known_bad, places.search_dirs());
     let Some(pair) = newest_pair(request, &places, &bad)? else { return nothing() };
     if state.slot < request.oldest(&pair) {

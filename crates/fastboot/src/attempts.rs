@@ -16,7 +16,7 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use rustix::{
@@ -24,6 +24,7 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
+use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
 
 use crate::{
@@ -38,6 +39,13 @@ pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
 
 /// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Longest time from the record of a start until the validator has locked its ledger. A guess: it does
+/// so before it reads anything large.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The file's length is a multiple of this, a block of most file systems.
+const PADDED_TO: usize = 4096;
 
 /// Most states and most pairs of archives that are remembered. A guess: a validator keeps two full
 /// and four incremental archives.
@@ -157,6 +165,23 @@ struct Suspect {
     /// The archives that it was made from; empty if they were gone.
     #[serde(default)]
     archives: Vec<SuspectArchive>,
+    /// Whether it was withdrawn. From then on another state of the same slot is another one, unless it
+    /// is made from the same archives.
+    #[serde(default)]
+    withdrawn: bool,
+    /// Whether the archives were checked.
+    #[serde(default)]
+    checked: bool,
+}
+
+impl Suspect {
+    /// Returns whether a state that exists now may be this one.
+    fn may_exist(&self) -> bool {
+        let is_there =
+            |archive: &SuspectArchive| SuspectArchive::of(&archive.path).as_ref() == Some(archive);
+        let has_archives = !self.archives.is_empty() && self.archives.iter().all(is_there);
+        has_archives || !self.withdrawn
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,10 +276,21 @@ impl Attempts {
         }
     }
 
-    /// Writes the memory, durably. On an error the old file stays.
+    /// Writes the memory, durably. On an error the old file stays. On a full disk, where a state that
+    /// ends validators must not be forgotten either, the old file is overwritten instead of replaced;
+    /// a power cut may then damage it.
     pub fn write(&self, calls: &Syscalls, snapshots: &Path) -> Result<(), FastbootError> {
-        let text = serde_json::to_string(self).unwrap_or_default();
-        write_durably(calls, &snapshots.join(ATTEMPTS_FILE), text.as_bytes())
+        let path = snapshots.join(ATTEMPTS_FILE);
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        // Room for later, in blocks that the file has already.
+        let padding = text.len().next_multiple_of(PADDED_TO) - text.len();
+        text.extend(std::iter::repeat_n(' ', padding));
+        match write_durably(calls, &path, text.as_bytes()) {
+            Err(error) if matches!(error.errno(), Some(Errno::NOSPC | Errno::DQUOT)) => {
+                overwrite(calls, &path, text.as_bytes()).map_err(|_| error)
+            }
+            result => result,
+        }
     }
 
     /// Forgets everything but the counts: the operator asks for one more attempt.
@@ -308,13 +344,20 @@ impl Attempts {
         keep_last(&mut self.served);
     }
 
+    /// Returns the slots of states with which the last validator has ended early. They may be good:
+    /// that is verified before they are served again.
+    pub fn accused(&self) -> Vec<u64> {
+        let failed = self.served.iter().filter(|served| served.failures > 0);
+        failed.map(|served| served.state.slot).collect()
+    }
+
     /// A state is not to be served again, nor another one made from the same archives.
     pub fn suspect(&mut self, state: StateName, pair: Option<&Pair>) {
         let paths = pair.into_iter().flat_map(Pair::archives).map(|archive| &*archive.path);
         let archives = paths.filter_map(SuspectArchive::of).collect();
         self.served.retain(|served| !served.state.may_be(&state));
         self.suspects.retain(|suspect| !suspect.state.may_be(&state));
-        self.suspects.push(Suspect { state, archives });
+        self.suspects.push(Suspect { state, archives, withdrawn: false, checked: false });
         keep_last(&mut self.suspects);
     }
 
@@ -325,10 +368,33 @@ impl Attempts {
 
     /// Returns whether a validator has ended early with the state of a slot.
     pub fn has_failed(&self, slot: u64) -> bool {
-        let failed = self.served.iter().filter(|served| served.failures > 0);
-        let mut states = failed.map(|served| &served.state);
-        states.any(|state| state.slot == slot)
-            || self.suspects.iter().any(|suspect| suspect.state.slot == slot)
+        self.accused().contains(&slot) || self.is_suspect_slot(slot)
+    }
+
+    /// Forgets suspects that are gone. Called before each start.
+    pub fn forget_gone(&mut self) {
+        self.suspects.retain(Suspect::may_exist);
+    }
+
+    /// The states that are not to be served were withdrawn.
+    pub fn withdrawn(&mut self) {
+        self.suspects.iter_mut().for_each(|suspect| suspect.withdrawn = true);
+    }
+
+    /// The archives of a suspect were checked.
+    pub fn checked(&mut self, pair: &Pair) {
+        if let Some(suspect) = suspect_archives(pair).and_then(|archives| {
+            self.suspects.iter_mut().find(|suspect| suspect.archives == archives)
+        }) {
+            suspect.checked = true;
+        }
+    }
+
+    /// Returns whether the archives of a suspect were checked.
+    pub fn is_checked(&self, pair: &Pair) -> bool {
+        suspect_archives(pair).is_some_and(|archives| {
+            self.suspects.iter().any(|suspect| suspect.checked && suspect.archives == archives)
+        })
     }
 
     /// Withdraws states that are not to be served, in place and beside, durably: their marks are
@@ -347,6 +413,7 @@ impl Attempts {
         };
         let mut states = found(places)?;
         states.extend(found(&places.beside())?);
+        states.extend(found(&places.next())?);
         if states.is_empty() {
             return Ok(Vec::new());
         }
@@ -392,11 +459,55 @@ impl Attempts {
             })
         })
     }
+
+    /// Returns whether the state of a slot is not to be served, whatever archive it was made from.
+    pub(crate) fn is_suspect_slot(&self, slot: u64) -> bool {
+        self.is_suspect(&StateName { slot, hash: None })
+    }
+
+    /// Returns whether no state is to be made from the archives of a pair.
+    pub(crate) fn has_suspect_archives(&self, pair: &Pair) -> bool {
+        self.is_suspect_pair(pair, |path| FileIdentity::of(path).ok())
+    }
+}
+
+/// Returns the archives of a pair; `None` if one of them is gone.
+fn suspect_archives(pair: &Pair) -> Option<Vec<SuspectArchive>> {
+    pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect()
+}
+
+/// Returns whether a validator's start was remembered a moment ago, so that a validator may be about
+/// to lock the ledger. It does not wait for the lock, but ends: who works beside it keeps away, even
+/// for milliseconds. A start that is dated in the future is none.
+pub fn is_starting(places: &Places) -> bool {
+    let changed = places.snapshots.join(ATTEMPTS_FILE).metadata();
+    let changed = changed.and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|changed| is_recent(changed, SystemTime::now()))
+}
+
+fn is_recent(changed: SystemTime, now: SystemTime) -> bool {
+    now.duration_since(changed).is_ok_and(|age| age < STARTS_WITHIN)
 }
 
 /// Forgets the oldest.
 fn keep_last<T>(list: &mut Vec<T>) {
     list.drain(..list.len().saturating_sub(REMEMBERED_MAX));
+}
+
+/// Overwrites a file with as many bytes as it has, so that the file system needs no space.
+fn overwrite(calls: &Syscalls, path: &Path, bytes: &[u8]) -> Result<(), Errno> {
+    let file = calls.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW)?;
+    if u64::try_from(calls.fstat(&file)?.st_size) != Ok(bytes.len() as u64) {
+        return Err(Errno::NOSPC);
+    }
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match calls.write_at(&file, rest, written as u64, 1)? {
+            0 => return Err(Errno::IO),
+            count => written += count,
+        }
+    }
+    calls.fsync(&file)
 }
 
 /// Replaces a small file, durably: after a power cut it is whole, the old one or the new one. Another

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::Report;
+use unsnap_unpack::{Report, Verify};
 
 use crate::{
     Condition, FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, StateSurvey,
@@ -72,6 +72,10 @@ struct Beside<'a> {
 impl Site for Beside<'_> {
     fn target(&self) -> &Places {
         &self.next.places
+    }
+
+    fn verify(&self) -> Verify {
+        self.work.request.verify
     }
 
     fn existing(

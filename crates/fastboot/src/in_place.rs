@@ -4,10 +4,10 @@ use std::{path::PathBuf, time::Instant};
 
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::Report;
+use unsnap_unpack::{Report, Verify};
 
 use crate::{
-    FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, Survey,
+    Attempts, FastbootError, LedgerLock, Outcome, Pair, Places, Repaired, Request, Survey,
     adopt::adopt,
     bad_archives::BadArchives,
     clear::{clear, old_files},
@@ -44,7 +44,8 @@ pub fn prepare(
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
     let found = Found::look(work, &places);
-    let mut site = InPlace { work, places: &places, lock: &lock, found, adoptable: true };
+    let mut site =
+        InPlace { work, places: &places, lock: &lock, found, adoptable: true, was_wrong: false };
     work.prepare_newest(&places, &mut site)
 }
 
@@ -99,11 +100,22 @@ struct InPlace<'a> {
     found: Found,
     /// False after adoption has failed.
     adoptable: bool,
+    /// Whether a state was withdrawn whose accounts were wrong. Perhaps its archives are.
+    was_wrong: bool,
 }
 
 impl Site for InPlace<'_> {
     fn target(&self) -> &Places {
         self.places
+    }
+
+    fn verify(&self) -> Verify {
+        match self.work.request.verify {
+            Verify::None | Verify::Structure if self.was_wrong => {
+                Verify::Accounts { memory_bytes: None }
+            }
+            asked => asked,
+        }
     }
 
     fn existing(
@@ -174,6 +186,10 @@ impl InPlace<'_> {
             tracing::warn!(slot, "the state cannot be repaired and was withdrawn");
             return self.adopt(pair, None, bad);
         }
+        if self.work.withdraw_wrong_locked(self.places)? {
+            self.was_wrong = true;
+            return self.adopt(pair, None, bad);
+        }
         let behind = pair.slot().saturating_sub(slot);
         let set_aside = bad.rename(calls);
         self.tidy(Removal::default());
@@ -201,6 +217,13 @@ impl InPlace<'_> {
         let is_wanted = |slot| slot >= oldest && above.is_none_or(|above| slot > above);
         let Some(state) = state.filter(|state| is_wanted(state.slot)) else { return Ok(None) };
         let slot = state.slot;
+        if Attempts::read(calls, &self.places.snapshots).is_suspect_slot(slot) {
+            tracing::warn!(
+                slot,
+                "not adopting the ready state: validators have ended early with it"
+            );
+            return Ok(None);
+        }
         if let Err(error) = ready.assert_adoptable(calls) {
             tracing::warn!(%error, slot, "the ready state cannot be adopted");
             return Ok(None);

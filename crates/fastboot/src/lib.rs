@@ -17,8 +17,10 @@
 //! * [`dry_run`]: tells what these would do.
 //! * [`Survey`]: lists the existing states and their conditions.
 //! * [`repair`]: restores a state from which a validator has removed storages.
+//! * [`withdraw_wrong`]: verifies a state with which a validator has ended early, by its accounts.
 //! * [`Attempts`]: remembers starts, so that one that fails does not recur for ever.
 //! * [`WaitingNotice`], [`Situation`]: how the start of a validator waits for another process.
+//! * [`check_newest`]: checks the archives that a validator is to unpack by itself.
 //! * [`withdraw`]: removes a state, so that the validator unpacks the archives; [`withdraw_beside`]
 //!   removes only the ready state.
 //! * [`prune_leftovers`], [`prune_shadows`], [`prune_bad_archives`]: removal of what nobody needs any
@@ -36,6 +38,7 @@ mod bad_archives;
 mod base;
 mod beside;
 mod candidates;
+mod check;
 mod clear;
 mod cluster;
 mod dry_run;
@@ -48,6 +51,7 @@ mod outcome;
 mod own_lock;
 mod places;
 mod prepare;
+mod proof;
 mod pruning;
 mod quarters;
 mod removal;
@@ -62,16 +66,19 @@ mod withdraw;
 
 pub use adopt_ready::adopt_ready;
 pub use attempts::{
-    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, write_durably,
+    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, is_starting,
+    write_durably,
 };
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
+pub use check::check_newest;
 pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;
 pub use lock::LedgerLock;
 pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
+pub use proof::withdraw_wrong;
 pub use pruning::{PrunedArchive, prune_bad_archives, prune_leftovers, prune_shadows};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};

@@ -112,7 +112,14 @@ impl LedgerLock {
 
     /// Fails with [`FastbootError::Locked`] if another unsnap is at work on the ledger. Takes no lock.
     pub fn refuse_ours(calls: &Syscalls, ledger: &Path) -> Result<(), FastbootError> {
-        OwnLock::refuse_held(calls, &ledger.join(OWN_LOCK_NAME), ledger)
+        OwnLock::refuse_held(calls, &ledger.join(OWN_LOCK_NAME), ledger, MOMENT)
+    }
+
+    /// Waits until no other unsnap is working on a ledger, for so long at most. A validator does not
+    /// wait for the lock, but ends.
+    pub fn wait_for_ours(ledger: &Path, within: Duration) -> Result<(), FastbootError> {
+        let calls = Syscalls::default();
+        OwnLock::refuse_held(&calls, &ledger.join(OWN_LOCK_NAME), ledger, within)
     }
 }
 
@@ -174,6 +181,22 @@ mod tests {
         LedgerLock::refuse_ours(&calls, scratch.path()).unwrap();
         LedgerLock::take(scratch.path()).unwrap();
         assert!(Holder::of(File::open(scratch.path().join(LOCK_NAME)).unwrap()).is_none());
+    }
+
+    #[test]
+    fn who_waits_for_another_unsnap_goes_on_when_it_ends() {
+        let scratch = tempfile::tempdir().unwrap();
+        LedgerLock::wait_for_ours(scratch.path(), Duration::ZERO).unwrap();
+        let lock = LedgerLock::take(scratch.path()).unwrap();
+        let refused = LedgerLock::wait_for_ours(scratch.path(), Duration::ZERO).unwrap_err();
+        assert!(refused.is_in_the_way(), "{refused}");
+        std::thread::scope(|scope| {
+            // Longer than any test takes.
+            let wait = || LedgerLock::wait_for_ours(scratch.path(), Duration::from_mins(10));
+            let waits = scope.spawn(wait);
+            drop(lock);
+            waits.join().unwrap().unwrap();
+        });
     }
 
     #[test]

@@ -99,15 +99,20 @@ impl OwnLock {
         }
     }
 
-    /// Fails with [`FastbootError::Locked`], about `subject`, if another process holds the lock.
-    /// Changes nothing.
-    pub fn refuse_held(calls: &Syscalls, path: &Path, subject: &Path) -> Result<(), FastbootError> {
+    /// Fails with [`FastbootError::Locked`], about `subject`, if another process holds the lock for
+    /// longer than `within`. Changes nothing.
+    pub fn refuse_held(
+        calls: &Syscalls,
+        path: &Path,
+        subject: &Path,
+        within: Duration,
+    ) -> Result<(), FastbootError> {
         let file = match calls.openat(CWD, path, OFlags::RDONLY | FLAGS, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(failed("open", path, errno)),
         };
-        if lock(calls, &file, MOMENT).map_err(|errno| failed("lock", path, errno))? {
+        if lock(calls, &file, within).map_err(|errno| failed("lock", path, errno))? {
             return Ok(());
         }
         let holder = holder_in(calls, &file);
@@ -176,20 +181,20 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let (path, calls) = (scratch.path().join("lock"), Syscalls::default());
         let subject = Path::new("/the/ledger");
-        OwnLock::refuse_held(&calls, &path, subject).unwrap();
+        OwnLock::refuse_held(&calls, &path, subject, MOMENT).unwrap();
         assert!(!path.exists());
         let lock = OwnLock::take(&calls, &path, subject, MOMENT).unwrap();
         lock.sign(&calls);
         for refused in [
             OwnLock::take(&calls, &path, subject, MOMENT).map(drop),
-            OwnLock::refuse_held(&calls, &path, subject),
+            OwnLock::refuse_held(&calls, &path, subject, MOMENT),
         ] {
             let told = refused.unwrap_err().to_string();
             let who = format!("(process {}, ", process::id());
             assert!(told.contains("/the/ledger") && told.contains(&who), "{told}");
         }
         drop(lock);
-        OwnLock::refuse_held(&calls, &path, subject).unwrap();
+        OwnLock::refuse_held(&calls, &path, subject, MOMENT).unwrap();
         OwnLock::take(&calls, &path, subject, MOMENT).unwrap().sign(&calls);
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 1, "{text}");

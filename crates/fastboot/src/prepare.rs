@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use unsnap_failure::{Failure, Family};
+use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_lookup::Reader;
 use unsnap_pass::{Archive, PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Options, Report, Room, UnpackError, Unpacker, Upon};
+use unsnap_unpack::{Options, Report, Room, UnpackError, Unpacker, Upon, Verify};
 
 use crate::{
-    Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
+    Attempts, Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
     bad_archives::BadArchives,
     base, blamed,
     clear::enough_to_clear,
@@ -23,6 +23,9 @@ use crate::{
 pub(crate) trait Site {
     /// Returns the directories that the new state goes to.
     fn target(&self) -> &Places;
+
+    /// Returns the checks of the archives.
+    fn verify(&self) -> Verify;
 
     /// Returns the outcome if a state as new as a pair of archives exists already. Bad archives are
     /// renamed first, so that a validator does not choose them over that state.
@@ -82,6 +85,11 @@ impl Work<'_> {
                 return Ok(outcome);
             }
             let files = FileIdentity::of_all(pair.archives().map(|archive| &*archive.path));
+            if self.is_suspect(places, &pair) && self.prove(pair.archives()).is_ok() {
+                // The validator unpacks them itself, if it does not choose bad ones.
+                bad.rename(self.calls);
+                return Err(suspect(&pair));
+            }
             match self.unpack_or_reuse(places, site, &pair, &mut bad) {
                 Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
                 Err(error)
@@ -104,6 +112,12 @@ impl Work<'_> {
         }))
     }
 
+    /// Returns whether archives were chosen whose state has ended validators.
+    fn is_suspect(&self, places: &Places, pair: &Pair) -> bool {
+        let is_chosen = self.request.pair.is_none() && !self.request.replace;
+        is_chosen && Attempts::read(self.calls, &places.snapshots).has_suspect_archives(pair)
+    }
+
     /// Unpacks a pair whose bank files match the names of its archives. Of a pair whose full archive
     /// an earlier state was made from, only the incremental archive is unpacked.
     fn unpack_or_reuse(
@@ -114,7 +128,7 @@ impl Work<'_> {
         bad: &mut BadArchives,
     ) -> Result<Prepared, FastbootError> {
         let base = base::find(*self, places, pair);
-        let checks = self.request.verify.file_by_file();
+        let checks = site.verify().file_by_file();
         let upon = base.zip(checks).zip(archives(pair).ok());
         let upon = upon.and_then(|(((_, base), checks), pair)| Upon::new(&pair, base, checks));
         if let (Some(upon), Some(incremental)) = (upon, pair.incremental()) {
@@ -173,7 +187,7 @@ impl Work<'_> {
         let digest = Some(DigestKind::Xxh3);
         let mut options = match upon {
             Some(upon) => Options::for_state_upon(upon, state, digest),
-            None => Options::for_state(archives(pair)?, request.verify, state, digest),
+            None => Options::for_state(archives(pair)?, site.verify(), state, digest),
         };
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;
@@ -208,4 +222,15 @@ impl Work<'_> {
         site.start_removal(replaced).finish(self.progress);
         Ok(Prepared { slot, directory, report, set_aside })
     }
+}
+
+/// Returns the error for archives whose state has ended validators. Older ones are not tried: a
+/// validator would not choose them.
+pub(crate) fn suspect(pair: &Pair) -> FastbootError {
+    let reason = format!(
+        "validators have ended early with the state of slot {}, which the newest archives hold",
+        pair.slot()
+    );
+    let remedy = Remedy::advice("wait for newer archives, or make the state anew (--replace)");
+    FastbootError::request(reason, Some(remedy))
 }

@@ -20,6 +20,7 @@ use crate::{
     FastbootError, LedgerLock, Places, SearchDirs,
     bad_archives::BAD_SUFFIX,
     files::{failed, open_directory},
+    is_starting,
     quarters::Quarters,
     removal::{Removal, move_aside},
     states::state_directories,
@@ -149,6 +150,9 @@ pub fn prune_leftovers(calls: &Syscalls, places: &Places) -> Result<Removal, Fas
 pub fn prune_shadows(calls: &Syscalls, places: &Places) -> Result<Removal, FastbootError> {
     let mut removal = Removal::default();
     if orphans(calls, places)?.is_empty() {
+        return Ok(removal);
+    }
+    if is_starting(places) {
         return Ok(removal);
     }
     let _lock = match LedgerLock::take(&places.ledger) {

@@ -101,13 +101,13 @@ impl Quarters {
     /// Fails with [`FastbootError::Locked`] if another process works on a successor.
     pub fn refuse_next_locked(calls: &Syscalls, adopted_to: &Places) -> Result<(), FastbootError> {
         let next = adopted_to.next();
-        OwnLock::refuse_held(calls, &next.lock_file(), &next.snapshots)
+        OwnLock::refuse_held(calls, &next.lock_file(), &next.snapshots, MOMENT)
     }
 
     /// Fails with [`FastbootError::Locked`] if another process works on the ready state.
     pub fn refuse_ready_locked(calls: &Syscalls, adopted_to: &Places) -> Result<(), FastbootError> {
         let ready = adopted_to.beside();
-        OwnLock::refuse_held(calls, &ready.lock_file(), &ready.snapshots)
+        OwnLock::refuse_held(calls, &ready.lock_file(), &ready.snapshots, MOMENT)
     }
 
     /// Makes the directories, empty. Fails if a state could not be adopted from there by renames

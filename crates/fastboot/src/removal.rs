@@ -472,6 +472,7 @@ mod tests {
             replace: false,
             pair: None,
             known_bad: Vec::new(),
+            suspects: Vec::new(),
             max_behind: 0,
             defer: false,
             removal_files_per_second: REMOVAL_FILES_PER_SECOND,

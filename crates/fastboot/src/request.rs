@@ -38,6 +38,10 @@ pub struct Request {
     pub pair: Option<Pair>,
     /// Archives that proved bad in earlier runs. They are skipped.
     pub known_bad: Vec<KnownBad>,
+    /// Slots of states with which a validator has ended early. [`prepare`](crate::prepare) verifies
+    /// such a state by its accounts before it is served again; a wrong one is withdrawn, and the
+    /// archives are unpacked with [`Verify::Accounts`].
+    pub suspects: Vec<u64>,
     /// Number of slots by which an existing or ready state may be older than the newest pair of
     /// archives and still be taken for it, by [`prepare`](crate::prepare) and
     /// [`adopt_ready`](crate::adopt_ready); 0 for none. [`prepare_beside`](crate::prepare_beside)

@@ -21,6 +21,7 @@ use crate::{
     FastbootError, LedgerLock, Places,
     clear::Taken,
     files::failed,
+    is_starting,
     quarters::Quarters,
     removal::{Removal, move_aside},
     survey::Shadow,
@@ -198,6 +199,9 @@ pub fn give_back_ready(
 
 /// Returns whether a validator holds the ledger's lock. If nobody does, this takes and releases it.
 fn is_validator_running(places: &Places) -> Result<bool, FastbootError> {
+    if is_starting(places) {
+        return Ok(false);
+    }
     match LedgerLock::check(&places.ledger) {
         Ok(()) => Ok(false),
         Err(FastbootError::Running { .. }) => Ok(true),

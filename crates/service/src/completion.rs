@@ -331,12 +331,11 @@ mod tests {
 
     #[test]
     fn a_job_that_made_way_begins_again_later_and_has_not_failed() {
-        let state = ended_by(CancelReason::Yielded);
+        let mut state = ended_by(CancelReason::Yielded);
         let target = &state.targets[0];
         let job = &target.queue[0];
         assert_eq!((job.id, job.attempt, target.retry_timer.failures), (7, 1, 0));
         assert!(job.not_before.is_some() && target.waits_for.is_some());
-        let mut state = state;
         assert!(state.targets[0].take(7).is_some());
         assert_eq!(state.targets[0].waits_for, None, "without a job, nothing is waited for");
     }

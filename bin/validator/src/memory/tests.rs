@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
 use unsnap_state::Format;
@@ -35,6 +35,7 @@ fn request(ledger: &Path) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: 0,
         defer: false,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,
@@ -48,7 +49,7 @@ fn mark(ledger: &tempfile::TempDir, slot: u64) {
 }
 
 fn marked(ledger: &tempfile::TempDir) -> Vec<u64> {
-    let states = unsnap_fastboot::marked_states(&Syscalls::default(), &Places::new(ledger.path()));
+    let states = marked_states(&Syscalls::default(), &Places::new(ledger.path()));
     states.unwrap().into_iter().map(|(slot, _)| slot).collect()
 }
 
@@ -60,6 +61,11 @@ fn start(ledger: &tempfile::TempDir, now: u64, takes_older: bool) -> Plan {
     let slot = match &plan {
         Plan::AsRequested => memory.pairs().next().unwrap().slot(),
         Plan::Older { pair, .. } => pair.slot(),
+        Plan::Checked => {
+            memory.checked();
+            memory.end();
+            return plan;
+        }
         Plan::Nothing(_) => return plan,
     };
     // Prepared, unless it exists.
@@ -87,7 +93,9 @@ fn a_state_that_ends_validators_gives_way_to_the_next_pair_and_then_to_none() {
         assert_eq!(older(&start(&ledger, now, true)), Some((20, 10)));
         assert_eq!(marked(&ledger), [20]);
     }
-    for now in [1240, 1300, 10_000] {
+    assert_eq!(start(&ledger, 1240, true), Plan::Checked, "they are checked once");
+    assert_eq!(marked(&ledger), [0; 0]);
+    for now in [1300, 10_000] {
         assert!(matches!(start(&ledger, now, true), Plan::Nothing(_)));
         assert_eq!(marked(&ledger), [0; 0]);
     }
@@ -101,8 +109,84 @@ fn a_validator_that_cannot_ignore_archives_is_started_without_a_state() {
     let ledger = ledger(&[30, 20]);
     start(&ledger, 1000, false);
     start(&ledger, 1060, false);
-    assert!(matches!(start(&ledger, 1120, false), Plan::Nothing(_)));
+    assert_eq!(start(&ledger, 1120, false), Plan::Checked);
     assert_eq!(marked(&ledger), [0; 0]);
+}
+
+#[test]
+fn a_state_is_accused_after_one_early_end_and_acquitted_by_a_long_run() {
+    let ledger = ledger(&[30, 20]);
+    let accused = |now, rules: AttemptRules| {
+        let request = request(ledger.path());
+        let mut memory = Memory::open(&request.places, rules, now).unwrap();
+        memory.plan(&request, true, true);
+        memory.end();
+        memory.accused()
+    };
+    start(&ledger, 1000, true);
+    assert_eq!(accused(1060, AttemptRules { attempts: 0, ..RULES }), [0; 0]);
+    assert_eq!(accused(1060, RULES), [30]);
+    start(&ledger, 1060, true);
+    assert_eq!(accused(9000, RULES), [0; 0]);
+}
+
+#[test]
+fn a_validators_own_state_that_is_newer_than_bad_archives_is_looked_at() {
+    let ledger = ledger(&[30]);
+    start(&ledger, 1000, true);
+    start(&ledger, 1001, true);
+    assert_eq!(start(&ledger, 1002, true), Plan::Checked);
+    assert!(matches!(start(&ledger, 1003, true), Plan::Nothing(_)));
+    mark(&ledger, 31);
+    let request = request(ledger.path());
+    let mut memory = Memory::open(&request.places, RULES, 1004).unwrap();
+    assert_eq!(memory.plan(&request, true, true).0, Plan::AsRequested);
+    assert_eq!(marked(&ledger), [31]);
+}
+
+#[test]
+fn a_state_that_is_found_when_preparing_fails_counts_as_served() {
+    let ledger = ledger(&[30, 20]);
+    let request = request(ledger.path());
+    mark(&ledger, 30);
+    for (now, is_there) in [(1000, true), (1001, true), (1002, false)] {
+        let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+        memory.plan(&request, true, true);
+        assert_eq!(marked(&ledger).contains(&30), is_there, "{now}");
+        memory.end();
+        memory.give_up(&request.places, false, now);
+    }
+    // One that the validator would not load has no part in its end.
+    mark(&ledger, 20);
+    for now in [5000, 5001, 5002] {
+        let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+        memory.plan(&request, true, true);
+        memory.give_up(&request.places, false, now);
+        assert_eq!(marked(&ledger), [20]);
+    }
+}
+
+#[test]
+fn a_state_of_the_same_slot_is_another_one_after_the_withdrawal_unless_its_archives_are_the_same() {
+    for (archives, is_served) in [(&[20][..], true), (&[30, 20], false)] {
+        let ledger = ledger(archives);
+        let request = request(ledger.path());
+        // The validator's own, or made of archives.
+        for now in [1000, 1001, 1002] {
+            if now < 1002 {
+                mark(&ledger, 30);
+            }
+            let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+            memory.plan(&request, true, true);
+            memory.end();
+            memory.give_up(&request.places, false, now);
+        }
+        assert_eq!(marked(&ledger), [0; 0]);
+        mark(&ledger, 30);
+        let mut memory = Memory::open(&request.places, RULES, 9000).unwrap();
+        memory.plan(&request, true, true);
+        assert_eq!(!marked(&ledger).is_empty(), is_served, "{archives:?}");
+    }
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn request(ledger: &TempDir) -> Request {
         replace: false,
         pair: None,
         known_bad: Vec::new(),
+        suspects: Vec::new(),
         max_behind: 0,
         defer: false,
         removal_files_per_second: REMOVAL_FILES_PER_SECOND,

@@ -233,6 +233,39 @@ fn it_is_written_and_read_and_a_damaged_file_is_no_obstacle() {
 }
 
 #[test]
+fn on_a_full_disk_the_memory_is_overwritten_in_its_place() {
+    let scratch = tempfile::tempdir().unwrap();
+    let calls = Syscalls::default();
+    let mut attempts = Attempts::default();
+    attempts.write(&calls, scratch.path()).unwrap();
+    let path = scratch.path().join(ATTEMPTS_FILE);
+    assert_eq!(fs::metadata(&path).unwrap().len() % 4096, 0);
+    // The new file cannot be made, written or synced, or takes the old one's place.
+    for step in 1..6 {
+        attempts.serve(state(step), 1000);
+        let plan = FaultPlan::new(0).fail(step, Errno::NOSPC);
+        attempts.write(&Syscalls::with_faults(plan), scratch.path()).unwrap();
+        assert_eq!(Attempts::read(&calls, scratch.path()), attempts, "{step}");
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{step}");
+    }
+    // Other errors leave the old file.
+    let plan = FaultPlan::new(0).fail(1, Errno::IO);
+    attempts.serve(state(9), 1000);
+    attempts.write(&Syscalls::with_faults(plan), scratch.path()).unwrap_err();
+    assert_ne!(Attempts::read(&calls, scratch.path()), attempts);
+}
+
+#[test]
+fn a_validator_is_being_started_for_a_moment_after_its_start_was_remembered() {
+    let now = SystemTime::UNIX_EPOCH + Duration::from_hours(9);
+    assert!(is_recent(now, now));
+    assert!(!is_recent(now - STARTS_WITHIN, now));
+    assert!(!is_recent(now + Duration::from_secs(1), now), "the clock was set back since");
+    let scratch = tempfile::tempdir().unwrap();
+    assert!(!is_starting(&Places::new(scratch.path())), "no start was remembered");
+}
+
+#[test]
 fn a_file_that_cannot_be_written_keeps_its_old_content() {
     let (scratch, calls) = (tempfile::tempdir().unwrap(), Syscalls::default());
     let path = scratch.path().join("file");

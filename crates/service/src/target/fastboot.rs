@@ -16,7 +16,7 @@ use std::{
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{
     Attempts, Candidates, FastbootError, FileIdentity, LedgerLock, Outcome, Pair, Places, Prepared,
-    Request, StateName, marked_states,
+    Request, StateName, is_starting, marked_states,
 };
 use unsnap_pass::{PassError, Progress};
 use unsnap_ring::Syscalls;
@@ -92,6 +92,10 @@ fn refuse_given_up(calls: &Syscalls, places: &Places, pair: &Pair) -> Result<(),
 /// Fails with [`FastbootError::Running`] if a validator runs. A lock that is free is held for
 /// microseconds.
 fn refuse_running(places: &Places) -> Result<(), FastbootError> {
+    if is_starting(places) {
+        let holder = Some("it is being started".to_owned());
+        return Err(FastbootError::Running { ledger: places.ledger.clone(), holder });
+    }
     LedgerLock::take(&places.ledger).map(drop)
 }
 
@@ -168,6 +172,7 @@ impl Adoption {
             replace: false,
             pair: None,
             known_bad: Vec::new(),
+            suspects: Vec::new(),
             max_behind: *max_behind,
             defer: false,
             removal_files_per_second: self.removal_files_per_second,
