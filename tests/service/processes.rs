@@ -1,11 +1,13 @@
 //! Sockets that are handed over, and two services that want the same.
 
 use std::{
+    fs,
     os::{fd::OwnedFd, unix::net::UnixListener},
     process::{Command, Stdio},
 };
 
 use rustix::process::Signal;
+use serde_json::json;
 use unsnap_test_support::{
     cleaned,
     daemon::{Daemon, full},
@@ -35,6 +37,34 @@ fn a_socket_that_systemd_hands_over_is_used_and_left_there() {
     assert!(daemon.end(Signal::TERM).success());
     assert!(daemon.path("socket").exists(), "it is systemd's");
     assert!(!daemon.path("unused").exists());
+}
+
+#[test]
+fn two_services_do_not_share_the_directories_of_a_target() {
+    let mut daemon = Daemon::new();
+    daemon.start();
+    daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
+    daemon.until_settled("tree", 1_000_000);
+    // An instance that was copied and not adapted, but for its state directory and its socket.
+    let mut second = Daemon::new();
+    let text = fs::read_to_string(daemon.path("unpackd.toml")).unwrap();
+    let own = |name: &str| second.path(name).display().to_string();
+    let others = |name: &str| daemon.path(name).display().to_string();
+    let text =
+        ["state", "socket"].iter().fold(text, |text, name| text.replace(&others(name), &own(name)));
+    fs::write(second.path("unpackd.toml"), text).unwrap();
+    second.start();
+    // The first one runs, although it does nothing.
+    daemon.ask(&json!({"request": "pause"})).unwrap();
+    daemon.drop_in(&daemon.make(&full(1_000_100, 1)));
+    let state = daemon.path("state").display().to_string();
+    second.until("it keeps away, and says why", |second| {
+        let told = second.target("tree").to_string();
+        told.contains("another unsnap is at work on") && told.contains(&state)
+    });
+    assert_eq!(daemon.names("trees"), ["1000000"]);
+    daemon.end(Signal::KILL);
+    second.until_settled("tree", 1_000_100);
 }
 
 #[test]

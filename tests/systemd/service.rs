@@ -1,10 +1,8 @@
 //! `unpackd.service`, from its start to its end, as the user unpackd.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
+use unsnap_test_support::ledger::names;
 use unsnap_testkit::tree::{assert_tree_equals, files, reference_entries_of_file};
 
 use crate::{
@@ -195,9 +193,6 @@ fn a_job_is_gone_on_with_after_a_stop_and_after_a_kill() {
     container.wait_for_property(UNIT, "ActiveState", "active");
     container.sh("systemctl reload unpackd.service").succeeds();
     assert_unpacked(&container, &archive, 350_000_000);
-    let left: Vec<_> = fs::read_dir(container.mnt().join("ledger"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    assert_eq!(left, ["350000000"], "nothing is left of the cut-off jobs");
+    let left = names(&container.mnt().join("ledger"));
+    assert_eq!(left, [".unsnap-service", "350000000"], "nothing is left of the cut-off jobs");
 }

@@ -3,6 +3,7 @@
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::mpsc::{Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -10,7 +11,10 @@ use std::{
 
 use unsnap_fastboot::FastbootError;
 
-use crate::target::{Adoption, AdoptionEnd, Product, Sweep, Swept, Work, carry_out};
+use crate::{
+    config::Target,
+    target::{Adoption, AdoptionEnd, Product, Sweep, Swept, Work, carry_out, claim},
+};
 
 /// A worker's report about a finished order.
 #[derive(Debug)]
@@ -71,19 +75,22 @@ pub struct Worker {
 
 impl Worker {
     /// Starts the thread. It calls `report` after each order. `id` identifies the worker in its
-    /// reports.
+    /// reports. No order is carried out in directories that a service with another state directory
+    /// has claimed.
     pub fn start(
         id: u64,
         name: &str,
+        state_directory: PathBuf,
         report: impl Fn(WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
-        Self::doing(id, name, carry_out, report)
+        Self::doing(id, name, move |target| claim(target, &state_directory), carry_out, report)
     }
 
-    /// Starts the thread with another function that carries out jobs.
+    /// Starts the thread with other functions that admit orders and carry out jobs.
     fn doing(
         id: u64,
         name: &str,
+        admit: impl Fn(&Target) -> Result<(), FastbootError> + Send + 'static,
         carry_out: impl Fn(&Work, &mut Vec<Product>) -> Result<(), FastbootError> + Send + 'static,
         report: impl Fn(WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
@@ -92,12 +99,19 @@ impl Worker {
         let work = move || {
             for order in received {
                 report(match order {
-                    Order::Job(work) => WorkerReport::Ended(attempt(id, &work, &carry_out)),
+                    Order::Job(work) => {
+                        WorkerReport::Ended(attempt(id, &work, |work, products| {
+                            admit(&work.target)?;
+                            carry_out(work, products)
+                        }))
+                    }
                     Order::Sweep(sweep) => {
-                        WorkerReport::Swept { worker: id, result: sweep.carry_out() }
+                        let result = admit(&sweep.target).and_then(|()| sweep.carry_out());
+                        WorkerReport::Swept { worker: id, result }
                     }
                     Order::Adopt(adoption) => {
-                        WorkerReport::Adopted { worker: id, result: adoption.carry_out() }
+                        let result = admit(&adoption.target).and_then(|()| adoption.carry_out());
+                        WorkerReport::Adopted { worker: id, result }
                     }
                 });
             }
@@ -184,9 +198,16 @@ mod tests {
             }
         };
         let (sender, reports) = channel();
-        let worker =
-            Worker::doing(9, "test", carry_out, move |report| sender.send(report).unwrap())
-                .unwrap();
+        let worker = Worker::doing(
+            9,
+            "test",
+            |_| Ok(()),
+            carry_out,
+            move |report| {
+                sender.send(report).unwrap();
+            },
+        )
+        .unwrap();
         for (slot, text) in [(1, "with a text"), (2, "with a word"), (3, "no message")] {
             assert!(worker.begin(testing::work(slot)));
             let WorkerReport::Ended(ended) = reports.recv_timeout(HANG).unwrap() else { panic!() };

@@ -222,12 +222,13 @@ impl Daemon {
         assert_holds(&directory, &expected_tree_of(archive), name);
     }
 
-    /// Returns the names in a directory, but for those that are being removed.
+    /// Returns the names in a directory, but for those that are being removed and the service's claim.
     pub fn names(&self, directory: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
         let mut names: Vec<String> =
             names.filter(|name| !name.starts_with(".unsnap-removed-")).collect();
+        names.retain(|name| name != ".unsnap-service");
         names.sort();
         names
     }

@@ -106,6 +106,7 @@ impl Ledger {
                 ".unsnap-ready.lock",
                 ".unsnap-next.lock",
                 ".unsnap-attempts",
+                ".unsnap-service",
                 ".unsnap-last-start.json",
             ];
             let is_ours = |name: &String| {

@@ -52,7 +52,8 @@ impl Supervisor {
     fn start_worker(&mut self, target: Target) -> io::Result<(TargetState, Worker)> {
         self.next_worker += 1;
         let (id, sender) = (self.next_worker, self.sender.clone());
-        let worker = Worker::start(id, &target.name, move |report| {
+        let own = self.directory.path().to_owned();
+        let worker = Worker::start(id, &target.name, own, move |report| {
             let _ = sender.send(Message::WorkerReport(report));
         })?;
         Ok((TargetState::new(target, id), worker))

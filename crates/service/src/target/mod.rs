@@ -1,5 +1,6 @@
 //! Targets on disk: listing, making and removing results.
 
+mod claim;
 mod fastboot;
 mod leftovers;
 mod remover;
@@ -7,6 +8,7 @@ mod results;
 mod tree;
 mod work;
 
+pub use claim::claim;
 pub use fastboot::{Adoption, AdoptionEnd, is_adoptable};
 pub use remover::Remover;
 pub use results::{Found, result_directories, results};
