@@ -18,25 +18,22 @@ import random
 import shutil
 import signal
 import statistics
-import struct
 import subprocess
 import sys
 import time
 
-from load import Load, rpc
-from node import FULL, HERE, RPC, Disk, Node, Unpackd, run
-
-MIB = 1024 * 1024
-PATIENCE = 150  # seconds until a validator must have come up, and until its roots must have moved
-FLIPPED_STARTS = 6  # starts after which a state with a flipped byte must be out of the way
+from events import MIB, Events
+from load import Load, base58_text
+from node import HERE, RPC, Disk, Node, Unpackd
+from starts import Starts
 
 
-class Soak:
+class Soak(Starts, Events):
     def __init__(self, options, work, disk):
         self.random, self.options, self.work, self.disk = (
             random.Random(options.seed), options, work, disk)
         self.ledger = disk.path / "ledger"
-        self.node = Node(work, self.ledger, options.programs, options.seed)
+        self.node = Node(work, self.ledger, options.programs)
         self.unpackd = Unpackd(options.programs["unpackd"], work, self.ledger)
         self.began, self.starts, self.events, self.broken = time.monotonic(), [], {}, []
         self.expected, self.flipped, self.early = 0, False, 0
@@ -53,247 +50,6 @@ class Soak:
             self.broken.append(f"start {self.node.number}: {text}")
             self.note(f"BROKEN   {text}")
         return holds
-
-    # Starts.
-
-    def begin(self, front):
-        """Starts the validator, and tells what it may not be worse than."""
-        slot, names = self.node.newest()
-        state = self.node.state() if self.ended_by == "exit" else 0
-        self.expected, self.kept = max(slot, state), names
-        self.towers = {path.name for path in self.ledger.glob("tower-1_9-*.bin")}
-        self.node.start(front)
-        self.started = time.monotonic()
-
-    def meddle(self):
-        """Sometimes something happens while the front end prepares; true if that ends the start."""
-        what = self.random.choice(["rotate", "rotate", "stop", "kill", *["nothing"] * 6])
-        delay = self.random.uniform(0, 0.4)
-        if what == "nothing":
-            return False
-        time.sleep(delay)
-        number = {"rotate": signal.SIGUSR1, "stop": signal.SIGTERM, "kill": signal.SIGKILL}[what]
-        if not self.node.still_in_front():
-            return False
-        os.kill(self.node.process.pid, number)
-        if what == "rotate":
-            time.sleep(0.01)
-            if self.node.still_in_front():
-                self.event("SIGUSR1 to the front end", f"after {delay:.2f} s")
-            elif self.ended(5) == -number:
-                return True  # It became the validator between two of these lines: not ours.
-            return False
-        end = self.ended(30)
-        self.event(f"{signal.Signals(number).name} to the front end", f"after {delay:.2f} s")
-        self.law(end is not None, "the front end does not end by a signal")
-        if end is None:
-            self.node.kill(signal.SIGKILL)
-        return True
-
-    def ended(self, patience):
-        try:
-            return self.node.process.wait(patience)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def slot_moves(self):
-        """Seconds until the slot moves; None if the validator ends by itself, or never."""
-        first, deadline = None, self.started + PATIENCE
-        while time.monotonic() < deadline and self.node.process.poll() is None:
-            slot = rpc(RPC, "getSlot", {"commitment": "processed"})
-            first = slot if first is None else first
-            if slot is not None and slot > first:
-                return time.monotonic() - self.started
-            time.sleep(0.03)
-        return None
-
-    def root_moves(self):
-        deadline, first = time.monotonic() + PATIENCE, None
-        while time.monotonic() < deadline and self.node.process.poll() is None:
-            root = rpc(RPC, "getSlot", {"commitment": "finalized"})
-            first = root if first is None else first
-            if root is not None and root > first:
-                return True
-            time.sleep(0.2)
-        return False
-
-    def start(self, front):
-        """Starts until the validator has come up, and checks every law."""
-        for attempt in range(1, FLIPPED_STARTS + 1):
-            self.begin(front)
-            if front and self.meddle():
-                self.node.keep_logs()
-                self.ended_by = "front end"
-                continue
-            seconds = self.slot_moves()
-            source, slot = self.node.booted_from()
-            result = self.result(front)
-            self.note(f"start {self.node.number}: {'unsnap' if front else 'plain'}, {result}, slot "
-                      f"{slot} from {source} (newest {self.expected}), "
-                      + (f"moves after {seconds:.1f} s" if seconds else "did not come up"))
-            if seconds:
-                break
-            code = self.node.process.poll()
-            if code is None:
-                self.node.kill(signal.SIGKILL)
-            self.starts.append({"front": front, "up": False, "source": source, "flipped": self.flipped,
-                                "result": result})
-            self.node.keep_logs()
-            if not self.flipped and not self.worse_without(front, code):
-                return False
-            self.early, self.ended_by = self.early + 1, "itself"
-        else:
-            return self.law(False, f"did not come up in {FLIPPED_STARTS} starts")
-        self.starts.append({"front": front, "up": True, "source": source, "seconds": seconds,
-                            "flipped": self.flipped, "result": result})
-        older = slot < self.expected and self.early < 2
-        self.law(not older, f"booted at slot {slot}, older than {self.expected} of without unsnap")
-        self.law(self.node.own() == self.own, "genesis or a key is missing or has changed")
-        self.law(all((self.ledger / name).exists() for name in self.towers), "the tower is missing")
-        bad = [path.name for path in self.ledger.rglob("*.unsnap-bad")]
-        self.law(not bad, f"archives were set aside as bad: {bad}")
-        for name in self.kept:
-            # The validator removes an archive only for newer ones.
-            gone = not (self.ledger / name).exists() and self.node.newest()[0] <= self.expected
-            self.law(not gone, f"{name} is missing")
-        self.law(self.root_moves(), "roots do not move: it does not vote")
-        self.flipped = False
-        return True
-
-    def worse_without(self, front, code):
-        """Whether the validator fails without unsnap just so, for which unsnap has no blame."""
-        if not front:
-            return self.law(False, f"the validator ended without unsnap, too (script?): {code}")
-        self.note(f"         ended by itself ({code}); without unsnap?")
-        self.withdraw()
-        self.forget_tower()
-        self.begin(False)
-        alone = self.slot_moves()
-        self.node.kill(signal.SIGKILL)
-        self.node.keep_logs()
-        self.forget_tower()
-        return self.law(not alone, f"did not come up through the front end ({code}), but without it")
-
-    def result(self, front):
-        if not front:
-            return "alone"
-        try:
-            return json.loads((self.ledger / ".unsnap-last-start.json").read_text())["result"]
-        except (OSError, ValueError):
-            return "no report"
-
-    def withdraw(self):
-        done = run(self.options.programs["ledger-tool"], "fastboot", "withdraw", "--ledger", self.ledger)
-        self.law(done.returncode == 0, f"withdraw: {done.stderr}")
-
-    def forget_tower(self):
-        """A single node has voted for slots that its blockstore may have lost with a crash."""
-        for path in self.ledger.glob("tower-*"):
-            path.unlink()
-
-    # Events.
-
-    def fill(self):
-        leave = self.random.choice([0, 8, 100, 200]) * MIB
-        seconds = self.random.uniform(3, 12)
-        self.event("disk filled", f"but for {leave // MIB} MiB, for {seconds:.0f} s")
-        self.disk.fill(leave)
-        time.sleep(seconds)
-        self.disk.empty()
-
-    def kill_unpackd(self):
-        self.law(self.unpackd.end(signal.SIGKILL), "unpackd had ended by itself")
-        self.event("SIGKILL to unpackd")
-        self.unpackd.start()
-
-    def reconfigure(self):
-        bad = self.random.random() < 0.3
-        if bad:
-            self.unpackd.config.write_text(self.random.choice(["[nonsense]\n", "rate = [", ""]))
-        else:
-            self.unpackd.configure(rate=self.random.choice([0, "1MiB", "4MiB", "20MiB"]),
-                                   min_slots=self.random.choice([0, 40, 40, 160]),
-                                   min_free=self.random.choice(["64MiB", "256MiB", "1GiB"]))
-        self.event("configuration reloaded", "(an invalid one)" if bad else "")
-        self.unpackd.process.send_signal(signal.SIGHUP)
-        time.sleep(1)
-        self.law(self.unpackd.process.poll() is None, "unpackd ended when its configuration changed")
-        if bad:
-            self.unpackd.configure(rate=0, min_slots=40, min_free="256MiB")
-
-    def rotate(self):
-        log = self.node.log
-        log.replace(log.with_suffix(".log.1"))
-        self.event("SIGUSR1 to the validator")
-        os.kill(self.node.process.pid, signal.SIGUSR1)
-        deadline = time.monotonic() + 20
-        while not log.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.law(log.exists() and self.node.process.poll() is None, "logs are not rotated")
-
-    def flip(self, storages, apart):
-        """Flips a byte of an account; `apart` in a copy, so that no hard link shares it."""
-        chosen = [path for path in sorted(storages) if path.stat().st_size > 200]
-        if not chosen:
-            return False
-        path = self.random.choice(chosen)
-        content = bytearray(path.read_bytes())
-        at = 0
-        for _ in range(self.random.randrange(4)):  # an account is 136 bytes and its data
-            after = (at + 136 + struct.unpack_from("<Q", content, at + 8)[0] + 7) & ~7
-            if after + 136 >= len(content):
-                break
-            at = after
-        at += self.random.choice([48, 136])  # a byte of lamports, or the first of data
-        at = min(at, len(content) - 1)
-        content[at] ^= 1 << self.random.randrange(8)
-        if apart:
-            copy = path.with_name(".copy")
-            copy.write_bytes(content)
-            copy.replace(path)
-        else:
-            with path.open("r+b") as file:
-                file.write(content)
-        self.event(f"byte flipped in {'the ready state' if apart else 'the state in place'}",
-                   f"{path.relative_to(self.ledger)} at {at}")
-        self.flipped = True
-        return True
-
-    def flip_ready(self):
-        try:
-            self.flip((self.ledger / "accounts/.unsnap-ready/run").glob("*.*"), True)
-        except OSError:
-            pass  # unpackd has just replaced or moved it.
-
-    def flip_in_place(self):
-        if self.ended_by != "exit":  # The validator has removed some; the shadow has them all.
-            self.flip((self.ledger / "accounts/unsnap-shadow").glob("**/*.*"), False)
-        else:
-            self.flip((self.ledger / "accounts/run").glob("*.*"), False)
-
-    def end(self):
-        """Ends the validator in one of the ways in which validators end."""
-        if self.node.process.poll() is not None:
-            self.ended_by = "itself"
-            self.note(f"         the validator had ended: {self.node.process.returncode}")
-        else:
-            self.ended_by = self.random.choice(["exit", "SIGTERM", "SIGINT", "SIGKILL", "SIGKILL"])
-            self.event(f"{self.ended_by} to the validator")
-            if self.ended_by == "exit":
-                self.node.exit()
-                if self.ended(90) is None:
-                    self.note("         did not end by exit")
-                    self.node.kill(signal.SIGKILL)
-                    self.ended_by = "SIGKILL"
-            else:
-                self.node.kill(getattr(signal, self.ended_by))
-        lasted = time.monotonic() - self.started
-        self.early = self.early + 1 if lasted < 20 else 0
-        if self.ended_by != "exit":
-            self.forget_tower()
-        self.node.keep_logs()
-
-    # The soak.
 
     def round(self, number):
         front = number % 4 != 3
@@ -312,8 +68,9 @@ class Soak:
             if self.random.random() < 0.2:
                 self.flip_in_place()
             if self.random.random() < 0.15:
-                self.event("disk nearly full at the start")
-                self.disk.fill(150 * MIB)
+                leave = self.random.choice([150, 400])
+                self.event("disk nearly full at the start", f"but for {leave} MiB")
+                self.disk.fill(leave * MIB)
             time.sleep(self.random.choice([0, 0, 0.5, 3]))
         elif self.ended_by != "exit":
             self.withdraw()
@@ -393,15 +150,6 @@ class Soak:
         print(f"laws broken: {len(self.broken)}", *self.broken, sep="\n  ")
 
 
-def base58_text(content):
-    from load import ALPHABET
-    number, text = int.from_bytes(content, "big"), ""
-    while number:
-        number, digit = divmod(number, 58)
-        text = ALPHABET[digit] + text
-    return text
-
-
 def programs(options):
     """Paths of all programs; Agave's are built if they are not there."""
     agave = options.agave.resolve()
@@ -435,6 +183,9 @@ def main():
     if work.exists():
         sys.exit(f"{work} exists; remove what an earlier run has left")
     (work / "logs").mkdir(parents=True)
+    (work / "bin").mkdir()
+    for name in ["validator", "unpackd", "ledger-tool"]:  # A build may replace them meanwhile.
+        options.programs[name] = shutil.copy2(options.programs[name], work / "bin" / name)
     disk = Disk(work, options.disk_gib << 30)
     try:
         soak = Soak(options, work, disk)

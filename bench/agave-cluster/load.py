@@ -69,6 +69,14 @@ def base58(text):
     return number.to_bytes(32, "big")
 
 
+def base58_text(content):
+    number, text = int.from_bytes(content, "big"), ""
+    while number:
+        number, digit = divmod(number, 58)
+        text = ALPHABET[digit] + text
+    return text
+
+
 def rpc(port, method, *arguments):
     """The answer's `result`; None while nobody answers."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": arguments}

@@ -107,7 +107,7 @@ class Unpackd:
 
 
 class Node:
-    def __init__(self, work, ledger, programs, seed):
+    def __init__(self, work, ledger, programs):
         self.work, self.ledger, self.programs = work, ledger, programs
         self.log, self.front_log = work / "validator.log", work / "front.log"
         self.environment = dict(os.environ, RUST_LOG="solana=info,agave=info")
@@ -174,19 +174,21 @@ class Node:
             # Its archives are written at once, however busy the machine is.
             "--snapshot-packager-niceness-adjustment", "0",
             "--max-genesis-archive-unpacked-size", str(1 << 30), "--log", self.log]
-        unsnap = [self.programs["validator"], "--crash-window", "15s", "--min-free", "64MiB",
+        unsnap = [self.programs["validator"], "--crash-window", "15s", "--min-free", "300MiB",
                   "--no-progress", "--color", "never", "--"]
         return [str(word) for word in (unsnap if front else []) + command]
 
     def start(self, front):
         self.number += 1
-        self.log.unlink(missing_ok=True)
+        self.log.with_suffix(".log.1").unlink(missing_ok=True)
         out = self.front_log.open("w")
         self.process = subprocess.Popen(self.command(front), stdout=out, stderr=out,
                                         env=self.environment)
 
     def keep_logs(self):
-        for log, name in [(self.log, "validator"), (self.front_log, "front")]:
+        logs = [(self.log.with_suffix(".log.1"), "rotated"), (self.log, "validator"),
+                (self.front_log, "front")]
+        for log, name in logs:
             if log.exists():
                 log.replace(self.work / "logs" / f"{self.number:04}.{name}.log")
 
@@ -215,8 +217,8 @@ class Node:
 
     def exit(self):
         """`agave-validator exit`, by which it leaves a state of its own."""
-        return run(*self.preload, self.programs["agave-validator"], "--ledger", self.ledger, "exit",
-                   "--force").returncode
+        run(*self.preload, self.programs["agave-validator"], "--ledger", self.ledger, "exit",
+            "--force", "--no-wait-for-exit", timeout=60)
 
     def kill(self, number, patience=90):
         self.process.send_signal(number)
