@@ -12,7 +12,6 @@ use unsnap_fastboot::{
 };
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::ReusedReport;
 
 use crate::{
     cli::{FastbootAction, LookAfterArgs, PrepareArgs},
@@ -187,11 +186,6 @@ fn summary(outcome: &Outcome) -> String {
     text
 }
 
-/// Tells of storages that are linked instead of unpacked.
-fn reused_summary(ReusedReport { archive, files, bytes }: &ReusedReport) -> String {
-    format!("{}, {} of {archive}", count(*files, "storage"), BinaryBytes(*bytes))
-}
-
 fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> String {
     let mut text = format!(
         "prepared the state of slot {slot}: {}, {} from {}, in {}\n",
@@ -206,7 +200,7 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
         let _ = writeln!(text, "  incremental: {}", incremental.archive);
     }
     if let Some(reused) = &report.reused {
-        let _ = writeln!(text, "  linked from the earlier state: {}", reused_summary(reused));
+        let _ = writeln!(text, "  linked from the earlier state: {}", plan::linked(reused));
     }
     if let Some(bank) = &report.bank {
         let _ = writeln!(text, "  bank: {}, epoch {}", bank.hash, bank.epoch);

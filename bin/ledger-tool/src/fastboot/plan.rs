@@ -4,9 +4,14 @@ use std::fmt::Write;
 
 use indicatif::BinaryBytes;
 use unsnap_fastboot::{Action, DryRun, Files, Space, What};
+use unsnap_unpack::ReusedReport;
 
-use super::reused_summary;
 use crate::summary::count;
+
+/// Tells of storages that are linked instead of unpacked.
+pub fn linked(ReusedReport { archive, files, bytes }: &ReusedReport) -> String {
+    format!("{}, {} of {archive}", count(*files, "storage"), BinaryBytes(*bytes))
+}
 
 /// Says what would be done.
 pub fn text(plan: &DryRun) -> String {
@@ -37,8 +42,7 @@ pub fn text(plan: &DryRun) -> String {
         let _ = writeln!(text, "  would write: {bytes} in {files}");
     }
     if let Some(reused) = &plan.reused {
-        let linked = reused_summary(reused);
-        let _ = writeln!(text, "  would link from the earlier state: {linked}");
+        let _ = writeln!(text, "  would link from the earlier state: {}", linked(reused));
     }
     if plan.clears_first {
         text.push_str("  would clear before it writes, since both do not fit\n");
