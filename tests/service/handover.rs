@@ -1,10 +1,15 @@
 //! The service and the program in front of a validator hand work over to each other.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Command,
+    time::{Duration, SystemTime},
+};
 
 use rustix::process::Signal;
 use serde_json::json;
-use unsnap_fastboot::{Attempts, Candidates, SearchDirs, StateName};
+use unsnap_fastboot::{ATTEMPTS_FILE, Attempts, Candidates, SearchDirs, StateName};
 use unsnap_ring::Syscalls;
 use unsnap_test_support::{Outcome, cleaned, daemon::Daemon, run, validator_path};
 
@@ -134,7 +139,15 @@ fn give_up(daemon: &Daemon, slot: u64) {
     let pair = candidates.pairs().find(|pair| pair.slot() == slot).unwrap();
     let mut attempts = Attempts::default();
     attempts.suspect(StateName::of(&pair), Some(&pair));
-    attempts.write(&Syscalls::default(), &daemon.path("ledger")).unwrap();
+    remember(daemon, &attempts);
+}
+
+/// Writes the memory of starts, an hour ago: nothing is adopted right after a start.
+fn remember(daemon: &Daemon, attempts: &Attempts) {
+    let ledger = daemon.path("ledger");
+    attempts.write(&Syscalls::default(), &ledger).unwrap();
+    let file = fs::File::options().write(true).open(ledger.join(ATTEMPTS_FILE)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_hours(1)).unwrap();
 }
 
 #[test]
@@ -163,7 +176,7 @@ fn archives_whose_state_ends_validators_are_not_unpacked_again() {
     assert_eq!(refused["kind"], "bad-archive");
 
     // The operator tells `validator` to forget it.
-    Attempts::default().write(&Syscalls::default(), &daemon.path("ledger")).unwrap();
+    remember(&daemon, &Attempts::default());
     daemon.until_settled("validator", 47);
     assert!(daemon.target("validator")["detail"].is_null());
     assert_loadable(&daemon, 47);

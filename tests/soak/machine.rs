@@ -16,7 +16,7 @@ use unsnap_test_support::{
     ledger::{Ledger, names},
     run, scratch_directory,
 };
-use unsnap_testkit::series::Snapshot;
+use unsnap_testkit::{bank::GENESIS_S, series::Snapshot};
 
 /// Files of a validator that are no business of unsnap.
 const OWN_FILES: [&str; 4] = [
@@ -25,6 +25,15 @@ const OWN_FILES: [&str; 4] = [
     "validator-keypair.json",
     "rocksdb/000017.sst",
 ];
+
+/// The bytes of such a file. The genesis is that of the archives' cluster.
+fn own_file(name: &str) -> Vec<u8> {
+    let mut bytes = name.repeat(100).into_bytes();
+    if name == "genesis.bin" {
+        bytes[..8].copy_from_slice(&GENESIS_S.to_le_bytes());
+    }
+    bytes
+}
 
 /// What a start of the validator alone would come to.
 #[derive(Clone, Debug)]
@@ -75,7 +84,7 @@ impl Machine {
         }
         fs::create_dir(machine.ledger.root.join("rocksdb")).unwrap();
         for name in OWN_FILES {
-            fs::write(machine.ledger.root.join(name), name.repeat(100)).unwrap();
+            fs::write(machine.ledger.root.join(name), own_file(name)).unwrap();
         }
         machine
     }
@@ -205,9 +214,8 @@ impl Machine {
 
     /// Returns what is not as it was: files of the validator, and good archives.
     pub fn lost_files(&self) -> Vec<PathBuf> {
-        let own = OWN_FILES.iter().map(|name| (self.ledger.root.join(name), name.repeat(100)));
-        let own =
-            own.filter(|(path, text)| fs::read(path).ok().as_deref() != Some(text.as_bytes()));
+        let own = OWN_FILES.iter().map(|name| (self.ledger.root.join(name), own_file(name)));
+        let own = own.filter(|(path, bytes)| fs::read(path).ok().as_ref() != Some(bytes));
         let archives = self.archives.iter();
         let archives = archives.filter(|(path, bytes)| fs::read(path).ok().as_ref() != Some(bytes));
         own.map(|(path, _)| path).chain(archives.map(|(path, _)| path.clone())).collect()

@@ -10,6 +10,9 @@
 
 use crate::random::Random;
 
+/// Time of the genesis in all bank files, in seconds since 1970: that of mainnet, 16 March 2020.
+pub const GENESIS_S: u64 = 1_584_368_940;
+
 /// Length of an accounts lattice hash in bytes.
 pub const LATTICE_HASH_BYTES: usize = 2048;
 
@@ -88,7 +91,7 @@ fn chain(file: &mut Fields, slot: u64, capitalization: u64) {
     file.u64(slot.wrapping_add(1).wrapping_mul(64)); // max tick height
     file.u8(1).u64(12_500).u64(64); // hashes per tick, ticks per slot
     file.u64s(&[400_000_000, 0]); // nanoseconds per slot, a u128
-    file.u64(GENESIS_MS / 1000).f64(78_892_314.984); // genesis time, slots per year
+    file.u64(GENESIS_S).f64(78_892_314.984); // genesis time, slots per year
     file.u64(0).u64(slot).u64(0).u64(slot); // accounts data length, slot, unused, block height
     file.random(32).u64s(&[0, 0]); // leader, unused
 }
@@ -203,8 +206,8 @@ const STATUS_CACHE_SLOTS: u64 = 300;
 const SLOTS_PER_EPOCH: u64 = 432_000;
 /// Length of a mainnet vote account's data in bytes.
 const VOTE_STATE_BYTES: u64 = 3762;
-/// Start of mainnet, 16 March 2020, in milliseconds since 1970.
-const GENESIS_MS: u64 = 1_584_368_940_000;
+/// The same in milliseconds.
+const GENESIS_MS: u64 = GENESIS_S * 1000;
 
 #[cfg(test)]
 mod tests {
