@@ -18,11 +18,9 @@ mod dry_run;
 mod neighbours;
 mod steps;
 
-use unsnap_fastboot::{Places, REMOVAL_FILES_PER_SECOND, Request};
+use unsnap_fastboot::{Places, Request};
 use unsnap_pass::IoEngine;
-use unsnap_state::Format;
 use unsnap_test_support::{Outcome, ledger::Ledger, ledger_tool, run};
-use unsnap_unpack::{PreflightMode, Verify};
 
 /// What the library is asked for, with little memory.
 fn request(ledger: &Ledger) -> Request {
@@ -35,23 +33,7 @@ fn request(ledger: &Ledger) -> Request {
     let mut pass = unsnap_pass::Options::default();
     pass.io.engine = IoEngine::Threads;
     pass.resources.memory_budget = Some(16 << 20);
-    Request {
-        places,
-        verify: Verify::Structure,
-        preflight: PreflightMode::default(),
-        min_free: unsnap_unpack::Reserve::NONE,
-        pass,
-        files: None,
-        format: Format::V3,
-        shadow: true,
-        replace: false,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
-        max_behind: 0,
-        defer: false,
-        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
-    }
+    Request { pass, ..Request::new(places) }
 }
 
 /// Runs `ledger-tool fastboot <action>`. Unless the flags say otherwise, nothing of the disk is left

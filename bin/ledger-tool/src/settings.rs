@@ -70,21 +70,15 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     // In place, no validator runs that could need the space.
     let min_free = if args.beside { Reserve::AUTO } else { Reserve::NONE };
     Ok(Request {
-        places: places(&args.places)?,
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
         min_free: args.state.preflight.min_free.unwrap_or(min_free),
         pass,
-        files: None,
         format: args.state.fastboot_format.format(),
         shadow: !args.no_shadow,
         replace: args.replace,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
-        max_behind: 0,
-        defer: false,
         removal_files_per_second: args.removal.removal_files_per_second,
+        ..Request::new(places(&args.places)?)
     })
 }
 

@@ -289,20 +289,16 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
     let mut pass = settings::reading(&cli.io)?;
     pass.neighbour = cli.neighbour.limits();
     Ok(Request {
-        places: places::places(&cli.places, target)?,
         verify: cli.state.verify(),
         preflight: cli.state.preflight.mode(),
         min_free: cli.state.preflight.min_free.unwrap_or_default(),
         pass,
-        files: None,
         format: cli.state.fastboot_format.format(),
         shadow: !cli.no_shadow,
         replace: cli.replace,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
         max_behind: cli.max_behind,
         defer: true,
         removal_files_per_second: cli.removal.removal_files_per_second,
+        ..Request::new(places::places(&cli.places, target)?)
     })
 }

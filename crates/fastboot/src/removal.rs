@@ -453,30 +453,12 @@ fn unlink(calls: &Syscalls, holder: &OwnedFd, name: &CStr, how: AtFlags) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use unsnap_state::Format;
-    use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
     use super::*;
     use crate::Request;
 
     fn request() -> Request {
-        Request {
-            places: Places::new("/nowhere"),
-            verify: Verify::Structure,
-            preflight: PreflightMode::default(),
-            min_free: Reserve::NONE,
-            pass: unsnap_pass::Options::default(),
-            files: None,
-            format: Format::V3,
-            shadow: false,
-            replace: false,
-            pair: None,
-            known_bad: Vec::new(),
-            suspects: Vec::new(),
-            max_behind: 0,
-            defer: false,
-            removal_files_per_second: REMOVAL_FILES_PER_SECOND,
-        }
+        Request { shadow: false, ..Request::new(Places::new("/nowhere")) }
     }
 
     /// A directory moved aside, with more files than are removed between two rests.

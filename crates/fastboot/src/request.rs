@@ -70,6 +70,28 @@ pub struct KnownBad {
 }
 
 impl Request {
+    /// Returns a request for the newest archives with defaults for everything else: checks of the
+    /// structure, format 3, second names, and no space left to other processes.
+    pub fn new(places: Places) -> Self {
+        Self {
+            places,
+            verify: Verify::default(),
+            preflight: PreflightMode::default(),
+            min_free: Reserve::NONE,
+            pass: unsnap_pass::Options::default(),
+            files: None,
+            format: Format::V3,
+            shadow: true,
+            replace: false,
+            pair: None,
+            known_bad: Vec::new(),
+            suspects: Vec::new(),
+            max_behind: 0,
+            defer: false,
+            removal_files_per_second: REMOVAL_FILES_PER_SECOND,
+        }
+    }
+
     /// Returns whether others that prepare a state are waited for.
     pub(crate) fn defers(&self) -> bool {
         self.defer && !self.replace

@@ -11,10 +11,9 @@ mod spread;
 use std::path::Path;
 
 use unsnap_fastboot::FastbootError;
-use unsnap_fastboot::{Outcome, Places, Prepared, REMOVAL_FILES_PER_SECOND, Request, prepare};
+use unsnap_fastboot::{Outcome, Places, Prepared, Request, prepare};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_state::Format;
 use unsnap_test_support::{Setup, ledger::Ledger, ledger_tool, run, small, within};
 
 /// What the library is asked for, with little memory.
@@ -27,23 +26,7 @@ pub fn request(ledger: &Ledger) -> Request {
     }
     let Setup { verify, preflight, min_free, mut pass, .. } = small(Path::new(""), Path::new(""));
     pass.resources.memory_budget = None;
-    Request {
-        places,
-        verify,
-        preflight,
-        min_free,
-        pass,
-        files: None,
-        format: Format::V3,
-        shadow: true,
-        replace: false,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
-        max_behind: 0,
-        defer: false,
-        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
-    }
+    Request { verify, preflight, min_free, pass, ..Request::new(places) }
 }
 
 /// Prepares by the library, and panics if that hangs.

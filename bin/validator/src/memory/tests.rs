@@ -1,9 +1,5 @@
 use std::{fs, path::Path, time::Duration};
 
-use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
-use unsnap_state::Format;
-use unsnap_unpack::{PreflightMode, Verify};
-
 use super::*;
 
 const RULES: AttemptRules = AttemptRules { attempts: 2, window: Duration::from_mins(10) };
@@ -23,23 +19,7 @@ fn add(ledger: &tempfile::TempDir, slot: u64) {
 }
 
 fn request(ledger: &Path) -> Request {
-    Request {
-        places: Places::new(ledger),
-        verify: Verify::default(),
-        preflight: PreflightMode::default(),
-        min_free: unsnap_unpack::Reserve::NONE,
-        pass: unsnap_pass::Options::default(),
-        files: None,
-        format: Format::V3,
-        shadow: true,
-        replace: false,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
-        max_behind: 0,
-        defer: false,
-        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
-    }
+    Request::new(Places::new(ledger))
 }
 
 fn mark(ledger: &tempfile::TempDir, slot: u64) {

@@ -1,10 +1,8 @@
 use std::{cell::Cell, fs, path::Path, sync::mpsc::Sender};
 
 use tempfile::TempDir;
-use unsnap_fastboot::{Condition, Places, REMOVAL_FILES_PER_SECOND, Survey};
+use unsnap_fastboot::{Condition, Places, Survey};
 use unsnap_pass::{Compromised, Options};
-use unsnap_state::Format;
-use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
 use super::*;
 
@@ -22,23 +20,7 @@ fn ledger() -> TempDir {
 fn request(ledger: &TempDir) -> Request {
     let mut pass = Options::default();
     pass.resources.memory_budget = Some(4 << 20);
-    Request {
-        places: Places::new(ledger.path()),
-        verify: Verify::default(),
-        preflight: PreflightMode::default(),
-        min_free: Reserve::NONE,
-        pass,
-        files: None,
-        format: Format::V3,
-        shadow: true,
-        replace: false,
-        pair: None,
-        known_bad: Vec::new(),
-        suspects: Vec::new(),
-        max_behind: 0,
-        defer: false,
-        removal_files_per_second: REMOVAL_FILES_PER_SECOND,
-    }
+    Request { pass, ..Request::new(Places::new(ledger.path())) }
 }
 
 fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<Outcome, Failure> {

@@ -20,7 +20,6 @@ use unsnap_fastboot::{
 };
 use unsnap_pass::{PassError, Progress};
 use unsnap_ring::Syscalls;
-use unsnap_unpack::PreflightMode;
 
 use super::work::{Adopted, Product, Work};
 use crate::config::{Target, TargetKind, Unpacking};
@@ -161,21 +160,14 @@ impl Adoption {
             return None;
         };
         Some(Request {
-            places: places.clone(),
             verify: self.unpacking.verify,
-            preflight: PreflightMode::default(),
             min_free: self.unpacking.min_free,
             pass: self.unpacking.pass.clone(),
-            files: None,
             format: *format,
             shadow: *shadow,
-            replace: false,
-            pair: None,
-            known_bad: Vec::new(),
-            suspects: Vec::new(),
             max_behind: *max_behind,
-            defer: false,
             removal_files_per_second: self.removal_files_per_second,
+            ..Request::new(places.clone())
         })
     }
 }
