@@ -12,7 +12,7 @@ use unsnap_state::StateError;
 use unsnap_verify::accounts::AccountsError;
 
 /// Unpacking failed. The destinations are unchanged, except for those that a failed publication
-/// could not undo. Staged files are kept only if they can be [resumed](crate::Tree::resume).
+/// could not undo. Staged files are kept only if they can be [resumed](crate::Options::for_resumable_tree).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnpackError {
