@@ -77,6 +77,7 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         incremental: None,
         bank: None,
         accounts: None,
+        reused: None,
         accounts_paths: Vec::new(),
         compression: "zstd",
         dry_run: true,
