@@ -1,13 +1,16 @@
 //! A check of the archives that a validator is about to unpack.
 
 use unsnap_failure::{Failure, Family};
-use unsnap_pass::{CancelToken, PassError, Progress};
+use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 use unsnap_unpack::{CheckOutputs, Options, Source, Unpacker, Verify};
 
 use crate::{
-    Candidate, Candidates, FastbootError, FileIdentity, Pair, Request, bad_archives::BadArchives,
-    blamed, prepare::suspect, request::Work,
+    Candidates, FastbootError, FileIdentity, Pair, Request,
+    bad_archives::BadArchives,
+    blamed,
+    prepare::{archives, suspect},
+    request::Work,
 };
 
 /// Checks the newest archives to the end, with their accounts, and writes nothing. Bad ones are
@@ -56,16 +59,11 @@ impl Work<'_> {
     }
 
     fn check(&self, pair: &Pair) -> Result<(), FastbootError> {
-        let archives = unsnap_unpack::Pair::new(
-            pair.full().archive(),
-            pair.incremental().map(Candidate::archive),
-        );
-        let archives = archives.map_err(PassError::from)?;
         let verify = match self.request.verify {
             Verify::None | Verify::Structure => Verify::Accounts { memory_bytes: None },
             asked @ Verify::Accounts { .. } => asked,
         };
-        let source = Source::pair(archives, verify);
+        let source = Source::pair(archives(pair)?, verify);
         let options = Options::check(source, CheckOutputs::default());
         let options = options.with_pass(self.request.pass.clone());
         Unpacker::new(options).with_handles(self.handles()).run()?;

@@ -58,7 +58,7 @@ pub(crate) trait Site {
 }
 
 /// Returns the archives of a pair.
-fn archives(pair: &Pair) -> Result<unsnap_unpack::Pair<Archive>, PassError> {
+pub(crate) fn archives(pair: &Pair) -> Result<unsnap_unpack::Pair<Archive>, PassError> {
     let incremental = pair.incremental().map(Candidate::archive);
     Ok(unsnap_unpack::Pair::new(pair.full().archive(), incremental)?)
 }

@@ -7,7 +7,6 @@ use rustix::{
     io::Errno,
 };
 use unsnap_commit::Target;
-use unsnap_ring::Syscalls;
 
 use crate::{Origin, ShadowList, State, StateError, Storage, StorageFile};
 
@@ -107,8 +106,16 @@ impl Base {
                 if number % LINKS_PER_LOOK == 0 && cancelled() {
                     return Err(StateError::Cancelled);
                 }
+                let (calls, name) = (&target.calls, storage.to_string());
+                let refuse =
+                    |errno: Errno| StateError::NotLinked { reason: format!("{name}: {errno}") };
                 for to in run.into_iter().chain(shadow) {
-                    link(&target.calls, from, to, storage, bytes)?;
+                    calls.linkat(&from.directory, &*name, to, &*name).map_err(refuse)?;
+                }
+                // The other link is to the same file.
+                if let Some(run) = run {
+                    let stat = calls.lstatat(run, &*name).map_err(refuse)?;
+                    check(&name, &stat, bytes, from.written)?;
                 }
                 files.push(StorageFile::new(storage, bytes, destination));
             }
@@ -117,23 +124,14 @@ impl Base {
     }
 }
 
-fn link(
-    calls: &Syscalls,
-    from: &BaseShadow,
-    to: &OwnedFd,
-    storage: Storage,
-    bytes: u64,
-) -> Result<(), StateError> {
-    let name = storage.to_string();
-    let refuse = |errno: Errno| StateError::NotLinked { reason: format!("{name}: {errno}") };
-    calls.linkat(&from.directory, &*name, to, &*name).map_err(refuse)?;
-    let stat = calls.lstatat(to, &*name).map_err(refuse)?;
+/// Refuses what is not a file of this size, or was changed after the earlier state was complete.
+fn check(name: &str, stat: &Stat, bytes: u64, complete: Changed) -> Result<(), StateError> {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !is_file || u64::try_from(stat.st_size) != Ok(bytes) {
         let reason = format!("{name} has {} bytes, {bytes} expected", stat.st_size);
         return Err(StateError::NotLinked { reason });
     }
-    if Changed::from(&stat) > from.written {
+    if Changed::from(stat) > complete {
         let reason = format!("{name} was changed after the earlier state was complete");
         return Err(StateError::NotLinked { reason });
     }
