@@ -45,7 +45,7 @@ fn spec(frames: Frames, compression: Compression) -> ArchiveSpec {
 fn config(archive: &Path, site: &Site) -> Setup {
     let mut config = small(archive, &site.output());
     config.resume = true;
-    config.checkpoint_bytes = Some(1_000_000);
+    config.pass.tuning.checkpoint_bytes = Some(1_000_000);
     // So that decoding is never far ahead of the walk.
     config.pass.tuning.decode.segment_bytes = Some(64 << 10);
     config

@@ -1,8 +1,10 @@
 //! The state that a validator starts from, by the service.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
-    path::PathBuf,
+    os::unix::fs::DirEntryExt,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
@@ -12,7 +14,9 @@ use rustix::{
 use serde_json::json;
 use unsnap_test_support::{
     daemon::{Daemon, SLOW},
-    genuine, ledger_tool, run,
+    genuine,
+    ledger::small_archive,
+    ledger_tool, run,
 };
 use unsnap_testkit::tree::read_tree;
 
@@ -131,6 +135,35 @@ fn while_a_validator_runs_it_is_prepared_beside_and_adopted_at_its_end() {
         })
         .unwrap();
     assert!(locked.parse::<f64>().unwrap() > 0.0, "{locked}");
+}
+
+#[test]
+fn a_stopped_job_of_a_state_goes_on_at_the_next_start() {
+    let mut daemon = beside_a_validator();
+    daemon.configure(&slow(&daemon));
+    daemon.start();
+    let _validator = lock_ledger(&daemon);
+    let storages: Vec<_> = (1..=40).map(|slot| (slot, 20_000)).collect();
+    daemon.drop_in(&small_archive(&daemon.path("stock"), 40, None, &storages));
+    let staged = daemon.path("ledger/accounts/.unsnap-next/.unsnap-staged-run");
+    let storages = || fs::read_dir(&staged).map_or(0, Iterator::count);
+    daemon.until("some storages are complete", |_| storages() > 8);
+    assert!(daemon.end(Signal::TERM).success());
+    let inodes = |directory: &Path| {
+        let entries = fs::read_dir(directory).unwrap().map(Result::unwrap);
+        let inode = |entry: fs::DirEntry| (entry.file_name(), entry.ino());
+        entries.map(inode).collect::<BTreeMap<_, _>>()
+    };
+    let kept = inodes(&staged);
+    assert!((2..40).contains(&kept.len()), "{kept:?}");
+
+    daemon.configure(&target(&daemon, ANY_SLOT));
+    daemon.start();
+    daemon.until_settled("validator", 40);
+    let now = inodes(&daemon.path("ledger/accounts/.unsnap-ready/run"));
+    assert_eq!(now.len(), 40);
+    assert!(kept.iter().all(|(name, inode)| now[name] == *inode), "{kept:?}, {now:?}");
+    assert!(!staged.exists());
 }
 
 fn metrics(daemon: &Daemon) -> String {

@@ -212,12 +212,7 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
                 let hint = "use `ledger-tool fastboot prepare`, or check the pair with --dry-run";
                 return Err(PassError::request_with(reason, Remedy::advice(hint)).into());
             }
-            let tree = Tree {
-                output: output.clone(),
-                accounts: args.accounts.clone(),
-                checkpoint_bytes: args.checkpoint_every,
-                manifest,
-            };
+            let tree = Tree { output: output.clone(), accounts: args.accounts.clone(), manifest };
             if args.resume {
                 let Some(checks) = verify.file_by_file() else {
                     let reason = "accounts cannot be verified in a run that resumes";
@@ -236,6 +231,7 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
     options.preflight = args.preflight.mode();
     options.min_free = args.preflight.min_free.unwrap_or_default();
     options.pass = reading(&args.io)?;
+    options.pass.tuning.checkpoint_bytes = args.checkpoint_every;
     options.pass.io.index = args.index.index_use();
     options.pass.neighbour = args.neighbour.limits();
     Ok(options)

@@ -150,8 +150,9 @@ impl Checkpoints {
         self.members.len() > 1 && self.outbox.is_some()
     }
 
-    /// Takes the last checkpoint of a run that failed or was interrupted. All files must be complete
-    /// but those from `first_lost` on and that of the last member, which the checkpoint leaves out.
+    /// Takes the last checkpoint of a run that failed or was interrupted. All files of this archive
+    /// must be complete but those from `first_lost` on and that of the last member, which the
+    /// checkpoint leaves out.
     /// Waits until an earlier checkpoint has been recorded.
     pub fn take_last(&mut self, first_lost: Option<FileId>) {
         let is_lost = |noted: &Noted| {
@@ -364,8 +365,7 @@ mod tests {
     /// are lost. There are four members, of which the second is a directory.
     fn last(first_lost: Option<usize>, members: usize) -> Option<(Vec<String>, u64, u64)> {
         let (mut checkpoints, inbox) = checkpoints(CHECKPOINT_BYTES);
-        // Numbers rise, and other archives may have taken some in between.
-        let files = [3, 4, 7, 8].map(FileId);
+        let files = [3, 4, 7, 8].map(|number| FileId { stream: 0, number });
         for (index, path) in ["a", "b/", "c", "d"].into_iter().take(members).enumerate() {
             note(&mut checkpoints, path, 10, 512 * index as u64);
             if !path.ends_with('/') {

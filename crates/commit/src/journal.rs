@@ -17,6 +17,7 @@ use std::{
     ffi::CStr,
     io::{self, BufReader, Read},
     os::fd::OwnedFd,
+    time::{Duration, SystemTime},
 };
 
 use rustix::{
@@ -319,6 +320,20 @@ pub(crate) fn remove_journal(calls: &Syscalls, directory: &OwnedFd) -> Result<()
     match calls.unlinkat(directory, JOURNAL_NAME, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         result => result,
+    }
+}
+
+/// Returns when the last checkpoint was recorded in the journal of a staging directory; `None` if it
+/// has no journal, and so no run can resume what is in it.
+pub fn journal_written(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<SystemTime>, Errno> {
+    match calls.lstatat(directory, JOURNAL_NAME) {
+        Ok(stat) => {
+            let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+            let since = u64::try_from(stat.st_mtime).unwrap_or(0);
+            Ok(Some(SystemTime::UNIX_EPOCH + Duration::new(since, nanoseconds)))
+        }
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno),
     }
 }
 

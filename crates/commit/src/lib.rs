@@ -24,7 +24,7 @@ pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin};
 pub use error::CommitError;
 pub use journal::{
     ArchiveFile, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Restart, Run,
-    is_journal,
+    is_journal, journal_written,
 };
 pub use manifest::Manifest;
 pub use mount::is_same_mount;

@@ -72,6 +72,7 @@ fn bench(criterion: &mut Criterion) {
                 let config = PoolConfig {
                     engine: engine.clone(),
                     cached_engine: engine.clone(),
+                    streams: 1,
                     register: Some(arena.ranges()),
                     depth: None,
                     workers: None,

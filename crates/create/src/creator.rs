@@ -319,6 +319,7 @@ impl Creator {
             }
         }
         self.shared.progress.files.fetch_add(1, Ordering::Release);
+        self.shared.streams[ticket.file.stream].complete.fetch_add(1, Ordering::Release);
     }
 
     /// Records the failure and drops everything that is not in flight.

@@ -58,6 +58,10 @@ pub(crate) struct Feeder {
     /// Destination index → its creators.
     routes: Arc<[Route]>,
     shared: Arc<Shared>,
+    /// Index of the stream.
+    stream: usize,
+    /// Number of the next file.
+    next_file: u64,
     waited: Duration,
 }
 
@@ -73,7 +77,10 @@ impl Feeder {
         shared: Arc<Shared>,
     ) -> Self {
         let lane = |inbox| Lane { inbox, batch: Vec::with_capacity(BATCH_COMMANDS) };
-        Self { lanes: inboxes.map(lane).collect(), routes, shared, waited: Duration::ZERO }
+        let stream = shared.streams_fed.fetch_add(1, Ordering::Relaxed);
+        assert!(stream < shared.streams.len(), "the pool was started for fewer streams");
+        let (lanes, waited) = (inboxes.map(lane).collect(), Duration::ZERO);
+        Self { lanes, routes, shared, stream, next_file: 0, waited }
     }
 
     /// Queues a command for a file that is written directly or not. Blocks while the creator's queue
@@ -87,7 +94,7 @@ impl Feeder {
             Command::End { .. } => (0, true),
         };
         self.shared.traffic[*destination].handed_over(bytes, u64::from(file));
-        self.shared.files_queued.fetch_add(u64::from(file), Ordering::Relaxed);
+        self.shared.streams[self.stream].queued.fetch_add(u64::from(file), Ordering::Relaxed);
         let route = self.routes[*destination];
         let lane = &mut self.lanes[if direct { route.direct } else { route.cached }];
         lane.batch.push(request);
@@ -97,9 +104,11 @@ impl Feeder {
         self.flush()
     }
 
-    /// Returns the number of a new file, unique among all feeders.
-    pub fn next_file(&self) -> FileId {
-        FileId(self.shared.next_file.fetch_add(1, Ordering::Relaxed))
+    /// Returns the identity of a new file.
+    pub fn next_file(&mut self) -> FileId {
+        let number = self.next_file;
+        self.next_file += 1;
+        FileId { stream: self.stream, number }
     }
 
     /// Sends all queued commands.
@@ -123,13 +132,15 @@ impl Feeder {
         Ok(())
     }
 
-    /// Waits until every file queued so far, by any feeder, is complete. This feeder must have no
-    /// unfinished file.
+    /// Waits until every file that was queued by this feeder is complete. It must have no unfinished
+    /// file.
     pub fn settle(&mut self) -> Result<(), CreateError> {
         self.flush()?;
         let (since, mut poll) = (Instant::now(), SETTLE_POLL);
-        let queued = self.shared.files_queued.load(Ordering::Relaxed);
-        while self.shared.progress.files.load(Ordering::Acquire) < queued {
+        let stream = &self.shared.streams[self.stream];
+        // Only this thread adds to it.
+        let queued = stream.queued.load(Ordering::Relaxed);
+        while stream.complete.load(Ordering::Acquire) < queued {
             if self.shared.failed.load(Ordering::Acquire) {
                 return Err(self.shared.error());
             }

@@ -58,6 +58,8 @@ pub struct PoolConfig {
     pub engine: EngineKind,
     /// Engine for files in the page cache.
     pub cached_engine: EngineKind,
+    /// Number of streams, each with an assembler of its own.
+    pub streams: usize,
     /// Memory to register with the rings.
     pub register: Option<ArenaRanges>,
     /// Maximum number of operations in flight per creator; `None` for the default.
@@ -107,7 +109,7 @@ impl CreatorPool {
         let creators = 2 * devices.len();
         let open_files_max = (open_files_max() / creators.max(1)).max(2);
         let roots = destinations.iter().map(|place| place.path().to_owned()).collect();
-        let shared = Arc::new(Shared::new(roots, progress));
+        let shared = Arc::new(Shared::new(roots, config.streams, progress));
         let mut pool = Self {
             members: Vec::new(),
             routes: Arc::new([]),

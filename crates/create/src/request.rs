@@ -3,9 +3,14 @@
 use unsnap_arena::Slice;
 use unsnap_ring::NewFile;
 
-/// Number of a file, unique in its pool. The files of one assembler have rising numbers.
+/// Identity of a file, unique in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FileId(pub u64);
+pub struct FileId {
+    /// Index of its stream: of its assembler, in the order in which they were created.
+    pub stream: usize,
+    /// Its number in that stream. Numbers rise.
+    pub number: u64,
+}
 
 /// A command to a creator. The commands for a file come in this order, and all commands for one
 /// file of a stream before those for the next.

@@ -4,7 +4,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -73,16 +73,26 @@ impl Traffic {
     }
 }
 
+/// Counters of one stream. Streams are counted apart, so that one can wait for its own files while
+/// another goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    /// Number of files that were sent completely.
+    pub queued: AtomicU64,
+    /// Number of these that are complete.
+    pub complete: AtomicU64,
+}
+
 pub(crate) struct Shared {
     pub failed: AtomicBool,
     /// The pool is being dropped: creators end although requests could still arrive.
     pub abandoned: AtomicBool,
     pub error: Mutex<Option<CreateError>>,
     pub progress: Arc<CreateProgress>,
-    /// Value of [`CreateProgress::files`] when everything queued so far is complete.
-    pub files_queued: AtomicU64,
-    /// Number of the next file.
-    pub next_file: AtomicU64,
+    /// Counters of each stream.
+    pub streams: Box<[Stream]>,
+    /// Number of streams that have a feeder.
+    pub streams_fed: AtomicUsize,
     /// Files that will not be complete, after a failure.
     pub lost: Lost,
     /// Counters of each destination.
@@ -94,14 +104,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(roots: Box<[PathBuf]>, progress: Arc<CreateProgress>) -> Self {
+    pub fn new(roots: Box<[PathBuf]>, streams: usize, progress: Arc<CreateProgress>) -> Self {
         Self {
             failed: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             error: Mutex::new(None),
-            files_queued: AtomicU64::new(progress.files.load(Ordering::Relaxed)),
             progress,
-            next_file: AtomicU64::new(0),
+            streams: (0..streams).map(|_| Stream::default()).collect(),
+            streams_fed: AtomicUsize::new(0),
             lost: Lost::default(),
             traffic: roots.iter().map(|_| Traffic::default()).collect(),
             roots,

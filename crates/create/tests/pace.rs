@@ -45,6 +45,7 @@ fn create(
     let config = PoolConfig {
         engine: EngineKind::Threads,
         cached_engine: EngineKind::Threads,
+        streams: 1,
         register: None,
         depth: None,
         workers: None,

@@ -36,6 +36,10 @@ use crate::{
 ///
 /// [`Request::replace`] concerns the ready state only: no state is adopted over an equally new one.
 ///
+/// If `cancel` is cancelled, or the process killed, the complete storages of the full archive stay,
+/// unless accounts are verified. The next run goes on with them, if it prepares the same full archive
+/// and as many archives. After any other error they are removed.
+///
 /// Old files are removed slowly, to the end or until `cancel` is cancelled. What earlier runs have
 /// left is removed before anything is unpacked, so that leftovers never exceed two states, however
 /// often runs are cancelled.
@@ -52,8 +56,7 @@ pub fn prepare_beside(
     let next = Quarters::next(calls, &places)?;
     let mut site = Beside { work, places: &places, ready: places.beside(), next };
     let result = site.prepare();
-    let is_prepared = matches!(result, Ok(Outcome::Prepared(_)));
-    if let Err(error) = site.tidy(is_prepared) {
+    if let Err(error) = site.tidy(&result) {
         tracing::warn!(%error, "leftovers of earlier runs remain; the next run will remove them");
     }
     result
@@ -76,6 +79,10 @@ impl Site for Beside<'_> {
 
     fn verify(&self) -> Verify {
         self.work.request.verify
+    }
+
+    fn resumes(&self) -> bool {
+        true
     }
 
     fn existing(
@@ -175,9 +182,11 @@ impl Beside<'_> {
     }
 
     /// Removes leftovers of earlier runs, a ready state that is not newer than the validator's, and
-    /// empty directories. A state that was just prepared stays.
-    fn tidy(self, is_prepared: bool) -> Result<(), FastbootError> {
-        let Work { request, calls, progress, .. } = self.work;
+    /// empty directories. A state that was just prepared stays, and so do the files of a cancelled
+    /// run that can be resumed.
+    fn tidy(self, result: &Result<Outcome, FastbootError>) -> Result<(), FastbootError> {
+        let Work { request, calls, progress, cancel } = self.work;
+        let is_prepared = matches!(result, Ok(Outcome::Prepared(_)));
         let is_needed = || {
             let used = Survey::of_states(calls, self.places, progress)?;
             let used = used.loadable().and_then(usable).map(|(slot, _)| slot);
@@ -188,8 +197,10 @@ impl Beside<'_> {
         if !is_prepared && !is_needed()? {
             self.discard_ready()?;
         }
+        let is_interrupted = result.is_err() && cancel.is_cancelled();
+        let stays = is_interrupted && self.next.unfinished_since(calls)?.is_some();
         // Complete, if only its renames have failed.
-        if self.next.state(calls, request.format, progress)?.is_none() {
+        if !stays && self.next.state(calls, request.format, progress)?.is_none() {
             self.next.discard(calls)?;
         }
         self.left_over()?.finish_slowly(self.work);

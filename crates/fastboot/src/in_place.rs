@@ -118,6 +118,11 @@ impl Site for InPlace<'_> {
         }
     }
 
+    /// A validator waits, and recording what is durable takes time from each run.
+    fn resumes(&self) -> bool {
+        false
+    }
+
     fn existing(
         &mut self,
         pair: &Pair,

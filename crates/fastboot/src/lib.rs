@@ -79,7 +79,10 @@ pub use lock::LedgerLock;
 pub use outcome::{Outcome, Prepared, SetAside};
 pub use places::Places;
 pub use proof::withdraw_wrong;
-pub use pruning::{PrunedArchive, prune_bad_archives, prune_leftovers, prune_shadows};
+pub use pruning::{
+    PrunedArchive, UNFINISHED_AGE_MAX, Unfinished, prune_bad_archives, prune_leftovers,
+    prune_shadows,
+};
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};

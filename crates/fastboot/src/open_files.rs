@@ -145,8 +145,7 @@ mod tests {
 
     #[test]
     fn mapped_files_are_found() {
-        // Every program has its own file mapped.
-        let holder = Holder::of(File::open("/dev/null").unwrap());
-        assert!(mapped_files(holder.0.id()).any(|path| path.is_absolute()));
+        // Every program has its own file mapped, but one that was just started perhaps not yet.
+        assert!(mapped_files(std::process::id()).any(|path| path.is_absolute()));
     }
 }

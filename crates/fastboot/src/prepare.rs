@@ -27,6 +27,9 @@ pub(crate) trait Site {
     /// Returns the checks of the archives.
     fn verify(&self) -> Verify;
 
+    /// Returns whether an interrupted run is continued.
+    fn resumes(&self) -> bool;
+
     /// Returns the outcome if a state as new as a pair of archives exists already. Bad archives are
     /// renamed first, so that a validator does not choose them over that state.
     fn existing(
@@ -185,9 +188,13 @@ impl Work<'_> {
             shadow: request.shadow,
         };
         let digest = Some(DigestKind::Xxh3);
-        let mut options = match upon {
-            Some(upon) => Options::for_state_upon(upon, state, digest),
-            None => Options::for_state(archives(pair)?, site.verify(), state, digest),
+        let checks = site.verify().file_by_file().filter(|_| site.resumes());
+        let mut options = match (upon, checks) {
+            (Some(upon), _) => Options::for_state_upon(upon, state, digest),
+            (None, Some(checks)) => {
+                Options::for_resumable_state(archives(pair)?, checks, state, digest)
+            }
+            (None, None) => Options::for_state(archives(pair)?, site.verify(), state, digest),
         };
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;

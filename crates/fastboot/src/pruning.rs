@@ -113,29 +113,66 @@ fn prune_in(
     result
 }
 
+/// Longest time since its last checkpoint for which an interrupted run is kept. A service that is
+/// stopped or crashes goes on at once, and newer full archives, which appear about every twelve
+/// hours, make it useless. A guess.
+pub const UNFINISHED_AGE_MAX: Duration = Duration::from_hours(24);
+
+/// What becomes of the files of an interrupted run that can be resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// They stay until they are too old at this time.
+    StaysAt(SystemTime),
+    /// They go: space is short.
+    Goes,
+}
+
+impl Unfinished {
+    /// Returns whether files stay whose last checkpoint was taken then. A clock that was set back
+    /// makes them young.
+    fn stays(self, since: SystemTime) -> bool {
+        match self {
+            Self::StaysAt(now) => {
+                now.duration_since(since).unwrap_or_default() <= UNFINISHED_AGE_MAX
+            }
+            Self::Goes => false,
+        }
+    }
+}
+
 /// Moves aside staging directories that no process uses, in a validator's directories and in those
 /// of a ready state and its successor, and finds what earlier runs moved aside. The caller removes all of it.
 ///
 /// Where another unsnap is at work, on the ledger or on the ready state, its directories are left
-/// out: it removes its own.
-pub fn prune_leftovers(calls: &Syscalls, places: &Places) -> Result<Removal, FastbootError> {
+/// out: it removes its own. The files of an interrupted run that can be resumed stay until they are
+/// [too old](UNFINISHED_AGE_MAX), or go if `unfinished` says so.
+pub fn prune_leftovers(
+    calls: &Syscalls,
+    places: &Places,
+    unfinished: Unfinished,
+) -> Result<Removal, FastbootError> {
     let mut all = Removal::default();
-    let mut add = |places: &Places| {
+    let add = |all: &mut Removal, places: &Places| {
         all.staged(calls, places)?;
         all.extend(Removal::left_over(calls, places)?.paths());
         Ok::<_, FastbootError>(())
     };
     match LedgerLock::refuse_ours(calls, &places.ledger) {
-        Ok(()) => add(places)?,
+        Ok(()) => add(&mut all, places)?,
         Err(error) if error.is_in_the_way() => {}
         Err(error) => return Err(error),
     }
     for find in [Quarters::find_ready, Quarters::find_next] {
-        match find(calls, places) {
-            Ok(Some(quarters)) => add(&quarters.places)?,
-            Ok(None) => {}
-            Err(error) if error.is_in_the_way() => {}
+        let quarters = match find(calls, places) {
+            Ok(Some(quarters)) => quarters,
+            Ok(None) => continue,
+            Err(error) if error.is_in_the_way() => continue,
             Err(error) => return Err(error),
+        };
+        match quarters.unfinished_since(calls)? {
+            None => add(&mut all, &quarters.places)?,
+            Some(since) if unfinished.stays(since) => {}
+            Some(_) => all.extend(quarters.discard(calls)?.paths()),
         }
     }
     Ok(all.once())
@@ -274,6 +311,44 @@ mod tests {
     }
 
     #[test]
+    fn what_a_run_can_resume_stays_for_a_day_or_until_space_is_short() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (places, _) = with_shadow(scratch.path(), 7);
+        let (calls, next) = (Syscalls::default(), places.next());
+        let staged = next.snapshots.join(".unsnap-staged-state");
+        let journal = staged.join(".unsnap-journal");
+        let lay = || {
+            fs::create_dir_all(next.accounts[0].join(".unsnap-staged-run")).unwrap();
+            fs::create_dir_all(&staged).unwrap();
+            fs::write(&journal, "").unwrap();
+            fs::metadata(&journal).unwrap().modified().unwrap()
+        };
+        let prune = |unfinished| {
+            let moved = prune_leftovers(&calls, &places, unfinished).unwrap().paths();
+            for path in &moved {
+                fs::remove_dir_all(path).unwrap();
+            }
+            moved
+        };
+        let written = lay();
+        for age in [Duration::ZERO, UNFINISHED_AGE_MAX] {
+            assert_eq!(prune(Unfinished::StaysAt(written + age)), [] as [PathBuf; 0]);
+        }
+        // From the future.
+        assert_eq!(prune(Unfinished::StaysAt(SystemTime::UNIX_EPOCH)), [] as [PathBuf; 0]);
+        let old = Unfinished::StaysAt(written + UNFINISHED_AGE_MAX + Duration::from_secs(1));
+        for unfinished in [old, Unfinished::Goes] {
+            assert_eq!(prune(unfinished).len(), 2);
+            assert!(!next.snapshots.exists() && !next.accounts[0].exists());
+            lay();
+        }
+        // Part of it has been published: it cannot be resumed.
+        fs::create_dir(next.accounts[0].join(SHADOW_DIRECTORY)).unwrap();
+        assert_eq!(prune(Unfinished::StaysAt(written)).len(), 2);
+        assert!(!staged.exists());
+    }
+
+    #[test]
     fn what_runs_have_left_goes_unless_one_is_at_work_there() {
         let scratch = tempfile::tempdir().unwrap();
         let (places, _) = with_shadow(scratch.path(), 7);
@@ -289,7 +364,7 @@ mod tests {
             fs::create_dir_all(path).unwrap();
         }
         let calls = Syscalls::default();
-        let prune = || prune_leftovers(&calls, &places).unwrap().paths();
+        let prune = || prune_leftovers(&calls, &places, Unfinished::Goes).unwrap().paths();
         // Another process prepares a state, beside.
         let ready = Quarters::find_ready(&calls, &places).unwrap().unwrap();
         assert_eq!(prune().len(), 3);

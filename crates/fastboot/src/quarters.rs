@@ -24,7 +24,7 @@
 use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use rustix::{
@@ -32,12 +32,12 @@ use rustix::{
     io::Errno,
     process::geteuid,
 };
-use unsnap_commit::{CommitError, is_same_mount};
+use unsnap_commit::{CommitError, is_same_mount, journal_written};
 use unsnap_failure::{Failure, Remedy};
 use unsnap_pass::Progress;
 use unsnap_ring::Syscalls;
 use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
-use unsnap_state::{Format, RUN_DIRECTORY};
+use unsnap_state::{Format, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED_STATE};
 
 use crate::{
     Condition, FastbootError, Places, StateSurvey, Survey,
@@ -110,11 +110,14 @@ impl Quarters {
         OwnLock::refuse_held(calls, &ready.lock_file(), &ready.snapshots, MOMENT)
     }
 
-    /// Makes the directories, empty. Fails if a state could not be adopted from there by renames
-    /// alone. What was there is moved aside, and left over.
+    /// Makes the directories. Fails if a state could not be adopted from there by renames alone.
+    /// What was there is moved aside, and left over, except the files of an interrupted run that can
+    /// be [resumed](Self::unfinished_since).
     pub fn make(&self, calls: &Syscalls) -> Result<(), FastbootError> {
         let places = &self.places;
-        self.discard(calls)?;
+        if self.unfinished_since(calls)?.is_none() {
+            self.discard(calls)?;
+        }
         make_own(calls, &places.snapshots)?;
         open_own(calls, &places.snapshots)?;
         make_own(calls, &places.states())?;
@@ -124,6 +127,30 @@ impl Quarters {
             make_own(calls, &path.join(RUN_DIRECTORY))?;
         }
         self.assert_adoptable(calls)
+    }
+
+    /// Returns when an interrupted run, which can be resumed, last recorded what is durable; `None`
+    /// if there is no such run. It has published nothing: a run that was interrupted while it did
+    /// is not resumed.
+    pub fn unfinished_since(&self, calls: &Syscalls) -> Result<Option<SystemTime>, FastbootError> {
+        for accounts in &self.places.accounts {
+            let run = match open_own(calls, &accounts.join(RUN_DIRECTORY)) {
+                Ok(run) => calls.entries(run).map_err(|errno| failed("read", accounts, errno))?,
+                Err(error) if error.errno() == Some(Errno::NOENT) => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            let has_shadow = calls.lstatat(CWD, accounts.join(SHADOW_DIRECTORY)).is_ok();
+            if !run.is_empty() || has_shadow {
+                return Ok(None);
+            }
+        }
+        let path = self.places.snapshots.join(STAGED_STATE);
+        let written = match open_own(calls, &path) {
+            Ok(staged) => journal_written(calls, &staged),
+            Err(error) if error.errno() == Some(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        written.map_err(|errno| failed("examine", &path, errno))
     }
 
     /// Returns all directories.

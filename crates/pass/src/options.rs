@@ -163,6 +163,9 @@ pub struct Tuning {
     pub workers: Option<usize>,
     /// Bytes that go through the page cache between two early syncs.
     pub writeback_bytes: Option<u64>,
+    /// Bytes of files between two checkpoints; `None` for 16 GiB. A run that resumes also takes
+    /// checkpoints early and by time. A killed run has to write the files since the last one again.
+    pub checkpoint_bytes: Option<u64>,
     /// Free bytes of each file system that count as used once the run has begun, as if another
     /// process had written them.
     pub hidden_bytes: Option<u64>,

@@ -4,8 +4,8 @@
 //!
 //! * [`State`] describes a state to be made, and its destinations.
 //! * [`format`](mod@format) encodes and decodes the files of a state.
-//! * [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and its accounts
-//!   path.
+//! * [`StateNames`], [`StatePlaces`] and [`AccountsSpread`] give each file of an archive its name and
+//!   its accounts path.
 //! * [`Base`] links storages that an earlier state has already.
 //! * [`ShadowList`] and [`Linker`] maintain second names of the storages, from which a state is
 //!   repaired.
@@ -17,6 +17,7 @@ mod base;
 pub mod format;
 mod linker;
 mod lists;
+mod names;
 mod origin;
 mod shadow;
 mod spread;
@@ -25,7 +26,10 @@ mod state;
 pub use base::{Base, BaseShadow, Changed};
 pub use format::{Format, Storage};
 pub use linker::{Linker, Unlinked};
+pub use names::{StateNames, StorageFile};
 pub use origin::{ORIGIN_BYTES_MAX, ORIGIN_FILE, Origin};
 pub use shadow::{DamagedList, SHADOW_LIST, SHADOW_LIST_BYTES_MAX, ShadowList};
-pub use spread::{AccountsPathReport, AccountsSpread, StatePlaces, StorageFile};
-pub use state::{AccountsPaths, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, State, StateError};
+pub use spread::{AccountsPathReport, AccountsSpread, StatePlaces};
+pub use state::{
+    AccountsPaths, RUN_DIRECTORY, SHADOW_DIRECTORY, STAGED, STAGED_STATE, State, StateError,
+};

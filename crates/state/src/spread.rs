@@ -1,16 +1,13 @@
-//! Names and accounts paths of a snapshot's files in a validator's state.
+//! Accounts paths of a snapshot's storages in a validator's state.
 
-use std::{
-    fmt::Write,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use unsnap_create::Assembler;
 use unsnap_fit::{FileSystem, FitError};
-use unsnap_layout::{Placement, Role};
+use unsnap_layout::Placement;
 
-use crate::format::{self as fastboot, Storage};
+use crate::{StateNames, StorageFile};
 
 /// Share of an accounts path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,64 +20,22 @@ pub struct AccountsPathReport {
     pub bytes: u64,
 }
 
-/// A storage of a state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StorageFile {
-    slot: u64,
-    id: u32,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Index of the destination; the first accounts path is 1.
-    pub destination: usize,
-}
-
-impl StorageFile {
-    pub(crate) fn new(storage: Storage, bytes: u64, destination: usize) -> Self {
-        let Storage { slot, id } = storage;
-        Self { slot, id, bytes, destination }
-    }
-
-    /// Returns slot and id.
-    pub fn storage(&self) -> Storage {
-        Storage { slot: self.slot, id: self.id }
-    }
-}
-
 /// Names and destinations of an archive's files in a validator's state; see
 /// [`format`](crate::format).
 #[derive(Debug)]
 pub struct StatePlaces {
-    /// Whether the state takes the bank file, the status cache and the version from this archive.
-    newest: bool,
-    /// Next id. Ids are unique over all archives of a state.
-    next_id: u32,
-    /// Distance between ids: the number of archives.
-    id_step: u32,
+    names: StateNames,
     spread: Arc<AccountsSpread>,
-    /// Buffer for the name of a file.
-    name: String,
     /// Storages so far.
     pub storages: Vec<StorageFile>,
 }
 
 impl StatePlaces {
-    /// Creates the places for the archive with this index, out of `archives`.
-    pub fn new(index: usize, archives: usize, spread: Arc<AccountsSpread>) -> Self {
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Self {
-            newest: index + 1 == archives,
-            next_id: number(index),
-            id_step: number(archives),
-            spread,
-            name: String::new(),
-            storages: Vec::new(),
-        }
-    }
-
-    /// Creates the places for an incremental archive whose full archive is not unpacked: its
-    /// storages are there already, with ids below `next_id`.
-    pub fn upon(next_id: u32, spread: Arc<AccountsSpread>) -> Self {
-        Self { next_id, ..Self::new(0, 1, spread) }
+    /// Creates the places for an archive whose files get these names, and of which these storages
+    /// exist already.
+    pub fn new(names: StateNames, storages: Vec<StorageFile>, spread: Arc<AccountsSpread>) -> Self {
+        spread.count(&storages);
+        Self { names, spread, storages }
     }
 
     /// Returns the index of the destination of a file and its path there; `None` if the state does
@@ -101,29 +56,15 @@ impl StatePlaces {
         size: u64,
         in_flight: &dyn Fn(usize) -> u64,
     ) -> Result<Option<(usize, &str)>, FitError> {
-        let Placement::File { role, .. } = placement else { return Ok(None) };
-        let newest = |name| Ok(self.newest.then_some((0, name)));
-        match role {
-            Role::Version => newest(fastboot::VERSION),
-            Role::StatusCache => newest(fastboot::STATUS_CACHE),
-            Role::BankFile { slot } => {
-                self.name = fastboot::bank_file(*slot);
-                Ok(self.newest.then_some((0, &self.name)))
-            }
-            Role::Storage { slot, .. } => {
-                // Cannot overflow: archives have at most 5 million entries. Validators use no more
-                // than half of the range of ids.
-                let id = self.next_id;
-                self.next_id = id.saturating_add(self.id_step);
+        Ok(match self.names.name(placement) {
+            None => None,
+            Some((None, name)) => Some((0, name)),
+            Some((Some(storage), name)) => {
                 let destination = self.spread.choose(size, in_flight)?;
-                self.storages.push(StorageFile { slot: *slot, id, bytes: size, destination });
-                self.name.clear();
-                // Writing to a string does not fail.
-                let _ = write!(self.name, "{slot}.{id}");
-                Ok(Some((destination, &self.name)))
+                self.storages.push(StorageFile::new(storage, size, destination));
+                Some((destination, name))
             }
-            Role::Other => Ok(None),
-        }
+        })
     }
 }
 
@@ -256,9 +197,11 @@ fn best(
 mod tests {
     use std::fs::File;
 
+    use unsnap_layout::Role;
     use unsnap_ring::Syscalls;
 
     use super::*;
+    use crate::Storage;
 
     const GIB: u64 = 1 << 30;
 
@@ -329,8 +272,9 @@ mod tests {
     #[test]
     fn ids_are_unique_over_the_archives_of_a_pair() {
         let spread = spread(1);
-        let [mut full, mut incremental] =
-            [0, 1].map(|index| StatePlaces::new(index, 2, Arc::clone(&spread)));
+        let [mut full, mut incremental] = [0, 1].map(|index| {
+            StatePlaces::new(StateNames::new(index, 2), Vec::new(), Arc::clone(&spread))
+        });
         let names = |places: &mut StatePlaces, slots: [u64; 3]| {
             slots.map(|slot| placed(places, Role::Storage { slot, id: 7 }).unwrap())
         };
@@ -348,8 +292,9 @@ mod tests {
     #[test]
     fn other_files_come_from_the_newest_archive() {
         let spread = spread(1);
-        let [mut full, mut incremental] =
-            [0, 1].map(|index| StatePlaces::new(index, 2, Arc::clone(&spread)));
+        let [mut full, mut incremental] = [0, 1].map(|index| {
+            StatePlaces::new(StateNames::new(index, 2), Vec::new(), Arc::clone(&spread))
+        });
         for (role, name) in [
             (Role::Version, "version"),
             (Role::StatusCache, "status_cache"),
@@ -359,7 +304,7 @@ mod tests {
             assert_eq!(placed(&mut incremental, role), Some((0, name.to_owned())));
         }
         assert_eq!(placed(&mut incremental, Role::Other), None);
-        let mut only = StatePlaces::new(0, 1, spread);
+        let mut only = StatePlaces::new(StateNames::new(0, 1), Vec::new(), spread);
         assert_eq!(placed(&mut only, Role::Version), Some((0, "version".to_owned())));
     }
 

@@ -17,10 +17,11 @@ pub const RUN_DIRECTORY: &str = "run";
 /// Directory below an accounts path with second names of a state's storages; see [`State::shadow`].
 pub const SHADOW_DIRECTORY: &str = "unsnap-shadow";
 
-/// Names of the staging directories of a state, of its storages, and of its shadows. Unlike those of
-/// trees they do not end in `.unsnap-staging`: an interrupted run to a tree `<accounts path>/run` may
-/// be resumed, and its files must not be taken for those of a state.
-const STAGED_STATE: &str = ".unsnap-staged-state";
+/// Name of the staging directory of a state. Unlike that of a tree it does not end in
+/// `.unsnap-staging`: an interrupted run to a tree `<accounts path>/run` may be resumed, and its
+/// files must not be taken for those of a state.
+pub const STAGED_STATE: &str = ".unsnap-staged-state";
+/// As [`STAGED_STATE`], for its storages and their second names.
 const STAGED_RUN: &str = ".unsnap-staged-run";
 const STAGED_SHADOW: &str = ".unsnap-staged-shadow";
 

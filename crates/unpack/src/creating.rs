@@ -15,7 +15,7 @@ use unsnap_pass::{IoEngine, Memory, Progress, ReadMark};
 use unsnap_ring::EngineKind;
 use unsnap_state::{AccountsPathReport, AccountsSpread, Linker, Unlinked};
 
-use crate::{Destination, Options, UnpackError, times::Times};
+use crate::{Options, UnpackError, times::Times};
 
 /// The creators and their assemblers.
 pub(crate) struct Creation {
@@ -67,6 +67,7 @@ impl Creation {
         let pool = PoolConfig {
             engine: engine.clone(),
             cached_engine: engine_for_cached(&pass.io.engine),
+            streams: memory.streams.len(),
             register: memory.to_register(),
             depth: pass.tuning.depth,
             workers: pass.tuning.workers,
@@ -160,12 +161,8 @@ pub(crate) fn write_back(
     let pass = &options.pass;
     let due = Due::new(pass.tuning.writeback_bytes, pass.neighbour.pace.clone());
     let started = Writeback::start(target.calls.clone(), targets, progress.created(), due, journal);
-    let every = match options.destination() {
-        Destination::Tree(tree) => tree.checkpoint_bytes,
-        _ => None,
-    };
     let checkpoints = origin.zip(started.outbox()).map(|(origin, outbox)| {
-        let every = every.unwrap_or(CHECKPOINT_BYTES);
+        let every = pass.tuning.checkpoint_bytes.unwrap_or(CHECKPOINT_BYTES);
         let checkpoints = Checkpoints::new(every, origin, frame_starts, read, outbox);
         if options.resumes() { checkpoints.by_time(Instant::now()) } else { checkpoints }
     });

@@ -28,9 +28,6 @@ pub struct Tree {
     /// Directories that receive the storages, without subdirectories, instead of
     /// `<output>/accounts`. They must be absent or empty.
     pub accounts: Vec<PathBuf>,
-    /// Bytes of files between two checkpoints; `None` for 16 GiB. A run that resumes also takes
-    /// checkpoints early and by time. A killed run has to write the files since the last one again.
-    pub checkpoint_bytes: Option<u64>,
     /// File that receives the name, size and digest of every file, one line of JSON each.
     pub manifest: Option<PathBuf>,
 }
@@ -38,7 +35,7 @@ pub struct Tree {
 impl Tree {
     /// Returns a tree in `output` with defaults for everything else.
     pub fn new(output: impl Into<PathBuf>) -> Self {
-        Self { output: output.into(), accounts: Vec::new(), checkpoint_bytes: None, manifest: None }
+        Self { output: output.into(), accounts: Vec::new(), manifest: None }
     }
 }
 

@@ -14,7 +14,9 @@ pub(crate) fn take(target: &Target, checkpoints: &mut Checkpoints, lost: Option<
     for file in &lost {
         remove(target, file);
     }
-    checkpoints.take_last(lost.iter().map(|lost| lost.file).min());
+    // Checkpoints are those of the first archive.
+    let of_first = lost.iter().map(|lost| lost.file).filter(|file| file.stream == 0);
+    checkpoints.take_last(of_first.min());
 }
 
 /// Removes a file if it exists. If that fails, the run that resumes removes it.

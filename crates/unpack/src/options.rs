@@ -9,7 +9,7 @@ use unsnap_pass::Archive;
 use unsnap_source::{Digest, DigestKind};
 use unsnap_state::{Base, Origin, State};
 
-use crate::{Destination, FileByFile, Single, Source, Tree, Upon, Verify};
+use crate::{Destination, FileByFile, FileChecks, Single, Source, Tree, Upon, Verify};
 
 /// Options of a run. There is one constructor for each destination. It takes only sources, checks
 /// and digests that make sense with it.
@@ -108,6 +108,18 @@ impl Options {
     ) -> Self {
         let digest = digest.map_or(DigestUse::None, DigestUse::Report);
         Self::new(Source::pair(pair, verify), Destination::State(state), digest)
+    }
+
+    /// Returns the options for making a validator's state like [`for_state`](Self::for_state), from
+    /// where an interrupted run with the same full archive and destinations ended. If this run is
+    /// interrupted or fails, the complete storages of its full archive stay, unless an archive is bad.
+    pub fn for_resumable_state(
+        pair: Pair<Archive>,
+        checks: FileChecks,
+        state: State,
+        digest: Option<DigestKind>,
+    ) -> Self {
+        Self { resumes: true, ..Self::for_state(pair, checks.into(), state, digest) }
     }
 
     /// Returns the options for making a validator's state of an incremental archive and the storages

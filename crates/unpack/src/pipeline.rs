@@ -98,7 +98,7 @@ fn stage_all(
         Beginning::find(options, target.as_mut(), &opened.archives, manifest.as_mut())?;
     fallbacks.extend(beginning.fallback.take());
     let resumed = beginning.resumed;
-    progress.begin(beginning.met.files, resumed.map_or(0, |resumed| resumed.bytes));
+    progress.begin(beginning.met.created, resumed.map_or(0, |resumed| resumed.bytes));
 
     // Second look: accounts that occur twice are read again, from their files or from the archives.
     let mut second_look = SecondLook::prepare(options, &opened)?;

@@ -1,9 +1,13 @@
 //! Placement of an archive's files in the destinations.
 
+use std::borrow::Cow;
+
 use unsnap_create::Assembler;
 use unsnap_fit::FitError;
 use unsnap_layout::{Placement, Role};
-use unsnap_state::{StatePlaces, StorageFile};
+use unsnap_state::{StateNames, StatePlaces, StorageFile};
+
+use crate::Options;
 
 /// Placement of one archive's files.
 #[derive(Debug)]
@@ -35,6 +39,57 @@ impl Places {
             Self::Tree(_) => &[],
             Self::State(places) => &places.storages,
         }
+    }
+}
+
+/// Places of the first archive's files where its walk begins.
+#[derive(Debug)]
+pub(crate) enum BegunPlaces {
+    /// Places in a tree.
+    Tree(Spread),
+    /// Names in a state, and its storages that exist already.
+    State { names: StateNames, storages: Vec<StorageFile> },
+}
+
+impl BegunPlaces {
+    /// Returns the places at the beginning of the archive.
+    pub fn new(options: &Options) -> Self {
+        if options.state().is_none() {
+            return Self::Tree(Spread::new(options.destination().accounts().len()));
+        }
+        let names = match options.base() {
+            Some(base) => StateNames::upon(base.next_id()),
+            None => StateNames::new(0, options.archives().len()),
+        };
+        Self::State { names, storages: Vec::new() }
+    }
+
+    /// Places a file of an interrupted run once more. Returns the index of its destination and its
+    /// path there; `None` if it is not created. `present` returns the destination of a storage by
+    /// its name. Fails with the name of a storage that is nowhere.
+    pub fn replay<'m>(
+        &mut self,
+        placement: &Placement<'m>,
+        size: u64,
+        present: &dyn Fn(&str) -> Option<usize>,
+    ) -> Result<Option<(usize, Cow<'m, str>)>, String> {
+        let (names, storages) = match self {
+            Self::Tree(spread) => {
+                let (destination, path) = spread.place(placement, size);
+                return Ok(Some((destination, path.into())));
+            }
+            Self::State { names, storages } => (names, storages),
+        };
+        let Some((storage, name)) = names.name(placement) else { return Ok(None) };
+        let destination = match storage {
+            None => 0,
+            Some(storage) => {
+                let destination = present(name).ok_or_else(|| name.to_owned())?;
+                storages.push(StorageFile::new(storage, size, destination));
+                destination
+            }
+        };
+        Ok(Some((destination, name.to_owned().into())))
     }
 }
 

@@ -4,34 +4,32 @@
 //! its size, and with its digest if one was recorded; all other files are removed. If a recorded
 //! file is missing, no file is used.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    os::fd::OwnedFd,
-};
+mod files;
+mod second_names;
 
-use rustix::{
-    fs::{AtFlags, FileType, OFlags, ResolveFlags},
-    io::Errno,
-};
+use std::os::fd::OwnedFd;
+
 use unsnap_commit::{
     ArchiveFile as ArchiveIdentity, Checkpoint, CommitError, Journal, LoadError, Loaded, Manifest,
-    Origin, ReadRange, Recorded, Run, Target, is_journal,
+    Origin, ReadRange, Run, Staging, Target,
 };
 use unsnap_decode::Position;
 use unsnap_fit::Kept;
-use unsnap_layout::{Layout, Placement};
+use unsnap_layout::Layout;
 use unsnap_pass::{OpenArchive, PassError};
 use unsnap_ring::Syscalls;
-use unsnap_source::{ArchiveFile, Digest, Hasher};
-use unsnap_tarstream::{Member, MemberKind};
+use unsnap_source::{ArchiveFile, Digest};
+
+pub(crate) use files::open_beneath;
 
 use crate::{
-    Destination, Options, UnpackError,
+    Destination, Options, UnpackError, Verify,
     decision::{Decision, Interrupted},
-    places::Spread,
+    places::BegunPlaces,
     report::Resumed,
     walk::Met,
 };
+use files::{Unusable, check, failed};
 
 /// Beginning of a run.
 pub(crate) struct Beginning {
@@ -41,7 +39,7 @@ pub(crate) struct Beginning {
     pub header_offset: u64,
     /// The rules, in their state at that member.
     pub rules: Layout,
-    pub spread: Spread,
+    pub places: BegunPlaces,
     pub met: Met,
     pub resumed: Option<Resumed>,
     /// Existing files of each destination; empty if there are none.
@@ -66,7 +64,7 @@ impl Beginning {
             decode: Position::default(),
             header_offset: 0,
             rules: options.rules(0),
-            spread: Spread::new(options.destination().accounts().len()),
+            places: BegunPlaces::new(options),
             met: Met::default(),
             resumed: None,
             kept: Vec::new(),
@@ -74,14 +72,19 @@ impl Beginning {
             journal: None,
             fallback: None,
         };
-        // Only a tree of one archive can be resumed.
-        let (Some(target), Destination::Tree(tree), [archive]) =
-            (target, options.destination(), archives)
+        let Some((target, archive)) = target.zip(archives.first()) else { return Ok(beginning) };
+        // A state goes on only where that was asked for. Of a tree the operator may ask it later.
+        let is_recorded = match options.destination() {
+            Destination::Nowhere { .. } => false,
+            Destination::Tree(_) => archives.len() == 1,
+            Destination::State(_) => options.resumes(),
+        };
+        let Some(path) = options.destination().paths().first().copied().filter(|_| is_recorded)
         else {
             return Ok(beginning);
         };
         let Target { calls, staging, directories, .. } = target;
-        let refuse = |reason| Err(UnpackError::NotResumable { path: tree.output.clone(), reason });
+        let refuse = |reason| Err(UnpackError::NotResumable { path: path.clone(), reason });
         let OpenArchive::File(archive) = archive else {
             if options.resumes() && staging.is_left_over() {
                 return refuse("a stream cannot be read from the middle");
@@ -91,22 +94,22 @@ impl Beginning {
         let identity = ArchiveIdentity::new(&archive.stat().map_err(PassError::source)?);
         beginning.origin =
             Some(Origin { archive: identity, from: 0, entries: 0, before: Vec::new() });
-        let run = Run::new(options.source().layout().name(), staging.identities()?);
+        let run = Run::new(&what(options), staging.identities()?);
         if options.resumes() && staging.is_left_over() {
             match beginning.resume(options, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
                 Err(Unusable::Failed(error)) => return Err(error),
                 Err(Unusable::Stopped(errno)) => {
                     let step = "examine the files of the interrupted run to";
-                    let path = tree.output.clone();
-                    return Err(CommitError::Staging { step, path, errno }.into());
+                    return Err(CommitError::Staging { step, path: path.clone(), errno }.into());
                 }
-                Err(Unusable::NotThis(reason)) => return refuse(reason),
+                Err(Unusable::NotThis(reason)) if options.state().is_none() => {
+                    return refuse(reason);
+                }
+                // A state is made of whatever archives are the newest.
+                Err(Unusable::NotThis(reason)) => beginning.start_over(options, staging, reason)?,
                 Err(Unusable::Because(reason)) => {
-                    beginning.rules = options.rules(0);
-                    beginning.spread = Spread::new(tree.accounts.len());
-                    beginning.fallback = Some(format!("starting over: {reason}"));
-                    staging.clear()?;
+                    beginning.start_over(options, staging, &reason)?;
                 }
             }
         }
@@ -120,6 +123,19 @@ impl Beginning {
                 .ok()
         });
         Ok(beginning)
+    }
+
+    /// Begins at the archive's start, because the files of the interrupted run cannot be used.
+    fn start_over(
+        &mut self,
+        options: &Options,
+        staging: &mut Staging,
+        reason: &str,
+    ) -> Result<(), UnpackError> {
+        self.rules = options.rules(0);
+        self.places = BegunPlaces::new(options);
+        self.fallback = Some(format!("starting over: {reason}"));
+        Ok(staging.clear()?)
     }
 
     /// Continues at the last checkpoint in the journal.
@@ -158,7 +174,8 @@ impl Beginning {
             Decision::Refuse(reason) => return Err(Unusable::NotThis(reason)),
         }
         let members = &reached.members;
-        let checked = check(calls, members, directories, &mut self.rules, &mut self.spread);
+        let (rules, places) = (&mut self.rules, &mut self.places);
+        let checked = check(calls, members, directories, options.state(), rules, places);
         let (met, files) = checked.map_err(|unusable| match unusable {
             Unusable::Because(reason) => {
                 Unusable::Because(format!("its files do not match the journal: {reason}"))
@@ -171,7 +188,7 @@ impl Beginning {
         }
         self.met = Met { entries: reached.entries, ..met };
         let resumed = Resumed {
-            files: met.files,
+            files: met.created,
             bytes: files.iter().map(|file| file.bytes).sum(),
             from_byte: reached.restart.compressed_offset,
         };
@@ -195,59 +212,15 @@ impl Beginning {
     }
 }
 
-/// A complete file of an interrupted run.
-struct Staged<'a> {
-    /// Path in the archive.
-    path: &'a str,
-    destination: usize,
-    /// Path in the destination.
-    placed: &'a str,
-    bytes: u64,
-    digest: Option<&'a str>,
-}
-
-impl Staged<'_> {
-    /// Adds it to the manifest. Without a recorded digest, the file is read.
-    fn list(
-        &self,
-        calls: &Syscalls,
-        directories: &[OwnedFd],
-        manifest: &mut Manifest,
-    ) -> Result<(), CommitError> {
-        let known = self.digest.and_then(|digest| digest.parse().ok());
-        let usable = known.filter(|digest: &Digest| digest.kind() == manifest.kind());
-        let (directory, hasher) = (&directories[self.destination], manifest.kind().hasher());
-        let read = || digest_of(calls, directory, self.placed, hasher);
-        let digest = usable.map_or_else(read, Ok).map_err(|errno| CommitError::Staging {
-            step: "read the unpacked",
-            path: self.path.into(),
-            errno,
-        })?;
-        manifest.line(self.path, self.bytes, digest)
+/// Returns the name of what a run makes. A run resumes only one that made the same.
+fn what(options: &Options) -> String {
+    let layout = options.source().layout().name();
+    if options.state().is_none() {
+        return layout.to_owned();
     }
-}
-
-/// Reason why the files of an interrupted run cannot be used.
-enum Unusable {
-    /// They belong to another run.
-    NotThis(&'static str),
-    /// They are useless.
-    Because(String),
-    /// Checking them failed.
-    Failed(UnpackError),
-    /// A system call that checks them failed.
-    Stopped(Errno),
-}
-
-/// Classifies an error of a system call: either the files differ from the recorded ones, or the
-/// machine is at fault.
-fn failed(errno: Errno) -> Unusable {
-    match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => {
-            Unusable::Because(errno.to_string())
-        }
-        errno => Unusable::Stopped(errno),
-    }
+    // The ids of storages depend on the number of archives. Files are not checked again.
+    let checks = if options.source().verify() == Verify::None { "unchecked" } else { "checked" };
+    format!("state of a {layout}, archives: {}, {checks}", options.archives().len())
 }
 
 /// Returns whether this archive has the bytes that the interrupted runs had read, from its
@@ -268,165 +241,4 @@ fn has_same_content(archive: &ArchiveFile, reached: &Checkpoint) -> Result<bool,
         covered = covered.max(*to);
     }
     Ok(covered >= reached.restart.compressed_offset && covered > 0)
-}
-
-/// Brings the layout and the distribution of storages to their state after the last of `members`,
-/// and proves that exactly these members are in `directories`.
-fn check<'a>(
-    calls: &Syscalls,
-    members: &'a [Recorded],
-    directories: &[OwnedFd],
-    layout: &mut Layout,
-    spread: &mut Spread,
-) -> Result<(Met, Vec<Staged<'a>>), Unusable> {
-    let mut met = Met::default();
-    let (mut files, mut listed) = (Vec::new(), HashSet::new());
-    for recorded in members {
-        let member = member(recorded);
-        let placement =
-            layout.admit(&member).map_err(|error| Unusable::Because(error.to_string()))?;
-        match placement {
-            Placement::Root => {}
-            Placement::Directory { path } => {
-                met.directories += 1;
-                listed.insert(path);
-            }
-            Placement::File { path, .. } => {
-                met.files += 1;
-                met.creates(member.size);
-                let (destination, placed) = spread.place(&placement, member.size);
-                let digest = recorded.digest.as_deref();
-                files.push(Staged { path, destination, placed, bytes: member.size, digest });
-            }
-        }
-    }
-    for (index, directory) in directories.iter().enumerate() {
-        let here = files.iter().filter(|file| file.destination == index);
-        clean(calls, directory, here.map(|file| (file.placed, file)).collect(), listed)?;
-        // Only the output has directories of the archive.
-        listed = HashSet::new();
-    }
-    Ok((met, files))
-}
-
-/// Returns the recorded member with all fields that layouts use.
-fn member(recorded: &Recorded) -> Member<'_> {
-    Member {
-        kind: match recorded.bytes {
-            Some(_) => MemberKind::Regular,
-            None => MemberKind::Directory,
-        },
-        path: recorded.path.as_bytes(),
-        link: b"",
-        size: recorded.bytes.unwrap_or(0),
-        header_offset: 0,
-        payload_offset: 0,
-        mode: None,
-        mtime: None,
-    }
-}
-
-/// Removes all unexpected files below a directory. `listed` holds the directories of the archive;
-/// others stay if they are not empty.
-fn clean(
-    calls: &Syscalls,
-    root: &OwnedFd,
-    mut expected: HashMap<&str, &Staged<'_>>,
-    mut listed: HashSet<&str>,
-) -> Result<(), Unusable> {
-    let because = |reason: String| Err(Unusable::Because(reason));
-    let mut paths = VecDeque::from([String::new()]);
-    let mut unlisted = Vec::new();
-    while let Some(path) = paths.pop_front() {
-        let directory = open_beneath(calls, root, &path, OFlags::DIRECTORY).map_err(failed)?;
-        for (name, kind) in calls.entries(&directory).map_err(failed)? {
-            if path.is_empty() && is_journal(&name) {
-                continue;
-            }
-            let inner = name.to_str().ok().map(|name| match path.as_str() {
-                "" => name.to_owned(),
-                path => format!("{path}/{name}"),
-            });
-            match (kind, inner) {
-                (FileType::Directory, Some(inner)) => {
-                    if !listed.remove(inner.as_str()) {
-                        unlisted.push(inner.clone());
-                    }
-                    paths.push_back(inner);
-                }
-                (FileType::RegularFile, Some(inner)) if expected.contains_key(inner.as_str()) => {
-                    let stat = calls.lstatat(&directory, &*name).map_err(failed)?;
-                    let Some(file) = expected.remove(inner.as_str()) else { continue };
-                    let found = u64::try_from(stat.st_size).unwrap_or(0);
-                    if found != file.bytes {
-                        let expected = file.bytes;
-                        return because(format!("{inner} has {found} bytes instead of {expected}"));
-                    }
-                    if let Some(digest) = file.digest {
-                        check_digest(calls, root, &inner, digest)?;
-                    }
-                }
-                _ => calls.unlinkat(&directory, &*name, AtFlags::empty()).map_err(failed)?,
-            }
-        }
-    }
-    // Deepest directories first.
-    for path in unlisted.into_iter().rev() {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
-        let removed = open_beneath(calls, root, parent, OFlags::DIRECTORY)
-            .and_then(|parent| calls.unlinkat(parent, name, AtFlags::REMOVEDIR));
-        match removed {
-            // The directory is not empty, or was removed with its parent.
-            Ok(()) | Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOENT) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    match expected.into_keys().chain(listed).next() {
-        Some(path) => because(format!("{path} is missing")),
-        None => Ok(()),
-    }
-}
-
-fn check_digest(
-    calls: &Syscalls,
-    root: &OwnedFd,
-    path: &str,
-    expected: &str,
-) -> Result<(), Unusable> {
-    let because = |reason: String| Err(Unusable::Because(reason));
-    let Ok(expected) = expected.parse::<Digest>() else {
-        return because(format!("the recorded digest of {path} is invalid"));
-    };
-    match digest_of(calls, root, path, expected.kind().hasher()).map_err(failed)? {
-        found if found == expected => Ok(()),
-        found => because(format!("{path} has the digest {found} instead of {expected}")),
-    }
-}
-
-/// Returns the digest of a staged file.
-fn digest_of(
-    calls: &Syscalls,
-    root: &OwnedFd,
-    path: &str,
-    mut hasher: Hasher,
-) -> Result<Digest, Errno> {
-    let file = open_beneath(calls, root, path, OFlags::empty())?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match calls.read(&file, &mut buffer)? {
-            0 => return Ok(hasher.digest()),
-            count => hasher.update(&buffer[..count]),
-        }
-    }
-}
-
-pub(crate) fn open_beneath(
-    calls: &Syscalls,
-    root: &OwnedFd,
-    path: &str,
-    flags: OFlags,
-) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let path = if path.is_empty() { "." } else { path };
-    calls.openat2(root, path, flags | OFlags::RDONLY | OFlags::CLOEXEC, resolve)
 }

@@ -10,13 +10,13 @@ use unsnap_decode::Decoded;
 use unsnap_failure::{Failure, Family};
 use unsnap_fit::Watch;
 use unsnap_pass::{Archive, BankCheck, Handles, PassError, Tap, Walk};
-use unsnap_state::StatePlaces;
+use unsnap_state::{StateNames, StatePlaces};
 use unsnap_tarstream::Walker;
 
 use crate::{
     Options, UnpackError,
     creating::Creation,
-    places::{Places, Spread},
+    places::{BegunPlaces, Places, Spread},
     resume::Beginning,
     storages::{AccountsVerification, StorageCheck},
     walk::{Content, Entries, Hooks, Met, Record, VersionFile, Walked},
@@ -67,24 +67,24 @@ impl<'a> Walks<'a> {
         let names: Vec<String> = archives.iter().map(Archive::display_name).collect();
         let spread = creation.as_ref().and_then(|creation| creation.spread.clone());
         let mut assemblers = creation.as_mut().map(|creation| creation.assemblers.iter_mut());
-        let Beginning { decode, header_offset, rules: begun, spread: tree, met, .. } = beginning;
-        let mut begun = Some((begun, tree, met));
+        let Beginning { decode, header_offset, rules, places, met, .. } = beginning;
+        let mut begun = Some((rules, places, met));
         let mut walks = Vec::with_capacity(archives.len());
         for (index, decoded) in decoded.iter_mut().enumerate() {
             let (archive, is_first) = (&archives[index], index == 0);
             let header_offset = if is_first { header_offset } else { 0 };
-            let (rules, tree, met) = begun
-                .take()
-                .unwrap_or_else(|| (options.rules(index), Spread::default(), Met::default()));
-            let places = match &spread {
-                Some(spread) => {
-                    let spread = Arc::clone(spread);
-                    Places::State(match options.base() {
-                        Some(base) => StatePlaces::upon(base.next_id(), spread),
-                        None => StatePlaces::new(index, archives.len(), spread),
-                    })
+            let (rules, places, met) = begun.take().unwrap_or_else(|| {
+                let names = StateNames::new(index, archives.len());
+                let places = BegunPlaces::State { names, storages: Vec::new() };
+                (options.rules(index), places, Met::default())
+            });
+            let places = match (places, &spread) {
+                (BegunPlaces::State { names, storages }, Some(spread)) => {
+                    Places::State(StatePlaces::new(names, storages, Arc::clone(spread)))
                 }
-                None => Places::Tree(tree),
+                (BegunPlaces::Tree(tree), _) => Places::Tree(tree),
+                // Nothing is written.
+                (BegunPlaces::State { .. }, None) => Places::Tree(Spread::default()),
             };
             let checked_name = archive.snapshot_name().filter(|_| source.checks_content());
             let (storages, placements) = match verification {

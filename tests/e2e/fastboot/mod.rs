@@ -5,6 +5,7 @@
 mod bad_input;
 mod identity;
 mod looking_after;
+mod resume;
 mod sink;
 mod spread;
 

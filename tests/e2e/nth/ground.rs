@@ -197,7 +197,7 @@ impl Ground {
         config.pass.tuning.direct_bytes_min = Some(4096);
         if self.scenario.resume {
             config.resume = true;
-            config.checkpoint_bytes = Some(1);
+            config.pass.tuning.checkpoint_bytes = Some(1);
         }
         config
     }

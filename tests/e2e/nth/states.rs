@@ -4,7 +4,7 @@
 //! taken for a bad one, nothing panics, hangs or leaks; and the next `prepare` succeeds and leaves
 //! nothing of the one that failed.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::mpsc::sync_channel, thread};
 
 use rustix::io::Errno;
 use unsnap_failure::{Failure, Family};
@@ -16,6 +16,7 @@ use unsnap_test_support::ledger::{
     Expected, Ledger, Loadable, look, names, small_archive, small_pair,
 };
 use unsnap_testkit::random::Random;
+use unsnap_unpack::FileSink;
 
 use super::apart::{Apart, Holdings, Place, apart, begin, has_panicked};
 use crate::fastboot::request;
@@ -33,6 +34,8 @@ enum Action {
     Beside,
     /// The same, and the one that lies ready builds on the same full archive.
     BesideUpon,
+    /// The same as `Beside`, where a cancelled run has done a part.
+    BesideResumed,
     /// With the new state ready.
     Adopt,
     /// The same, by itself.
@@ -47,6 +50,12 @@ fn a_state_is_prepared_beside() {
 #[test]
 fn a_state_is_prepared_beside_upon_an_earlier_one() {
     the_loop("nth::states::a_state_is_prepared_beside_upon_an_earlier_one", Action::BesideUpon);
+}
+
+#[test]
+fn a_state_is_prepared_beside_where_a_cancelled_run_was() {
+    let name = "nth::states::a_state_is_prepared_beside_where_a_cancelled_run_was";
+    the_loop(name, Action::BesideResumed);
 }
 
 #[test]
@@ -100,7 +109,8 @@ impl Ground {
         prepare(&ledger, false, FaultPlan::new(0)).unwrap();
         let old_state = Expected::of_files(&old, None);
         fs::remove_file(old).unwrap();
-        let mut older_ready = (action == Action::Beside).then(|| {
+        let has_older = matches!(action, Action::Beside | Action::BesideResumed);
+        let mut older_ready = has_older.then(|| {
             let archive = small_archive(&ledger.snapshots, 80, None, &[(70, 600), (80, 5000)]);
             beside(&ledger, FaultPlan::new(0)).unwrap();
             let expected = Expected::of_files(&archive, None);
@@ -110,7 +120,7 @@ impl Ground {
         let (full, incremental) = small_pair(&ledger.snapshots);
         let mut new = Expected::of_files(&full, Some(&incremental));
         match action {
-            Action::Prepare | Action::Beside => {}
+            Action::Prepare | Action::Beside | Action::BesideResumed => {}
             Action::BesideUpon => {
                 beside(&ledger, FaultPlan::new(0)).unwrap();
                 fs::remove_file(incremental).unwrap();
@@ -149,6 +159,10 @@ impl Ground {
         }
         let copied = Command::new("cp").arg("-a").args([&self.template, &self.place]).status();
         assert!(copied.unwrap().success());
+        // Not copied: a run is resumed in the very directories in which it was.
+        if self.action == Action::BesideResumed {
+            cancelled_beside(&self.ledger);
+        }
     }
 
     fn look(&self, what: &str) -> Option<Loadable> {
@@ -169,7 +183,9 @@ impl Ground {
             );
         };
         match self.action {
-            Action::Beside | Action::BesideUpon => self.run_beside(plan, what, told),
+            Action::Beside | Action::BesideUpon | Action::BesideResumed => {
+                self.run_beside(plan, what, told)
+            }
             Action::Prepare | Action::Replace | Action::Adopt => {
                 let replace = self.action == Action::Replace;
                 let result = prepare(&self.ledger, replace, plan.clone());
@@ -285,9 +301,11 @@ impl Ground {
         let ready = self.look_beside(&what);
         match result {
             Ok(Outcome::Prepared(prepared)) => {
-                let is_upon = prepared.report.reused.is_some();
-                let is_wanted = self.action == Action::BesideUpon;
-                assert!(is_upon == is_wanted || !plan.injected().is_empty(), "{what}");
+                let report = &prepared.report;
+                let expected =
+                    (self.action == Action::BesideUpon, self.action == Action::BesideResumed);
+                let found = (report.reused.is_some(), report.resumed.is_some());
+                assert!(found == expected || !plan.injected().is_empty(), "{what}");
                 let ready = ready.unwrap_or_else(|| panic!("nothing is ready: {what}"));
                 self.new.assert_is(&ready, &what);
                 true
@@ -312,7 +330,7 @@ impl Ground {
     }
 
     fn run_again(&self, plan: &FaultPlan, what: &str) {
-        if matches!(self.action, Action::Beside | Action::BesideUpon) {
+        if matches!(self.action, Action::Beside | Action::BesideUpon | Action::BesideResumed) {
             let result = beside(&self.ledger, FaultPlan::new(0));
             assert!(result.is_ok(), "the run after {what}: {result:?}");
             self.new.assert_is(&self.look_beside(what).expect("nothing is ready"), what);
@@ -363,6 +381,26 @@ fn small_request(ledger: &Ledger, plan: FaultPlan) -> (Request, Syscalls) {
 fn beside(ledger: &Ledger, plan: FaultPlan) -> Result<Outcome, FastbootError> {
     let (request, calls) = small_request(ledger, plan);
     unsnap_fastboot::prepare_beside(&request, &calls, &Progress::default(), &CancelToken::default())
+}
+
+/// Prepares beside until some files are complete, and cancels. The run cannot end before: it waits
+/// for the receiver of its files.
+fn cancelled_beside(ledger: &Ledger) {
+    let (mut request, calls) = small_request(ledger, FaultPlan::new(0));
+    request.pass.tuning.checkpoint_bytes = Some(1);
+    let (cancel, (sender, received)) = (CancelToken::default(), sync_channel(0));
+    request.files = Some(FileSink::names(sender));
+    let result = thread::scope(|scope| {
+        let cancelling = &cancel;
+        scope.spawn(move || {
+            let third = received.iter().nth(2);
+            cancelling.cancel();
+            third.into_iter().chain(received.iter()).for_each(drop);
+        });
+        let request = request;
+        unsnap_fastboot::prepare_beside(&request, &calls, &Progress::default(), &cancel)
+    });
+    assert!(result.is_err(), "{result:?}");
 }
 
 fn the_loop(name: &str, action: Action) {

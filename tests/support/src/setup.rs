@@ -23,7 +23,6 @@ pub struct Setup {
     pub state: Option<State>,
     pub dry_run: bool,
     pub resume: bool,
-    pub checkpoint_bytes: Option<u64>,
     pub manifest: Option<PathBuf>,
     pub digest: DigestUse,
     pub preflight: PreflightMode,
@@ -45,7 +44,6 @@ impl Setup {
             state: None,
             dry_run: false,
             resume: false,
-            checkpoint_bytes: None,
             manifest: None,
             digest: DigestUse::Report(DigestKind::Xxh3),
             preflight: PreflightMode::default(),
@@ -75,10 +73,14 @@ impl Setup {
         let tree = Tree {
             output: self.output.clone(),
             accounts: self.accounts.clone(),
-            checkpoint_bytes: self.checkpoint_bytes,
             manifest: manifest.clone(),
         };
         let mut options = match (self.state.clone(), self.dry_run, &incremental) {
+            (Some(state), ..) if self.resume => {
+                let checks = verify.file_by_file().expect("accounts are not verified");
+                let pair = pair(archive, incremental)?;
+                Options::for_resumable_state(pair, checks, state, digest.kind())
+            }
             (Some(state), ..) => {
                 Options::for_state(pair(archive, incremental)?, verify, state, digest.kind())
             }

@@ -100,7 +100,8 @@ impl Place {
         resume: bool,
     ) -> Result<Self, CommitError> {
         if let Existing::WillBeCleared { stage_in, stage_as } = existing {
-            return Self::replacing(calls, unfinished, path, stage_in.as_deref(), stage_as);
+            let stage_in = stage_in.as_deref();
+            return Self::replacing(calls, unfinished, path, stage_in, stage_as, resume);
         }
         let at = |step, errno| CommitError::Staging { step, path: path.clone(), errno };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -150,6 +151,7 @@ impl Place {
         path: PathBuf,
         stage_in: Option<&Path>,
         stage_as: &str,
+        resume: bool,
     ) -> Result<Self, CommitError> {
         let at = |step, errno| CommitError::Staging { step, path: path.clone(), errno };
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -196,7 +198,7 @@ impl Place {
         let staging_name = c_string(OsStr::new(stage_as), &path)?;
         let name = c_string(name, &path)?;
         let around = stage_in.as_ref().unwrap_or(&holder);
-        let (staging, left_over) = make_staging(calls, around, &staging_name, &path, false)?;
+        let (staging, left_over) = make_staging(calls, around, &staging_name, &path, resume)?;
         let publication = Publication::RenameWhenCleared { name, replaced_empty: false };
         let calls = calls.clone();
         Ok(Self {

@@ -21,8 +21,8 @@ use std::{
 };
 
 use unsnap_fastboot::{
-    FastbootError, Places, SearchDirs, SystemSpace, give_back_ready, give_back_shadow, measure,
-    prune_bad_archives, prune_leftovers, prune_shadows, returnable, shadow_bytes,
+    FastbootError, Places, SearchDirs, SystemSpace, Unfinished, give_back_ready, give_back_shadow,
+    measure, prune_bad_archives, prune_leftovers, prune_shadows, returnable, shadow_bytes,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::{Reserve, format_duration, format_size};
@@ -111,6 +111,18 @@ impl Housekeeper {
     }
 }
 
+/// Decides what becomes of the files of an interrupted job, which takes space and serves nobody yet.
+/// It is the first to go.
+fn unfinished(calls: &Syscalls, places: &Places, round: &Round) -> Unfinished {
+    let is_short = measure(calls, places, round.min_free)
+        .is_ok_and(|systems| systems.iter().any(|system| system.min_free.is_broken()));
+    if is_short {
+        Unfinished::Goes
+    } else {
+        Unfinished::StaysAt(UNIX_EPOCH + Duration::from_millis(round.now.unix_ms()))
+    }
+}
+
 fn lock(busy: &Mutex<Option<Instant>>) -> MutexGuard<'_, Option<Instant>> {
     busy.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -164,7 +176,7 @@ impl Memory {
         let (calls, places) = (Syscalls::default(), &target.places);
         let mut done = Done { worker: target.worker, ..Done::default() };
         if !target.is_busy {
-            let left = prune_leftovers(&calls, places);
+            let left = prune_leftovers(&calls, places, unfinished(&calls, places, round));
             let left = self.outcome(target, "cannot clear leftovers of earlier runs away", left);
             done.moved.extend(left.into_iter().flat_map(unsnap_fastboot::Removal::paths));
         }
