@@ -6,6 +6,7 @@
 
 mod files;
 mod second_names;
+mod unusable;
 
 use std::os::fd::OwnedFd;
 
@@ -29,7 +30,8 @@ use crate::{
     report::Resumed,
     walk::Met,
 };
-use files::{Unusable, check, failed};
+use files::check;
+use unusable::{Unusable, failed};
 
 /// Beginning of a run.
 pub(crate) struct Beginning {

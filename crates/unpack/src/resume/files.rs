@@ -17,8 +17,11 @@ use unsnap_source::{Digest, Hasher};
 use unsnap_state::State;
 use unsnap_tarstream::{Member, MemberKind};
 
-use super::second_names;
-use crate::{UnpackError, places::BegunPlaces, walk::Met};
+use super::{
+    second_names,
+    unusable::{Unusable, failed},
+};
+use crate::{places::BegunPlaces, walk::Met};
 
 /// A complete file of an interrupted run.
 pub(super) struct Staged<'a> {
@@ -49,29 +52,6 @@ impl Staged<'_> {
             errno,
         })?;
         manifest.line(self.path, self.bytes, digest)
-    }
-}
-
-/// Reason why the files of an interrupted run cannot be used.
-pub(super) enum Unusable {
-    /// They belong to another run.
-    NotThis(&'static str),
-    /// They are useless.
-    Because(String),
-    /// Checking them failed.
-    Failed(UnpackError),
-    /// A system call that checks them failed.
-    Stopped(Errno),
-}
-
-/// Classifies an error of a system call: either the files differ from the recorded ones, or the
-/// machine is at fault.
-pub(super) fn failed(errno: Errno) -> Unusable {
-    match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV => {
-            Unusable::Because(errno.to_string())
-        }
-        errno => Unusable::Stopped(errno),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use rustix::{fs::AtFlags, io::Errno};
 use unsnap_ring::Syscalls;
 
-use super::files::{Unusable, failed};
+use super::unusable::{Unusable, failed};
 
 /// Returns the names of all files in the accounts paths, each with the index of its destination.
 /// `directories` holds the state's own directory and those of the accounts paths.
