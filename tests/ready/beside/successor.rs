@@ -89,15 +89,21 @@ fn the_ready_state_can_be_adopted_until_its_successor_is_complete() {
 fn a_cancelled_successor_leaves_the_ready_state() {
     let site = Site::new();
     let (ledger, _, ready) = ready_beside(&site, 2);
+    let mut newest = None;
     for slot in [120, 130, 140] {
-        newer(&ledger, slot);
+        newest = Some(newer(&ledger, slot));
         let cancel = CancelToken::default();
         let told = beside_with(request(&ledger), &cancel, || cancel.cancel()).unwrap_err();
         assert_eq!(told.code(), Code::Cancelled);
         ready.assert_prepared(&ledger.beside(), 3, "cancelled");
     }
     assert_eq!(slot(adopt(&Request { max_behind: 30, ..request(&ledger) })), Some((110, 30)));
-    ready.assert_prepared(&ledger, 3, "adopted after three cancelled ones");
+    let adopted = look(&ledger.snapshots, &ledger.accounts).unwrap().unwrap();
+    ready.assert_is(&adopted, "adopted after three cancelled ones");
+    // What a run can resume stays until there is one that comes to its end.
+    beside_with(request(&ledger), &CancelToken::default(), || {}).unwrap();
+    assert_eq!(slot(adopt(&request(&ledger))), Some((140, 0)));
+    newest.unwrap().assert_prepared(&ledger, 3, "adopted in the end");
 }
 
 /// Others adopt the ready state while its successor is being prepared, or wait for that.
