@@ -1,21 +1,19 @@
 //! The course of events.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read, Write},
     os::unix::fs::FileExt,
-    path::PathBuf,
     time::Instant,
 };
 
-use rustix::{
-    fs::{FallocateFlags, fallocate, statvfs},
-    process::Signal,
-};
+use rustix::process::Signal;
 use unsnap_test_support::{
     ledger::{Ledger, names},
-    ledger_tool, run,
+    ledger_tool,
+    machine::{Machine, storages},
+    run,
 };
 use unsnap_testkit::{
     random::Random,
@@ -23,11 +21,12 @@ use unsnap_testkit::{
 };
 
 use crate::{
-    daemon::Service,
+    daemon::{MIN_FREE, Service},
     events::{Choice, Event},
     laws::KILLS_MAX,
-    machine::{Machine, storages},
     process::{Came, How, Running, errors},
+    quiet::{LAST_OF_BURST, Quiet},
+    space::{MIN_FREE_FLAG, marked},
 };
 
 /// Events that are told after a failure.
@@ -50,17 +49,15 @@ pub struct Soak {
     pub starts: u32,
     /// Validators that a state has killed while it was loaded, one after the other, by its slot.
     pub kills: BTreeMap<u64, u32>,
-    /// Slots of states of which a byte was changed.
-    pub flipped: BTreeSet<u64>,
+    /// Validators that a state has killed since a byte of it was changed, by its slot.
+    pub flipped: BTreeMap<u64, u32>,
     /// Starts that may still fail because of what was done to files.
     pub excused: u32,
-    /// Whether the service has had nothing to do once since it was started and the disk had room.
-    pub is_warm: bool,
-    /// Looks at a machine with a warm service, and at how many of them a marked state was there.
-    looks: u32,
-    found_ready: u32,
+    pub quiet: Quiet,
     /// Whether somebody else has filled the disk.
     pub is_full: bool,
+    /// Bytes that the service had written when the soak last looked, if the disk is far too full since.
+    pub written: Option<u64>,
     /// Bytes of the validators' log that were read.
     pub log_read: u64,
     /// Number of the event.
@@ -81,16 +78,15 @@ impl Soak {
             random: Random::of(&[seed, salt]),
             choice: Choice::new(),
             running: None,
-            service: None,
+            service: Some(Service::start(&machine)),
             machine,
             starts: 0,
             kills: BTreeMap::new(),
-            flipped: BTreeSet::new(),
+            flipped: BTreeMap::new(),
             excused: 0,
-            is_warm: false,
-            looks: 0,
-            found_ready: 0,
+            quiet: Quiet::default(),
             is_full: false,
+            written: None,
             log_read: 0,
             event: 0,
             history: Vec::new(),
@@ -112,35 +108,23 @@ impl Soak {
                 self.bring_up(None);
             }
             self.assert_storages();
-            self.look_for_state();
+            self.assert_min_free();
+            if self.random.chance(LAST_OF_BURST) {
+                self.be_quiet();
+            }
         }
         self.free_disk();
         self.assert_files();
+        self.assert_ready();
         let _ = writeln!(
             io::stderr(),
-            "soak on {}: {events} events, {} starts in {} s, a state at {} of {} looks: {:?}",
+            "soak on {}: {events} events, {} starts in {} s; {}: {:?}",
             self.name,
             self.starts,
             since.elapsed().as_secs(),
-            self.found_ready,
-            self.looks,
+            self.quiet,
             self.counts
         );
-    }
-
-    /// Looks whether a state is there, in place or ready, while the service is to keep one.
-    fn look_for_state(&mut self) {
-        self.is_warm &= self.service.is_some() && !self.is_full;
-        if self.is_warm {
-            let ledger = &self.machine.ledger;
-            let is_marked = |ledger: &Ledger| {
-                let slots = ledger.states();
-                let slots = if slots.exists() { names(&slots) } else { Vec::new() };
-                slots.iter().any(|slot| slots_mark(ledger, slot).exists())
-            };
-            self.looks += 1;
-            self.found_ready += u32::from(is_marked(ledger) || is_marked(&ledger.beside()));
-        }
     }
 
     /// Notes what happens.
@@ -199,10 +183,11 @@ impl Soak {
                 self.flip(&ready);
             }
             Event::FillDisk => self.fill_disk(),
+            Event::CrowdDisk => self.crowd_disk(),
             Event::FreeDisk => self.free_disk(),
             Event::Service => match self.service.take() {
                 Some(service) => service.stop(),
-                None => self.service = Some(Service::start(&self.machine)),
+                None => self.start_service(),
             },
             Event::KillService => {
                 if let Some(service) = &mut self.service {
@@ -216,6 +201,12 @@ impl Soak {
             }
             Event::Settle => self.settle(),
         }
+    }
+
+    /// Starts the service, which has yet to make a state.
+    pub fn start_service(&mut self) {
+        self.service = Some(Service::start(&self.machine));
+        self.quiet.begin_anew();
     }
 
     fn take_running(&mut self) -> Running {
@@ -233,7 +224,7 @@ impl Soak {
         }
     }
 
-    fn snapshot(&mut self, kind: &str) {
+    pub fn snapshot(&mut self, kind: &str) {
         if let Some(answer) = self.ask(kind) {
             let path = answer["path"].as_str().unwrap().to_owned();
             self.machine.archive_written(path.as_ref());
@@ -293,7 +284,7 @@ impl Soak {
             how.own.push(word.to_owned());
         }
         // The operator insists, and all failures are forgotten.
-        self.kills.values_mut().for_each(|kills| *kills = 0);
+        self.forget_kills();
         let before = self.machine.ledger.left_over();
         let starting = self.begin(&how);
         // Before it catches the signal, nothing of it has begun.
@@ -337,19 +328,22 @@ impl Soak {
         self.tell(&format!("cut: {} to {bytes}", path.display()));
         self.machine.cut(&path, bytes);
         // To the front end the archive is another one, with another state.
-        self.kills.values_mut().for_each(|kills| *kills = 0);
+        self.forget_kills();
     }
 
     /// Prepares a state beside the validator, as by hand.
     fn prepare_beside(&mut self) {
+        let before = self.while_full();
         let mut tool = ledger_tool();
         tool.args(["fastboot", "prepare", "--beside", "--memory-budget", "8MiB"]);
+        tool.args([MIN_FREE_FLAG, &MIN_FREE.to_string()]);
         let outcome = run(tool.args(self.machine.places()));
         // A validator's own state may be newer, all archives may be bad, the service may be quicker.
         let code = outcome.status.code();
         let refuses = outcome.stderr.contains("ended early") && !self.kills.is_empty();
         let may_fail = self.is_full || self.service.is_some() || refuses;
         self.hold(code == Some(0) || may_fail, &format!("prepare --beside: {outcome:#?}"));
+        self.assert_none_was_made(before.as_ref());
     }
 
     /// Changes a byte of a storage that belongs to an account.
@@ -366,8 +360,9 @@ impl Soak {
         let Some(at) = self.byte_of_an_account(&bytes) else { return };
         file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
         self.tell(&format!("flipped: byte {at} of {}", path.display()));
-        let states = names(&ledger.states());
-        self.flipped.extend(states.iter().filter_map(|slot| slot.parse::<u64>().ok()));
+        for slot in marked(ledger) {
+            self.flipped.entry(slot).or_default();
+        }
         self.excused = KILLS_MAX;
     }
 
@@ -397,30 +392,6 @@ impl Soak {
         })
     }
 
-    fn fill_disk(&mut self) {
-        let Some(disk) = &self.machine.disk else { return };
-        let free = statvfs(disk.path()).unwrap();
-        let free = free.f_bavail * free.f_frsize;
-        let left = *self.random.pick(&[0, 64 << 10, 1 << 20, 8 << 20]);
-        if self.is_full || free <= left {
-            return;
-        }
-        let file = File::create(disk.path().join("ballast")).unwrap();
-        // As much as there is: what the file system wants for itself is not known.
-        let mut bytes = free - left;
-        while bytes > 0 && fallocate(&file, FallocateFlags::empty(), 0, bytes).is_err() {
-            bytes -= bytes.min(64 << 10);
-        }
-        self.is_full = true;
-    }
-
-    pub fn free_disk(&mut self) {
-        if let Some(disk) = self.machine.disk.as_ref().filter(|_| self.is_full) {
-            fs::remove_file(disk.path().join("ballast")).unwrap();
-        }
-        self.is_full = false;
-    }
-
     /// Returns how the next start is made.
     pub fn how(&mut self) -> How {
         let mut how = How::default();
@@ -434,6 +405,9 @@ impl Soak {
             3 => own(&["--deadline", "1m"]),
             _ => {}
         }
+        if self.random.chance(30) {
+            own(&[MIN_FREE_FLAG, &MIN_FREE.to_string()]);
+        }
         match self.random.below(20) {
             0 => how.further.extend([ARCHIVE_USE, "always"]),
             1 => how.further.extend([ARCHIVE_USE, "never"]),
@@ -442,10 +416,6 @@ impl Soak {
         }
         how
     }
-}
-
-fn slots_mark(ledger: &Ledger, slot: &str) -> PathBuf {
-    ledger.states().join(slot).join("fastboot_version")
 }
 
 impl Drop for Soak {

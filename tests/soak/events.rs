@@ -51,6 +51,8 @@ pub enum Event {
     FlipReady,
     /// The disk is filled by somebody else.
     FillDisk,
+    /// The disk is filled up to `min-free`, but for less than a state, and a newer full archive comes.
+    CrowdDisk,
     /// The disk has room again.
     FreeDisk,
     /// `unpackd` is started, or stopped.
@@ -64,7 +66,7 @@ pub enum Event {
 }
 
 /// How often each of them happens.
-const WEIGHTS: [(Event, u64); 27] = [
+const WEIGHTS: [(Event, u64); 28] = [
     (Event::Full, 6),
     (Event::Incremental, 16),
     (Event::Shrink, 8),
@@ -87,7 +89,8 @@ const WEIGHTS: [(Event, u64); 27] = [
     (Event::FlipRun, 3),
     (Event::FlipReady, 3),
     (Event::FillDisk, 3),
-    (Event::FreeDisk, 3),
+    (Event::CrowdDisk, 2),
+    (Event::FreeDisk, 4),
     (Event::Service, 4),
     (Event::KillService, 4),
     (Event::Reconfigure, 3),

@@ -9,10 +9,10 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::Value;
+use unsnap_test_support::machine::Alone;
 
 use crate::{
     driver::Soak,
-    machine::Alone,
     process::{Came, How, Running, Starting, errors},
 };
 
@@ -60,18 +60,20 @@ impl Soak {
     pub fn attempt(&mut self, how: &How) -> bool {
         let alone = self.machine.alone(&how.further);
         self.loads();
+        let there = self.while_full();
         let came = self.begin(how).wait();
         let loads = self.loads();
         self.tell(&format!("start: {how:?}; alone {alone:?}; loads {loads:?}"));
         self.assert_in_time(how);
-        self.assert_not_served_again(&loads);
+        self.assert_not_served_again(how, &alone, &loads);
+        self.assert_none_was_served(how, there.as_ref(), &loads);
         match came {
             Came::Up(running) => {
                 self.judge_up(&running, &alone);
                 self.running = Some(running);
                 if how.plain || how.further.contains(&"always") {
                     // The front end has not learned of the end before.
-                    self.kills.values_mut().for_each(|kills| *kills = 0);
+                    self.forget_kills();
                 }
                 true
             }
@@ -180,7 +182,13 @@ impl Soak {
     pub fn died(&mut self, loads: &[(String, u64)]) {
         if let Some((_, slot)) = loads.iter().find(|(source, _)| source == "state") {
             *self.kills.entry(*slot).or_default() += 1;
+            self.flipped.entry(*slot).and_modify(|kills| *kills += 1);
         }
+    }
+
+    /// The front end has no reason any more to remember ends of validators.
+    pub fn forget_kills(&mut self) {
+        self.kills.values_mut().chain(self.flipped.values_mut()).for_each(|kills| *kills = 0);
     }
 
     /// Returns the slot from which a validator must be up that comes up at all.
@@ -190,15 +198,19 @@ impl Soak {
         if !self.kills.contains_key(&alone.slot) {
             alone.slot
         } else if !self.kills.contains_key(&alone.archives) {
-            alone.archives
+            // Newer ones are not used by a validator that is told to take nothing but states.
+            alone.archives.min(alone.slot)
         } else {
             0
         }
     }
 
-    /// No state that has killed so often is served again.
-    fn assert_not_served_again(&self, loads: &[(String, u64)]) {
-        for (_, slot) in loads.iter().filter(|(source, _)| source == "state") {
+    /// No state that has killed so often is served again, unless the validator would have taken it alone
+    /// and is told to take nothing but states.
+    fn assert_not_served_again(&self, how: &How, alone: &Alone, loads: &[(String, u64)]) {
+        let is_only = |slot: u64| how.further.contains(&"never") && alone.slot == slot;
+        let states = loads.iter().filter(|(source, _)| source == "state");
+        for (_, slot) in states.filter(|(_, slot)| !is_only(*slot)) {
             let kills = self.kills.get(slot).copied().unwrap_or_default();
             let law = format!("the state of {slot} has killed {kills} times and is served again");
             self.hold(kills < KILLS_MAX, &law);
@@ -209,9 +221,7 @@ impl Soak {
     /// no time to verify it.
     fn assert_flip_was_found(&self, how: &How, loads: &[(String, u64)]) {
         let is_verified = !how.fails && !how.plain && !how.own.iter().any(|word| word == "0s");
-        let has_killed = |slot| {
-            self.kills.get(slot).is_some_and(|kills| *kills > 0) && self.flipped.contains(slot)
-        };
+        let has_killed = |slot| self.flipped.get(slot).is_some_and(|kills| *kills > 0);
         let again = loads.iter().find(|(source, slot)| source == "state" && has_killed(slot));
         let law = format!("a state with a changed byte has killed again: {again:?}");
         self.hold(again.is_none() || !is_verified, &law);

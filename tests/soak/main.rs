@@ -4,12 +4,13 @@
 //! | module | does |
 //! |---|---|
 //! | [`stand_in`] | proves that the stand-in behaves as Agave is known to, before anything rests on it |
-//! | [`machine`] | directories, own files, archives; what a start without unsnap would come to |
 //! | [`process`] | a start, and the validator that has come up |
 //! | [`events`] | what may happen, and how often |
 //! | [`driver`] | makes it happen |
 //! | [`daemon`] | `unpackd` beside the validator |
 //! | [`laws`] | what must hold after every start |
+//! | [`space`] | the disk that others fill, and what must hold of `min-free` |
+//! | [`quiet`] | the hours between bursts of events, and how much of them a state must be there |
 //!
 //! | variable | effect |
 //! |---|---|
@@ -24,21 +25,31 @@ mod daemon;
 mod driver;
 mod events;
 mod laws;
-mod machine;
 mod process;
+mod quiet;
+mod space;
 mod stand_in;
 
 use std::env;
 
-use unsnap_test_support::{disk, is_root};
+use unsnap_test_support::{
+    disk::{self, Disk},
+    is_root,
+    machine::Machine,
+};
 
-use crate::{driver::Soak, machine::Machine};
+use crate::driver::Soak;
 
 /// Events on each file system, unless `UNSNAP_SOAK_EVENTS` says otherwise: 10 to 40 seconds.
 const EVENTS: u32 = 120;
 
 /// The seed in CI.
 const SEED: u64 = 15;
+
+/// Makes a machine for the stand-in.
+fn machine(disk: Option<Disk>, shape: u32) -> Machine {
+    Machine::new(env!("CARGO_BIN_EXE_stand-in-validator").as_ref(), disk, shape)
+}
 
 fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok().and_then(|text| text.parse().ok())
@@ -54,20 +65,20 @@ fn soak(name: &'static str, machine: Machine, salt: u64) {
 fn on_ext4_a_validator_always_comes_up_and_loses_nothing() {
     if !is_root() {
         // Without a disk of its own: it cannot be filled, all else is the same.
-        return soak("directory", Machine::new(None, 0), 0);
+        return soak("directory", machine(None, 0), 0);
     }
     if disk::can_lose_power()
-        && let Some(disk) = disk::Disk::new(disk::Kind::Ext4, &disk::Options::default())
+        && let Some(disk) = Disk::new(disk::Kind::Ext4, &disk::Options::default())
     {
-        soak("ext4", Machine::new(Some(disk), 0), 0);
+        soak("ext4", machine(Some(disk), 0), 0);
     }
 }
 
 #[test]
 fn on_xfs_a_validator_always_comes_up_and_loses_nothing() {
     if disk::can_lose_power()
-        && let Some(disk) = disk::Disk::new(disk::Kind::Xfs, &disk::Options::default())
+        && let Some(disk) = Disk::new(disk::Kind::Xfs, &disk::Options::default())
     {
-        soak("xfs", Machine::new(Some(disk), 1), 1);
+        soak("xfs", machine(Some(disk), 1), 1);
     }
 }

@@ -2,8 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, Write},
-    os::unix::net::{UnixListener, UnixStream},
+    os::unix::net::UnixListener,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
 };
@@ -14,9 +13,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 use serde_json::Value;
-use unsnap_test_support::{cleaned, validator_path, wait};
-
-use crate::machine::Machine;
+use unsnap_test_support::{cleaned, machine::Machine, stand_in::Connection, validator_path, wait};
 
 /// No start takes this long; one that does hangs. In seconds.
 const HANG_SECONDS: i64 = 120;
@@ -36,7 +33,7 @@ pub struct Starting {
 #[derive(Debug)]
 pub struct Running {
     child: Option<Child>,
-    socket: BufReader<UnixStream>,
+    connection: Connection,
     /// What it has said when it came up.
     pub source: String,
     pub slot: u64,
@@ -101,15 +98,11 @@ impl Starting {
         let Ok((socket, _)) = self.listener.accept() else {
             return Came::Ended(wait(&mut self.child.take().unwrap()));
         };
-        socket.set_nonblocking(false).unwrap();
-        let mut socket = BufReader::new(socket);
-        let mut line = String::new();
-        socket.read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
-        let child = self.child.take();
-        assert_eq!(told["pid"].as_u64(), child.as_ref().map(|child| child.id().into()), "{line}");
-        let source = told["source"].as_str().unwrap().to_owned();
-        Came::Up(Running { child, socket, source, slot: told["slot"].as_u64().unwrap() })
+        let (connection, child) = (Connection::new(socket), self.child.take());
+        let pid = child.as_ref().map(|child| child.id().into());
+        assert_eq!(Some(connection.pid), pid, "another one has come up");
+        let (source, slot) = (connection.source.clone(), connection.slot);
+        Came::Up(Running { child, connection, source, slot })
     }
 
     /// Waits for so long at most. Returns whether it is up or has ended.
@@ -146,21 +139,13 @@ impl Running {
     /// Sends a command, and returns its `ok` or its `error`.
     #[track_caller]
     pub fn ask(&mut self, command: &str) -> Result<Value, String> {
-        self.socket.get_mut().write_all(format!("{command}\n").as_bytes()).unwrap();
-        let mut line = String::new();
-        self.socket.read_line(&mut line).unwrap();
-        let mut answer: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("{command}: {line:?}"));
-        match answer["error"].as_str() {
-            Some(error) => Err(error.to_owned()),
-            None => Ok(answer["ok"].take()),
-        }
+        self.connection.ask(command)
     }
 
     /// Tells it to end in this way, and waits for that.
     #[track_caller]
     pub fn end_by(mut self, command: &str) -> ExitStatus {
-        self.socket.get_mut().write_all(format!("{command}\n").as_bytes()).unwrap();
+        self.connection.tell(command);
         wait(&mut self.child.take().unwrap())
     }
 

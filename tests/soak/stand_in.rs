@@ -7,11 +7,12 @@ use serde_json::json;
 use unsnap_test_support::{
     genuine_pairs,
     ledger::{look, names},
+    machine::{Machine, storages},
 };
 use unsnap_testkit::series::{FULL_EVERY, STEP, Snapshot};
 
 use crate::{
-    machine::{Machine, storages},
+    machine,
     process::{Came, How, Running, Starting},
 };
 
@@ -27,7 +28,7 @@ struct Site {
 impl Site {
     /// In one of the two shapes of directories.
     fn new(shape: u32) -> Self {
-        let mut machine = Machine::new(None, shape);
+        let mut machine = machine(None, shape);
         machine.add_archive(Snapshot::at(FULL).unwrap());
         machine.add_archive(Snapshot::at(INCREMENTAL).unwrap());
         Self { machine, starts: 0 }
@@ -84,7 +85,7 @@ fn it_unpacks_archives_and_loads_the_state_that_it_has_written() {
 
 #[test]
 fn it_loads_genuine_archives() {
-    let mut machine = Machine::new(None, 0);
+    let mut machine = machine(None, 0);
     let [(full, incremental), _] = genuine_pairs();
     for archive in [full, incremental] {
         machine.ledger.add(&archive);

@@ -90,7 +90,8 @@ fn clear(places: &Places) -> io::Result<()> {
             fs::remove_dir_all(&old)?;
         }
         fs::rename(&run, &old)?;
-        fs::create_dir(&run)?;
+        // Agave does not mind that it exists: others may make it in that moment.
+        let _ = fs::create_dir(&run);
         fs::remove_dir_all(&old)?;
         let legacy = accounts.join("snapshot");
         for name in names(&legacy)? {

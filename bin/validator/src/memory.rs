@@ -53,6 +53,9 @@ pub struct Learned {
     pub failed: Option<Failed>,
     /// Slots of states that were withdrawn for that reason.
     pub withdrawn: Vec<u64>,
+    /// Slot of a state that was not withdrawn, because the validator takes nothing but states, and there
+    /// is no other one to be made.
+    pub kept: Option<u64>,
 }
 
 impl Memory {
@@ -80,7 +83,8 @@ impl Memory {
     }
 
     /// Judges earlier starts. With `is_start`, a validator is to be started now: then the one before
-    /// has ended. `takes_older` says whether a validator can be told to ignore archives.
+    /// has ended. `takes_older` says whether a validator can be told to ignore archives, `takes_states`
+    /// whether it is told to take nothing but states.
     ///
     /// Withdraws states that are not to be served. Remembers that a preparation begins, unless
     /// nothing is to be prepared.
@@ -89,6 +93,7 @@ impl Memory {
         request: &Request,
         is_start: bool,
         takes_older: bool,
+        takes_states: bool,
     ) -> (Plan, Learned) {
         if request.replace {
             self.attempts.forget();
@@ -99,13 +104,18 @@ impl Memory {
         if let Some(failed) = failed.as_ref().filter(|failed| failed.too_often) {
             self.suspect(failed);
         }
+        let kept = if takes_states { self.last_resort(&request.places) } else { None };
         let name = |slot| self.name(slot);
-        let withdrawn =
-            self.attempts.withdraw_suspects(&Syscalls::default(), &request.places, name);
+        let withdrawn = match kept {
+            Some(_) => Ok(Vec::new()),
+            None => self.attempts.withdraw_suspects(&Syscalls::default(), &request.places, name),
+        };
         let (plan, withdrawn) = match withdrawn {
             Ok(withdrawn) => {
                 self.attempts.withdrawn();
-                (self.choose(&request.places, killed, takes_older), withdrawn)
+                let is_kept = kept.is_some() && !killed.too_often;
+                let choose = || self.choose(&request.places, killed, takes_older);
+                (if is_kept { Plan::AsRequested } else { choose() }, withdrawn)
             }
             // A suspect could be served if more were done. The mark of a state that cannot be
             // removed could not be replaced either.
@@ -116,7 +126,19 @@ impl Memory {
             self.attempts.begin(self.now);
         }
         self.write();
-        (plan, Learned { killed: killed.times, failed, withdrawn })
+        (plan, Learned { killed: killed.times, failed, withdrawn, kept })
+    }
+
+    /// Returns the slot of the validator's state if it is not to be served, and no other state is to be
+    /// made. A validator that takes nothing but states would end without it, at every start. It is
+    /// verified by then, and states of several archives have ended validators: the reason is elsewhere.
+    fn last_resort(&self, places: &Places) -> Option<u64> {
+        let states = marked_states(&Syscalls::default(), places).unwrap_or_default();
+        let (slot, _) = states.first()?;
+        let pairs: Vec<Pair> = self.pairs().collect();
+        let refused = self.attempts.refused(&pairs, |path| FileIdentity::of(path).ok());
+        let is_last = pairs.iter().all(|pair| refused.contains(pair));
+        (is_last && self.attempts.is_suspect(&self.name(*slot))).then_some(*slot)
     }
 
     fn suspect(&mut self, failed: &Failed) {
@@ -243,6 +265,9 @@ impl Learned {
         }
         if let Some(Failed { state, times, too_often }) = &self.failed {
             let then = match (too_often, rules.attempts) {
+                (true, _) if self.kept.is_some() => {
+                    ": it is served again, because this validator takes nothing but states"
+                }
                 (true, _) => ": it is not served again",
                 (false, 0) => "",
                 (false, _) => ": its accounts are verified before it is served again",

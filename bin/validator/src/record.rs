@@ -260,6 +260,7 @@ mod tests {
             killed: 1,
             failed: Some(Failed { state, times: 2, too_often: true }),
             withdrawn: vec![7],
+            kept: None,
         };
         let error = unsnap_fastboot::FastbootError::CANCELLED.into();
         let told: serde_json::Value =

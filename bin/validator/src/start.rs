@@ -166,7 +166,8 @@ fn recall(
         return (None, Plan::AsRequested, Learned::default());
     };
     let takes_older = target.is_some_and(takes_older);
-    let (plan, learned) = memory.plan(request, !cli.prepare_only, takes_older);
+    let takes_states = target.and_then(Target::archive_use) == Some(ArchiveUse::Never);
+    let (plan, learned) = memory.plan(request, !cli.prepare_only, takes_older, takes_states);
     for warning in learned.warnings(rules) {
         reporter.warning(&warning);
     }

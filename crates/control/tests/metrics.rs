@@ -39,6 +39,7 @@ fn stats() -> Stats {
     target.counts.shadow_bytes = Some(1 << 30);
     target.counts.shadow_removed = 5;
     target.counts.ready_discarded = 6;
+    target.counts.space_looks = 7;
     Stats {
         version: "0.1.0".to_owned(),
         started_unix_ms: 1_763_770_000_000,
@@ -102,6 +103,7 @@ fn numbers_come_out_under_their_names() {
         "unsnap_shadow_bytes{target=\"validator\"} 1073741824",
         "unsnap_shadow_removed_total{target=\"validator\"} 5",
         "unsnap_ready_discarded_total{target=\"validator\"} 6",
+        "unsnap_space_looks_total{target=\"validator\"} 7",
         "unsnap_results{target=\"odd \\\"name\\\"\\\\\\n\"} 0",
         "process_start_time_seconds 1763770000.0",
     ] {

@@ -281,7 +281,8 @@ impl Question<'_> {
         let room = |free: &Free| free.bytes.unwrap_or(UNKNOWN_BYTES).min(UNKNOWN_BYTES);
         let rooms = self.systems.iter().zip(free).filter(|(system, _)| system.holds_accounts());
         let whole = rooms.map(|(_, free)| room(free)).sum::<u64>();
-        let part = self.by_space.then_some((room(on_it), whole));
+        // Where none has room, nothing would be needed by this rule.
+        let part = (self.by_space && whole > 0).then_some((room(on_it), whole));
         // The size of a single frame is no better than an estimate until a walk confirms it.
         let basis = if surveyed.is_confirmed() { surveyed.basis } else { Basis::Sampled };
         let needed = Needed::on(system, on_it, &surveyed.need, basis, self.accounts, part);

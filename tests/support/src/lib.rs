@@ -12,6 +12,7 @@
 //! | [`daemon`] | a running `unpackd` with its directories |
 //! | [`disk`] | file systems that can lose power |
 //! | [`ledger`] | ledgers, and a reader of a validator's states that shares nothing with unsnap |
+//! | [`machine`], [`stand_in`] | a validator's directories, and the stand-in validator that is up in them |
 //!
 //! References are made by testkit, which shares no code with the unpacker. Everything here panics
 //! when a test cannot go on, and within a bounded time.
@@ -25,10 +26,12 @@ pub mod daemon;
 pub mod disk;
 pub mod ledger;
 mod library;
+pub mod machine;
 mod programs;
 mod requirements;
 mod setup;
 mod site;
+pub mod stand_in;
 mod trees;
 
 pub use unsnap_testkit::{

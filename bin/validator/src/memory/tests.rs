@@ -37,7 +37,7 @@ fn marked(ledger: &tempfile::TempDir) -> Vec<u64> {
 fn start(ledger: &tempfile::TempDir, now: u64, takes_older: bool) -> Plan {
     let request = request(ledger.path());
     let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-    let (plan, _) = memory.plan(&request, true, takes_older);
+    let (plan, _) = memory.plan(&request, true, takes_older, false);
     let slot = match &plan {
         Plan::AsRequested => memory.pairs().next().unwrap().slot(),
         Plan::Older { pair, .. } => pair.slot(),
@@ -94,12 +94,39 @@ fn a_validator_that_cannot_ignore_archives_is_started_without_a_state() {
 }
 
 #[test]
+fn a_validator_that_takes_nothing_but_states_keeps_the_last_one() {
+    let ledger = ledger(&[30, 20, 10]);
+    // Another pair may help, one of three does not.
+    for (now, slot) in [(1000, 30), (1060, 30), (1120, 20), (1180, 20), (1240, 20), (1300, 20)] {
+        let request = request(ledger.path());
+        let mut memory = Memory::open(&request.places, RULES, now).unwrap();
+        let (plan, learned) = memory.plan(&request, true, true, true);
+        match older(&plan) {
+            Some((made, _)) => mark(&ledger, made),
+            None => assert_eq!(plan, Plan::AsRequested, "{now}"),
+        }
+        if now == 1000 {
+            mark(&ledger, 30);
+        }
+        assert_eq!(marked(&ledger), [slot], "{now}");
+        assert_eq!(learned.kept, (now >= 1240).then_some(20), "{now}");
+        let told = learned.warnings(RULES).concat();
+        assert_eq!(told.contains("nothing but states"), now >= 1240, "{told}");
+        memory.end();
+        memory.serve(slot, now);
+    }
+    // One that can unpack archives does without.
+    assert_eq!(start(&ledger, 1360, true), Plan::Checked);
+    assert_eq!(marked(&ledger), [0; 0]);
+}
+
+#[test]
 fn a_state_is_accused_after_one_early_end_and_acquitted_by_a_long_run() {
     let ledger = ledger(&[30, 20]);
     let accused = |now, rules: AttemptRules| {
         let request = request(ledger.path());
         let mut memory = Memory::open(&request.places, rules, now).unwrap();
-        memory.plan(&request, true, true);
+        memory.plan(&request, true, true, false);
         memory.end();
         memory.accused()
     };
@@ -120,7 +147,7 @@ fn a_validators_own_state_that_is_newer_than_bad_archives_is_looked_at() {
     mark(&ledger, 31);
     let request = request(ledger.path());
     let mut memory = Memory::open(&request.places, RULES, 1004).unwrap();
-    assert_eq!(memory.plan(&request, true, true).0, Plan::AsRequested);
+    assert_eq!(memory.plan(&request, true, true, false).0, Plan::AsRequested);
     assert_eq!(marked(&ledger), [31]);
 }
 
@@ -131,7 +158,7 @@ fn a_state_that_is_found_when_preparing_fails_counts_as_served() {
     mark(&ledger, 30);
     for (now, is_there) in [(1000, true), (1001, true), (1002, false)] {
         let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-        memory.plan(&request, true, true);
+        memory.plan(&request, true, true, false);
         assert_eq!(marked(&ledger).contains(&30), is_there, "{now}");
         memory.end();
         memory.give_up(&request.places, false, now);
@@ -140,7 +167,7 @@ fn a_state_that_is_found_when_preparing_fails_counts_as_served() {
     mark(&ledger, 20);
     for now in [5000, 5001, 5002] {
         let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-        memory.plan(&request, true, true);
+        memory.plan(&request, true, true, false);
         memory.give_up(&request.places, false, now);
         assert_eq!(marked(&ledger), [20]);
     }
@@ -157,14 +184,14 @@ fn a_state_of_the_same_slot_is_another_one_after_the_withdrawal_unless_its_archi
                 mark(&ledger, 30);
             }
             let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-            memory.plan(&request, true, true);
+            memory.plan(&request, true, true, false);
             memory.end();
             memory.give_up(&request.places, false, now);
         }
         assert_eq!(marked(&ledger), [0; 0]);
         mark(&ledger, 30);
         let mut memory = Memory::open(&request.places, RULES, 9000).unwrap();
-        memory.plan(&request, true, true);
+        memory.plan(&request, true, true, false);
         assert_eq!(!marked(&ledger).is_empty(), is_served, "{archives:?}");
     }
 }
@@ -184,7 +211,7 @@ fn a_preparation_that_is_killed_again_and_again_is_not_begun_a_third_time() {
     let request = request(ledger.path());
     let plan = |now, request: &Request| {
         let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-        memory.plan(request, true, true).0
+        memory.plan(request, true, true, false).0
     };
     assert_eq!(plan(1000, &request), Plan::AsRequested);
     assert_eq!(plan(1001, &request), Plan::AsRequested);
@@ -202,7 +229,7 @@ fn preparing_alone_says_nothing_about_validators() {
     let request = request(ledger.path());
     for now in [1001, 1002, 1003] {
         let mut memory = Memory::open(&request.places, RULES, now).unwrap();
-        let (plan, learned) = memory.plan(&request, false, true);
+        let (plan, learned) = memory.plan(&request, false, true, false);
         assert_eq!((plan, learned.failed), (Plan::AsRequested, None));
         memory.end();
     }

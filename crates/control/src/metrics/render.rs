@@ -151,7 +151,9 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     let help = "Ready states discarded because space was short";
     counter(to, "unsnap_ready_discarded", help, None, targets, |target| {
         target.counts.ready_discarded
-    })
+    })?;
+    let help = "Completed looks at the free space beside the validator";
+    counter(to, "unsnap_space_looks", help, None, targets, |target| target.counts.space_looks)
 }
 
 fn process_metrics(stats: &Stats, to: &mut DescriptorEncoder<'_>) -> fmt::Result {

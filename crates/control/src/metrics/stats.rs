@@ -84,6 +84,8 @@ pub struct TargetCounts {
     pub shadow_removed: u64,
     /// Ready states discarded because space was short.
     pub ready_discarded: u64,
+    /// Completed looks at the free space beside the validator.
+    pub space_looks: u64,
     /// Bytes that only the shadow of the validator's state keeps on the disk, when they were last
     /// counted.
     pub shadow_bytes: Option<u64>,

@@ -35,6 +35,7 @@ struct Site {
     handles: Handles,
     mode: PreflightMode,
     accounts: usize,
+    by_space: bool,
     kept: Vec<Kept>,
 }
 
@@ -57,6 +58,7 @@ impl Site {
             handles: Handles::default(),
             mode: PreflightMode::default(),
             accounts: 0,
+            by_space: false,
             kept: Vec::new(),
         }
     }
@@ -66,7 +68,7 @@ impl Site {
             archives: vec![(Some(&self.file), None)],
             systems: &self.systems,
             accounts: self.accounts,
-            by_space: false,
+            by_space: self.by_space,
             kept: &self.kept,
             mode: self.mode,
             options: &self.options,
@@ -181,6 +183,21 @@ fn every_file_system_that_is_too_small_is_reported() {
     assert_eq!((other.device, other.needed, other.available), (8, Some(4 * 4096), 4096));
     let short = shortage(site.answer(&[PLENTY, with_bytes(4096)]));
     assert_eq!((short.device, short.others.len()), (8, 0));
+}
+
+#[test]
+fn storages_are_spread_by_space_and_refused_where_no_accounts_path_has_any() {
+    let mut site = Site::new(&zstd_frames(&small(), 4096, 1));
+    site.systems = vec![FileSystem::made_up(7, &[0]), FileSystem::made_up(8, &[1, 2])];
+    (site.accounts, site.by_space) = (2, true);
+    let report = site.answer(&[PLENTY, with_bytes(1 << 20)]).unwrap();
+    assert_eq!(report.file_systems[1].bytes_needed, Some(4 * 4096));
+    let short = shortage(site.answer(&[PLENTY, with_bytes(0)]));
+    assert_eq!((short.device, short.needed, short.others.len()), (8, Some(4 * 4096), 0));
+    // The other path takes all.
+    site.systems = vec![FileSystem::made_up(7, &[0, 1]), FileSystem::made_up(8, &[2])];
+    let report = site.answer(&[PLENTY, with_bytes(0)]).unwrap();
+    assert_eq!(report.file_systems[1].bytes_needed, Some(0));
 }
 
 #[test]

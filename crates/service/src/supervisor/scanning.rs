@@ -106,6 +106,7 @@ impl Supervisor {
             counts.shadow_bytes = done.shadow_bytes.or(counts.shadow_bytes);
             counts.shadow_removed += u64::from(done.shadow_removed);
             counts.ready_discarded += u64::from(done.ready_discarded);
+            counts.space_looks += 1;
             if done.ready_discarded {
                 // The next one would fill the same space. Whether it fits is asked later.
                 target.retry_timer.failed(backoff, now.instant);

@@ -1,4 +1,4 @@
-//! A machine with a validator's directories.
+//! A machine with a validator's directories, for the stand-in validator.
 
 use std::{
     collections::BTreeMap,
@@ -6,17 +6,19 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, SystemTime},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
-use unsnap_test_support::{
+use unsnap_testkit::{bank::GENESIS_S, series::Snapshot};
+
+use crate::{
     cleaned,
     disk::Disk,
     ledger::{Ledger, names},
     run, scratch_directory,
 };
-use unsnap_testkit::{bank::GENESIS_S, series::Snapshot};
 
 /// Files of a validator that are no business of unsnap.
 const OWN_FILES: [&str; 4] = [
@@ -25,6 +27,8 @@ const OWN_FILES: [&str; 4] = [
     "validator-keypair.json",
     "rocksdb/000017.sst",
 ];
+
+const HOUR: Duration = Duration::from_hours(1);
 
 /// The bytes of such a file. The genesis is that of the archives' cluster.
 fn own_file(name: &str) -> Vec<u8> {
@@ -38,11 +42,15 @@ fn own_file(name: &str) -> Vec<u8> {
 /// What a start of the validator alone would come to.
 #[derive(Clone, Debug)]
 pub struct Alone {
+    /// `state`, `archives` or `genesis`.
     pub source: String,
+    /// The slot that it would begin with.
     pub slot: u64,
     /// The slot of the newest pair of archives, 0 if there is none.
     pub archives: u64,
+    /// Whether it would come up.
     pub up: bool,
+    /// Why not.
     pub reason: String,
 }
 
@@ -50,7 +58,9 @@ pub struct Alone {
 #[derive(Debug)]
 pub struct Machine {
     // The scratch directory goes last.
+    /// The disk, if they have one of their own.
     pub disk: Option<Disk>,
+    /// Ledger, snapshots and accounts paths.
     pub ledger: Ledger,
     /// Where incremental archives are, if not with the others.
     incremental: Option<PathBuf>,
@@ -60,9 +70,9 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes one. Of the shapes of directories there are two, one as simple and one as spread out as
-    /// they come.
-    pub fn new(disk: Option<Disk>, shape: u32) -> Self {
+    /// Makes one for the stand-in at a path. Of the shapes of directories there are two, one as simple
+    /// and one as spread out as they come.
+    pub fn new(stand_in: &Path, disk: Option<Disk>, shape: u32) -> Self {
         let scratch = TempDir::new_in(scratch_directory()).unwrap();
         let place = disk.as_ref().map_or(scratch.path(), Disk::path).to_owned();
         let mut ledger = Ledger::new(&place, 1 + usize::from(shape > 0));
@@ -76,7 +86,6 @@ impl Machine {
         let bin = scratch.path().join("bin");
         fs::create_dir(&bin).unwrap();
         // No copy: another test's child may hold it open for writing, and then it cannot be executed.
-        let stand_in = env!("CARGO_BIN_EXE_stand-in-validator");
         fs::hard_link(stand_in, bin.join("agave-validator")).unwrap();
         let machine = Self { disk, ledger, incremental, archives: BTreeMap::new(), scratch };
         for directory in [&machine.ledger.snapshots, machine.incremental_archives()] {
@@ -100,6 +109,7 @@ impl Machine {
         self.path("bin/agave-validator")
     }
 
+    /// Returns the directory of incremental archives.
     pub fn incremental_archives(&self) -> &Path {
         self.incremental.as_ref().unwrap_or(&self.ledger.snapshots)
     }
@@ -197,7 +207,7 @@ impl Machine {
         let mut memory: Value = serde_json::from_str(&text).unwrap();
         let age = |time: &mut Value| {
             if let Some(seconds) = time.as_u64() {
-                *time = seconds.saturating_sub(3600).into();
+                *time = seconds.saturating_sub(HOUR.as_secs()).into();
             }
         };
         age(&mut memory["begun"]);
@@ -210,6 +220,8 @@ impl Machine {
         assert_eq!(aged.len(), text.len());
         let file = File::options().write(true).open(path).unwrap();
         file.write_all_at(aged.as_bytes(), 0).unwrap();
+        // The service keeps away from a ledger for a moment after this was written.
+        file.set_modified(SystemTime::now() - HOUR).unwrap();
     }
 
     /// Returns what is not as it was: files of the validator, and good archives.
