@@ -12,6 +12,7 @@ use unsnap_fastboot::{
 };
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
+use unsnap_unpack::Resumed;
 
 use crate::{
     cli::{FastbootAction, LookAfterArgs, PrepareArgs},
@@ -198,6 +199,10 @@ fn prepared_summary(Prepared { slot, directory, report, .. }: &Prepared) -> Stri
     let _ = writeln!(text, "  {kind}: {}", report.archive);
     if let Some(incremental) = &report.incremental {
         let _ = writeln!(text, "  incremental: {}", incremental.archive);
+    }
+    if let Some(Resumed { files, bytes, .. }) = report.resumed {
+        let _ =
+            writeln!(text, "  resumed: kept {}, {}", count(files, "storage"), BinaryBytes(bytes));
     }
     if let Some(reused) = &report.reused {
         let _ = writeln!(text, "  linked from the earlier state: {}", plan::linked(reused));

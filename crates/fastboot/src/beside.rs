@@ -37,8 +37,8 @@ use crate::{
 /// [`Request::replace`] concerns the ready state only: no state is adopted over an equally new one.
 ///
 /// If `cancel` is cancelled, or the process killed, the complete storages of the full archive stay,
-/// unless accounts are verified. The next run goes on with them, if it prepares the same full archive
-/// and as many archives. After any other error they are removed.
+/// unless accounts are verified. The next run goes on with them, if it prepares the same full archive.
+/// After any other error they are removed.
 ///
 /// Old files are removed slowly, to the end or until `cancel` is cancelled. What earlier runs have
 /// left is removed before anything is unpacked, so that leftovers never exceed two states, however

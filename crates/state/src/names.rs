@@ -6,6 +6,11 @@ use unsnap_layout::{Placement, Role};
 
 use crate::format::{self as fastboot, Storage};
 
+/// Distance between the ids of an archive's storages: those of a full archive are even, those of an
+/// incremental one odd. So a storage of the full archive has the same name with and without an
+/// incremental archive.
+const ID_STEP: u32 = 2;
+
 /// A storage of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageFile {
@@ -37,8 +42,6 @@ pub struct StateNames {
     newest: bool,
     /// Next id. Ids are unique over all archives of a state.
     next_id: u32,
-    /// Distance between ids: the number of archives.
-    id_step: u32,
     /// Buffer for the name of a file.
     name: String,
 }
@@ -46,13 +49,8 @@ pub struct StateNames {
 impl StateNames {
     /// Creates the names for the archive with this index, out of `archives`.
     pub fn new(index: usize, archives: usize) -> Self {
-        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        Self {
-            newest: index + 1 == archives,
-            next_id: number(index),
-            id_step: number(archives),
-            name: String::new(),
-        }
+        let next_id = u32::try_from(index).unwrap_or(u32::MAX);
+        Self { newest: index + 1 == archives, next_id, name: String::new() }
     }
 
     /// Creates the names for an incremental archive whose full archive is not unpacked: its
@@ -77,7 +75,7 @@ impl StateNames {
                 // Cannot overflow: archives have at most 5 million entries. Validators use no more
                 // than half of the range of ids.
                 let storage = Storage { slot: *slot, id: self.next_id };
-                self.next_id = storage.id.saturating_add(self.id_step);
+                self.next_id = storage.id.saturating_add(ID_STEP);
                 self.name.clear();
                 // Writing to a string does not fail.
                 let _ = write!(self.name, "{storage}");

@@ -220,9 +220,9 @@ fn what(options: &Options) -> String {
     if options.state().is_none() {
         return layout.to_owned();
     }
-    // The ids of storages depend on the number of archives. Files are not checked again.
+    // Files are not checked again.
     let checks = if options.source().verify() == Verify::None { "unchecked" } else { "checked" };
-    format!("state of a {layout}, archives: {}, {checks}", options.archives().len())
+    format!("state of a {layout}, {checks}")
 }
 
 /// Returns whether this archive has the bytes that the interrupted runs had read, from its

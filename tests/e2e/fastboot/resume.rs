@@ -160,6 +160,18 @@ fn a_newer_incremental_archive_does_not_cost_the_full_one_again() {
     assert!(resumed(beside(&request, &CancelToken::default())).files >= 20);
     expected.assert_prepared(&ledger.beside(), 3, "newer");
     assert_tidy(&ledger, "newer");
+
+    // Before there was none. What only a full archive alone gives to the state goes.
+    let site = Site::new();
+    let ledger = Ledger::new(&site.place(), 2);
+    let (full, incremental) = archives(&ledger);
+    fs::remove_file(incremental).unwrap();
+    let request = step_by_step(&ledger, false);
+    interrupt(&ledger, &request);
+    let expected = Expected::of_files(&full, Some(&newer(&ledger, 120)));
+    assert!(resumed(beside(&request, &CancelToken::default())).files >= 20);
+    expected.assert_prepared(&ledger.beside(), 3, "the first");
+    assert_tidy(&ledger, "the first");
 }
 
 /// Interrupted again and again, with second names of all storages, it comes to its end.
@@ -215,7 +227,8 @@ fn what_does_not_match_is_begun_again() {
         (|ledger, _| fs::remove_file(first(ledger)).unwrap(), "is missing"),
         (|ledger, _| fs::write(first(ledger), "short").unwrap(), "instead of 50000"),
         (|ledger, _| fs::write(journal(ledger), "none").unwrap(), "not reached a checkpoint"),
-        (|_, incremental| fs::remove_file(incremental).unwrap(), "another layout"),
+        // Bank file and version come from the full archive then.
+        (|_, incremental| fs::remove_file(incremental).unwrap(), "is missing"),
     ];
     for (change, reason) in cases {
         let site = Site::new();

@@ -127,7 +127,8 @@ pub struct PrepareArgs {
     ///
     /// The state waits until `prepare` without --beside, or the program `validator`,
     /// adopts it. It is made in directories .unsnap-ready of the accounts paths and of the
-    /// snapshots directory, and needs as much space as another state.
+    /// snapshots directory, and needs as much space as another state. If it is interrupted,
+    /// repeat the command: complete storages of the full archive are kept.
     #[arg(long)]
     pub beside: bool,
 
