@@ -32,7 +32,9 @@ pub struct Container {
     supervisor: Child,
     /// The container's process 1, by its number here.
     leader: u32,
-    scratch: TempDir,
+    mnt: PathBuf,
+    /// What `mnt` is, unless it is a caller's.
+    scratch: Option<TempDir>,
     // Last: they can be removed only when all processes have gone.
     _cgroups: Cgroups,
 }
@@ -40,6 +42,14 @@ pub struct Container {
 impl Container {
     /// Boots one, or tells why that cannot be done on this machine.
     pub fn boot() -> Option<Self> {
+        let scratch = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let mut booted = Self::boot_on(scratch.path())?;
+        booted.scratch = Some(scratch);
+        Some(booted)
+    }
+
+    /// Does the same with a directory as the container's `/mnt` that stays when it ends.
+    pub fn boot_on(mnt: &Path) -> Option<Self> {
         static BOOTED: AtomicU32 = AtomicU32::new(0);
         if !can_boot() {
             return None;
@@ -54,15 +64,14 @@ impl Container {
                 return None;
             }
         };
-        let scratch = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(mnt, fs::Permissions::from_mode(0o755)).unwrap();
         // Not a pipe, which could fill up.
         let mut said = tempfile::tempfile().unwrap();
         let mut supervisor = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc"])
             .args(["--fork", "--kill-child", "sh"])
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/boot.sh"))
-            .args([machine.as_ref(), scratch.path()])
+            .args([machine.as_ref(), mnt])
             .args(&cgroups.0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -77,7 +86,8 @@ impl Container {
             skip_unsupported(format_args!("no container can be booted here: {}", why.trim()));
             return None;
         };
-        let container = Self { supervisor, leader, scratch, _cgroups: cgroups };
+        let mnt = mnt.to_owned();
+        let container = Self { supervisor, leader, mnt, scratch: None, _cgroups: cgroups };
         // Whether a systemd of one's own comes up is the machine's matter, not unsnap's.
         let since = Instant::now();
         while !container.sh("systemctl is-active basic.target").ok() {
@@ -100,7 +110,19 @@ impl Container {
 
     /// The container's `/mnt`.
     pub fn mnt(&self) -> &Path {
-        self.scratch.path()
+        &self.mnt
+    }
+
+    /// Reboots it, up to the moment when it would come up again: everything is stopped in its order.
+    #[track_caller]
+    pub fn reboot(mut self) {
+        // The call may end with what it ends.
+        let _ = self.sh("systemctl --no-block reboot");
+        let since = Instant::now();
+        while self.supervisor.try_wait().unwrap().is_none() {
+            assert!(since.elapsed() < HANG, "it does not go down");
+            thread::sleep(POLL);
+        }
     }
 
     /// Writes a file in the container, and its directories.

@@ -9,6 +9,7 @@
 //! | [`service`] | unpackd: start, status, reload, watchdog, socket, stop, kill, jobs |
 //! | [`sandbox`] | what unpackd.service may not do |
 //! | [`drop_ins`] | metrics on loopback; a state as the validator's user; the order of units |
+//! | [`stand_in`] | a validator behind the front end, and unpackd: reboots and power cuts |
 //! | [`instances`] | two instances of unpackd, each with its own user, configuration, memory and socket |
 //! | [`fleet`] | the commands of docs/fleet.md do what the page says |
 //! | [`package`] | the Debian package installs, starts, upgrades and goes |
@@ -29,4 +30,5 @@ mod package;
 mod sandbox;
 mod service;
 mod stage;
+mod stand_in;
 mod units;

@@ -59,13 +59,24 @@ pub fn root() -> PathBuf {
 /// A container in which everything is as after the package's installation; nothing is started.
 pub fn staged() -> Option<Container> {
     let container = Container::boot()?;
+    install(&container);
+    Some(container)
+}
+
+/// The same, with a directory as its `/mnt` that stays when it ends.
+pub fn staged_on(mnt: &Path) -> Option<Container> {
+    let container = Container::boot_on(mnt)?;
+    install(&container);
+    Some(container)
+}
+
+fn install(container: &Container) {
     for asset in assets() {
         container.install(&asset.from, &asset.to, asset.mode);
     }
     container
         .sh("systemd-sysusers unsnap.conf && systemd-tmpfiles --create unsnap.conf && systemctl daemon-reload")
         .succeeds();
-    Some(container)
 }
 
 /// Puts an archive into a directory as downloads do: under its name only when it is whole.

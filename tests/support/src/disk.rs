@@ -178,6 +178,16 @@ impl Disk {
             }
         }
         self.mounted = false;
+        // Other mount namespaces may have it mounted as well, until their last process is gone. A mount
+        // before that would show the old one, which the power cut has ended.
+        let device = self.device.path.file_name().unwrap_or_default();
+        let in_use = Path::new("/sys/fs").join(self.kind.name()).join(device);
+        while in_use.exists() {
+            if since.elapsed() > PATIENCE {
+                return Err(format!("{} stays", in_use.display()));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
         Ok(())
     }
 
