@@ -4,7 +4,7 @@ use unsnap_cli::{
     settings::RequestError,
     validator::{OwnPlaces, Told, refuse_missing},
 };
-use unsnap_fastboot::Places;
+use unsnap_fastboot::{ExpectedCluster, Places};
 
 use crate::{cli::PlacesArgs, target::Target};
 
@@ -14,6 +14,14 @@ use crate::{cli::PlacesArgs, target::Target};
 /// Nothing is guessed for a program that is not `agave-validator`: its directories must be given.
 /// They must exist, except the validator's default accounts path.
 pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, RequestError> {
+    Ok(places_and_cluster(args, target)?.0)
+}
+
+/// Returns the same, and what the validator's command line expects of its cluster.
+pub fn places_and_cluster(
+    args: &PlacesArgs,
+    target: Option<&Target<'_>>,
+) -> Result<(Places, ExpectedCluster), RequestError> {
     let own = OwnPlaces {
         ledger: args.ledger.as_deref(),
         snapshots: args.snapshots.as_deref(),
@@ -35,9 +43,10 @@ pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, 
             missing.join(" and ")
         )));
     }
-    let places = Told { own, lines }.places()?;
+    let told = Told { own, lines };
+    let places = told.places()?;
     refuse_missing(&places)?;
-    Ok(places)
+    Ok((places, told.cluster()))
 }
 
 #[cfg(test)]

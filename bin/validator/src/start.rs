@@ -288,7 +288,9 @@ fn now() -> u64 {
 fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
     let mut pass = settings::reading(&cli.io)?;
     pass.neighbour = cli.neighbour.limits();
+    let (places, cluster) = places::places_and_cluster(&cli.places, target)?;
     Ok(Request {
+        cluster,
         verify: cli.state.verify(),
         preflight: cli.state.preflight.mode(),
         min_free: cli.state.preflight.min_free.unwrap_or_default(),
@@ -299,6 +301,6 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         max_behind: cli.max_behind,
         defer: true,
         removal_files_per_second: cli.removal.removal_files_per_second,
-        ..Request::new(places::places(&cli.places, target)?)
+        ..Request::new(places)
     })
 }

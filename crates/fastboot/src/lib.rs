@@ -72,6 +72,7 @@ pub use attempts::{
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
 pub use check::check_newest;
+pub use cluster::ExpectedCluster;
 pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;
