@@ -4,7 +4,7 @@ use std::{
     fmt::Write,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
@@ -220,6 +220,11 @@ impl Record {
             Err(error) => tracing::warn!(%program, %error, "the program of --on-event has failed"),
         }
     }
+}
+
+/// Returns the seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn write(path: &Path, text: &str) {

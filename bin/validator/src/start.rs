@@ -1,6 +1,6 @@
 //! Preparing a state for a start of the validator, and the record of it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use unsnap_cli::{
@@ -10,18 +10,18 @@ use unsnap_cli::{
     validator::ArchiveUse,
 };
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request};
+use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request, StartCounts};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
 use crate::{
-    cli::Cli,
+    cli::{Cli, ReportsArgs},
     memory::{Learned, Memory, Plan},
     places,
     prepare::{
         End, Failure, Preparation, Wanted, newest_slot, prepare_guarded, repair_older_state,
     },
-    record::{Given, Record},
+    record::{Given, Record, now},
     reporter::{Reporter, note_waiting},
     target::Target,
     wait::{Deadline, SystemClock, Wait},
@@ -84,13 +84,15 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Plan::Older { behind, .. } => *behind,
         Plan::AsRequested | Plan::Checked | Plan::Nothing(_) => 0,
     };
+    let mark = memory.as_ref().map(Memory::mark);
     let preparation = |request: Request, wanted: Option<Wanted>| {
         let wanted = wanted.unwrap_or(match target.and_then(Target::archive_use) {
             Some(ArchiveUse::Never) => Wanted::Any,
             _ => Wanted::Newest,
         });
         let oldest = request.pair.as_ref().map_or(oldest, Pair::slot);
-        Preparation { request, wanted, takes_older, oldest, deadline }
+        let mark = mark.clone();
+        Preparation { request, wanted, takes_older, oldest, deadline, mark }
     };
     let end = match plan {
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
@@ -246,7 +248,7 @@ fn record(
         Err(error) => Given::Nothing(error),
     };
     let record = Record::new(&request.places.ledger, &given, learned, now(), duration);
-    let mut starts = unsnap_fastboot::StartCounts::default();
+    let mut starts = StartCounts::default();
     // Without a memory, a validator is running: its files are left alone.
     if let Some(mut memory) = memory {
         record.count(memory.starts());
@@ -257,10 +259,14 @@ fn record(
         }
         record.leave(&request.places.snapshots);
     }
-    if let Some(path) = &cli.reports.textfile {
-        record.leave_metrics(path, &starts);
+    report(&cli.reports, &record, &starts);
+}
+
+fn report(reports: &ReportsArgs, record: &Record, starts: &StartCounts) {
+    if let Some(path) = &reports.textfile {
+        record.leave_metrics(path, starts);
     }
-    if let Some(program) = &cli.reports.on_event {
+    if let Some(program) = &reports.on_event {
         record.report_to(program);
     }
 }
@@ -278,11 +284,6 @@ fn slot(outcome: &Outcome) -> u64 {
         Outcome::Prepared(prepared) => prepared.slot,
         Outcome::Adopted { slot, .. } | Outcome::Ready { slot, .. } => *slot,
     }
-}
-
-/// Returns the seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
