@@ -17,11 +17,24 @@ pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, 
     Ok(places_and_cluster(args, target)?.0)
 }
 
-/// Returns the same, and what the validator's command line expects of its cluster.
+/// Returns the directories that were named, although some may be missing; `None` if they are not known
+/// or contradict each other.
+pub fn likely(args: &PlacesArgs, target: Option<&Target<'_>>) -> Option<Places> {
+    told(args, target).ok()?.places().ok()
+}
+
+/// Returns the same as [`places`], and what the validator's command line expects of its cluster.
 pub fn places_and_cluster(
     args: &PlacesArgs,
     target: Option<&Target<'_>>,
 ) -> Result<(Places, ExpectedCluster), RequestError> {
+    let told = told(args, target)?;
+    let places = told.places()?;
+    refuse_missing(&places)?;
+    Ok((places, told.cluster()))
+}
+
+fn told<'a>(args: &'a PlacesArgs, target: Option<&Target<'_>>) -> Result<Told<'a>, RequestError> {
     let own = OwnPlaces {
         ledger: args.ledger.as_deref(),
         snapshots: args.snapshots.as_deref(),
@@ -43,10 +56,7 @@ pub fn places_and_cluster(
             missing.join(" and ")
         )));
     }
-    let told = Told { own, lines };
-    let places = told.places()?;
-    refuse_missing(&places)?;
-    Ok((places, told.cluster()))
+    Ok(Told { own, lines })
 }
 
 #[cfg(test)]

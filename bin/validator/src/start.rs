@@ -1,16 +1,22 @@
 //! Preparing a state for a start of the validator, and the record of it.
 
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsString,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use unsnap_cli::{
     progress::Display,
-    settings,
+    settings::{self, RequestError},
     signals::{self, Signals},
     validator::ArchiveUse,
 };
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request, StartCounts};
+use unsnap_fastboot::{
+    AttemptRules, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StartCounts,
+};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
@@ -64,7 +70,13 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
     });
     let (mut request, watch) = match begun {
         Ok(begun) => begun,
-        Err(error) => return Attempt::Done(Err(error)),
+        Err(error) => {
+            if !cli.prepare_only {
+                let places = places::likely(&cli.places, target);
+                record_refusal(places.as_ref(), Some(&cli.reports), &error, since.elapsed());
+            }
+            return Attempt::Done(Err(error));
+        }
     };
     // The newest archives now; later ones do not make a state useless that is being prepared.
     let newest = newest_slot(&request.places).unwrap_or(0);
@@ -230,6 +242,41 @@ fn run(cli: &Cli, preparation: Preparation, cancel: &CancelToken, reporter: &Rep
     // The report of --prepare-only needs the outcome.
     let may_leave = || !cli.prepare_only || signals::received();
     prepare_guarded(preparation, Box::new(say), &progress, cancel, may_leave)
+}
+
+/// Records a start of which an option of this program is wrong, if the validator's own command line
+/// names its directories. Where reports of it go is not known.
+pub fn record_mistake(error: &clap::Error, command: &[OsString]) {
+    let Some(target) = Target::of(command).filter(Target::loads_ledger) else { return };
+    let places = target.line().map(|line| line.places());
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let reason = line.strip_prefix("error: ").unwrap_or(line).to_owned();
+    record_refusal(places.as_ref(), None, &RequestError(reason).into(), Duration::ZERO);
+}
+
+/// Records a start whose options or directories are wrong, as far as the directories are known and
+/// this process may write there.
+fn record_refusal(
+    places: Option<&Places>,
+    reports: Option<&ReportsArgs>,
+    error: &anyhow::Error,
+    duration: Duration,
+) {
+    let ledger = places.map_or(Path::new(""), |places| &*places.ledger);
+    let record = Record::new(ledger, &Given::Nothing(error), &Learned::default(), now(), duration);
+    let memory = places
+        .and_then(|places| Memory::open(places, AttemptRules::default(), now()).zip(Some(places)));
+    let mut starts = StartCounts::default();
+    if let Some((mut memory, places)) = memory {
+        record.count(memory.starts());
+        starts = *memory.starts();
+        memory.write();
+        record.leave(&places.snapshots);
+    }
+    if let Some(reports) = reports {
+        report(reports, &record, &starts);
+    }
 }
 
 /// Remembers a start, and tells of it. Nothing that fails here keeps the validator from starting.
