@@ -85,7 +85,7 @@ pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
 pub use space::{
-    Returnable, SystemSpace, give_back_ready, give_back_shadow, measure, returnable, shadow_bytes,
+    Returnable, SystemSpace, give_back_ready, give_back_shadow, kept, measure, returnable,
 };
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
