@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use unsnap_control::protocol::{
-    Event, EventLine, JobState, JobStatus, Origin, Outcome, TargetKind, TargetState,
+    Event, EventLine, JobState, JobStatus, Kept, Origin, Outcome, TargetKind, TargetState,
 };
 use unsnap_test_support::{
     daemon::{Daemon, SLOW, full},
@@ -121,6 +121,7 @@ fn a_service_at_work() {
     until(&daemon, "results-removed");
     let done = asked(&daemon);
     assert!(done["archives"]["newest"].is_object(), "{done:#}");
+    assert_eq!(done["disks"][0]["kept"][0]["what"], "trees", "{done:#}");
     assert!(done["targets"][0]["results"][0].is_object(), "{done:#}");
     assert!(done["recent"].as_array().unwrap().len() > 3, "{done:#}");
 
@@ -168,6 +169,13 @@ fn every_event() -> Vec<Event> {
         Event::Progress { job: 12, target: target(), phase, progress },
         Event::JobEnded { job: job(), outcome, message, elapsed_ms: 1500, exit_code: 1 },
         Event::Adopted { target: target(), slot: 47, path: "/l/47".into() },
+        Event::StateGivenUp { target: target(), slot: 47, message: "too often".to_owned() },
+        Event::SpaceShort {
+            target: target(),
+            shadow_removed: true,
+            ready_discarded: false,
+            message: "5 GiB are free".to_owned(),
+        },
         Event::Paused,
         Event::Resumed,
         Event::Reloaded,
@@ -182,6 +190,8 @@ fn every_event() -> Vec<Event> {
             | Event::Progress { .. }
             | Event::JobEnded { .. }
             | Event::Adopted { .. }
+            | Event::StateGivenUp { .. }
+            | Event::SpaceShort { .. }
             | Event::Paused
             | Event::Resumed
             | Event::Reloaded
@@ -220,6 +230,7 @@ fn every_word_there_is() {
         (ended["properties"]["outcome"]["enum"].clone(), words::<Outcome>()),
         (of("job", "state"), words::<JobState>()),
         (of("job", "origin"), words::<Origin>()),
+        (of("kept", "what"), words::<Kept>()),
         (of("target", "kind"), words::<TargetKind>()),
         (of("target", "state"), words::<TargetState>()),
     ] {

@@ -7,6 +7,7 @@
 //! | [`validator`] | a validator's state is prepared where it looks, or beside it while it runs |
 //! | [`handover`] | service and `validator` wait for each other, and use each other's states |
 //! | [`control`] | what clients ask, pause, reload |
+//! | [`hook`] | the program of `on-event` is told of what is wrong |
 //! | [`metrics`] | what Prometheus and node_exporter are told |
 //! | [`page`] | the status page, as a browser shows it |
 //! | [`neighbour`] | jobs keep to what is configured of priorities, processors and rate |
@@ -24,6 +25,7 @@
 
 mod control;
 mod handover;
+mod hook;
 mod idle;
 mod jobs;
 mod machine;

@@ -10,7 +10,7 @@ use rustix::{
     fs::{FlockOperation, flock, statvfs},
     process::Signal,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use unsnap_test_support::{
     available,
     daemon::Daemon,
@@ -87,6 +87,12 @@ fn beside_a_validator_the_shadow_goes_first_then_the_ready_state_and_min_free_ho
     daemon.until_settled("validator", 110);
     let ready = ledger.beside();
     assert!(ready.mark(110).is_file());
+    daemon.until("what it takes is told", |daemon| {
+        let kept = daemon.status()["disks"][0]["kept"].clone();
+        let ready =
+            |kept: &Value| kept["what"] == "ready" && kept["bytes"].as_u64() > Some(8 * MIB);
+        kept.as_array().unwrap().iter().any(ready)
+    });
 
     // The validator shrinks its storages: the shadow keeps the old one on the disk.
     let large = names(&ledger.run(0)).into_iter().find(|name| name.starts_with("99.")).unwrap();
@@ -94,6 +100,9 @@ fn beside_a_validator_the_shadow_goes_first_then_the_ready_state_and_min_free_ho
     fill(disk, "others", MIN_FREE - MIB);
     daemon.until("the shadow is gone", |daemon| metric(daemon, SHADOW_REMOVED) == Some(1));
     daemon.until("its space is free", |_| free(disk) >= MIN_FREE);
+    let told = daemon.status()["recent"].clone();
+    let of_shadow = |line: &Value| line["event"] == "space-short" && line["shadow_removed"] == true;
+    assert!(told.as_array().unwrap().iter().any(of_shadow), "{told:#}");
     // A state that has lost a storage, and cannot be repaired, is none.
     assert!(!ledger.mark(100).exists() && !ledger.accounts[0].join("unsnap-shadow").exists());
     assert!(ready.mark(110).is_file());

@@ -27,6 +27,9 @@ const OF_OTHERS: [(&str, &[&str]); 8] = [
         "agave-validator",
         &[
             "--entrypoint",
+            "--expected-genesis-hash",
+            "--expected-shred-version",
+            "--hard-fork",
             "--identity",
             "--log",
             "--no-snapshot-fetch",

@@ -11,6 +11,7 @@
 //! * [`signals`]: stopping at a signal, and ending by that signal.
 //! * [`validator`]: a validator's own command line, as the source of its directories.
 //! * [`child`]: other programs, which are given little time.
+//! * [`hook`]: programs that are told of events.
 //! * [`exit`]: exit codes.
 //! * [`flags`]: the flags that hints name.
 //! * [`manual`] and [`completions`]: manual pages and shell completions, generated from the help;
@@ -23,6 +24,7 @@ pub mod examples;
 pub mod exit;
 pub mod flags;
 pub mod generated;
+pub mod hook;
 mod last_words;
 pub mod log;
 pub mod manual;

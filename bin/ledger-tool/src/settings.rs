@@ -10,7 +10,7 @@ use rustix::io::Errno;
 pub use unsnap_cli::settings::{RequestError, archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
 use unsnap_failure::Remedy;
-use unsnap_fastboot::{Places, Request};
+use unsnap_fastboot::{ExpectedCluster, Places, Request};
 use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
@@ -69,7 +69,9 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
     pass.neighbour = args.neighbour.limits();
     // In place, no validator runs that could need the space.
     let min_free = if args.beside { Reserve::AUTO } else { Reserve::NONE };
+    let (places, cluster) = places_and_cluster(&args.places)?;
     Ok(Request {
+        cluster,
         verify: args.state.verify(),
         preflight: args.state.preflight.mode(),
         min_free: args.state.preflight.min_free.unwrap_or(min_free),
@@ -78,13 +80,18 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         shadow: !args.no_shadow,
         replace: args.replace,
         removal_files_per_second: args.removal.removal_files_per_second,
-        ..Request::new(places(&args.places)?)
+        ..Request::new(places)
     })
 }
 
 /// Returns the validator's directories. Those that were named must exist, except accounts paths.
 /// Those of a validator's command line must exist, except its default accounts path.
 pub fn places(args: &PlacesArgs) -> anyhow::Result<Places> {
+    Ok(places_and_cluster(args)?.0)
+}
+
+/// Returns the same, and what that command line expects of its cluster.
+fn places_and_cluster(args: &PlacesArgs) -> anyhow::Result<(Places, ExpectedCluster)> {
     let own = OwnPlaces {
         ledger: args.ledger.as_deref(),
         snapshots: args.snapshots.as_deref(),
@@ -99,7 +106,7 @@ pub fn places(args: &PlacesArgs) -> anyhow::Result<Places> {
     if !told.lines.is_empty() {
         refuse_missing(&places)?;
     }
-    Ok(places)
+    Ok((places, told.cluster()))
 }
 
 /// Returns the options of `repack` for reading.

@@ -16,6 +16,7 @@ use unsnap_cli::{
     args::OutputArgs,
     exit::Exit,
     flags::Flags,
+    hook,
     printer::{Printer, data},
 };
 use unsnap_control::Listener;
@@ -89,8 +90,8 @@ fn serve(config: Config, sources: Sources) -> anyhow::Result<Stopped> {
     let listener = given.map_or_else(|| Listener::bind(socket, SOCKET_MODE), Ok);
     let listener = listener.map_err(StartError::cannot("listen on", socket))?;
     let notify = Box::new(notify::Systemd::from_environment());
-    let supervisor =
-        Supervisor::new(config, sources, directory, listener, notify).context("cannot start")?;
+    let supervisor = Supervisor::new(config, sources, directory, listener, notify, hook::tell)
+        .context("cannot start")?;
     signals::forward(signals, supervisor.handle()).context("cannot watch for signals")?;
     Ok(supervisor.run())
 }

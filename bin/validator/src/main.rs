@@ -40,7 +40,7 @@ use crate::{
     cli::Cli,
     intent::Intent,
     reporter::Reporter,
-    start::{Attempt, Ready, prepare, wait_for_others},
+    start::{Attempt, Ready, prepare, record_mistake, wait_for_others},
     target::{Target, execute},
 };
 
@@ -56,6 +56,8 @@ fn main() -> ExitCode {
         Intent::StartPlainly { error, command } => {
             let _ = error.print();
             log_line(&format!("unsnap: {WITHOUT_UNSNAP}"));
+            // A panic in there is printed, and keeps nothing from starting.
+            let _ = catch_unwind(AssertUnwindSafe(|| record_mistake(&error, &command)));
             return execute(&command);
         }
     };

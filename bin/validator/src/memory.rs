@@ -26,6 +26,28 @@ pub struct Memory {
     candidates: Option<Candidates>,
 }
 
+/// The mark of a preparation that has begun. It is taken away while the preparation only waits: a
+/// process that is killed then was not killed by preparing.
+#[derive(Clone)]
+pub struct Mark {
+    attempts: Attempts,
+    snapshots: PathBuf,
+}
+
+impl Mark {
+    /// The preparation waits for another process.
+    pub fn take_away(&mut self) {
+        self.attempts.wait();
+        write(&self.attempts, &self.snapshots);
+    }
+
+    /// The wait is over.
+    pub fn set_again(&mut self, now: u64) {
+        self.attempts.begin(now);
+        write(&self.attempts, &self.snapshots);
+    }
+}
+
 /// What is to be prepared.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -184,6 +206,12 @@ impl Memory {
         if self.rules.attempts == 0 { Vec::new() } else { self.attempts.accused() }
     }
 
+    /// Returns the mark of the preparation that [`plan`](Self::plan) has begun. It remembers what was
+    /// known then, so it is of use only until the preparation has ended.
+    pub fn mark(&self) -> Mark {
+        Mark { attempts: self.attempts.clone(), snapshots: self.snapshots.clone() }
+    }
+
     /// The preparation has ended, and this process has not.
     pub fn end(&mut self) {
         self.attempts.end();
@@ -222,9 +250,7 @@ impl Memory {
 
     /// Writes the memory. Nothing is worse without it than it was before.
     pub fn write(&self) {
-        if let Err(error) = self.attempts.write(&Syscalls::default(), &self.snapshots) {
-            tracing::warn!(%error, "this start is not remembered");
-        }
+        write(&self.attempts, &self.snapshots);
     }
 
     fn pairs(&self) -> impl Iterator<Item = Pair> {
@@ -233,6 +259,12 @@ impl Memory {
 
     fn name(&self, slot: u64) -> StateName {
         StateName::of_slot(slot, self.pairs())
+    }
+}
+
+fn write(attempts: &Attempts, snapshots: &Path) {
+    if let Err(error) = attempts.write(&Syscalls::default(), snapshots) {
+        tracing::warn!(%error, "this start is not remembered");
     }
 }
 

@@ -4,7 +4,7 @@ use unsnap_cli::{
     settings::RequestError,
     validator::{OwnPlaces, Told, refuse_missing},
 };
-use unsnap_fastboot::Places;
+use unsnap_fastboot::{ExpectedCluster, Places};
 
 use crate::{cli::PlacesArgs, target::Target};
 
@@ -14,6 +14,27 @@ use crate::{cli::PlacesArgs, target::Target};
 /// Nothing is guessed for a program that is not `agave-validator`: its directories must be given.
 /// They must exist, except the validator's default accounts path.
 pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, RequestError> {
+    Ok(places_and_cluster(args, target)?.0)
+}
+
+/// Returns the directories that were named, although some may be missing; `None` if they are not known
+/// or contradict each other.
+pub fn likely(args: &PlacesArgs, target: Option<&Target<'_>>) -> Option<Places> {
+    told(args, target).ok()?.places().ok()
+}
+
+/// Returns the same as [`places`], and what the validator's command line expects of its cluster.
+pub fn places_and_cluster(
+    args: &PlacesArgs,
+    target: Option<&Target<'_>>,
+) -> Result<(Places, ExpectedCluster), RequestError> {
+    let told = told(args, target)?;
+    let places = told.places()?;
+    refuse_missing(&places)?;
+    Ok((places, told.cluster()))
+}
+
+fn told<'a>(args: &'a PlacesArgs, target: Option<&Target<'_>>) -> Result<Told<'a>, RequestError> {
     let own = OwnPlaces {
         ledger: args.ledger.as_deref(),
         snapshots: args.snapshots.as_deref(),
@@ -35,9 +56,7 @@ pub fn places(args: &PlacesArgs, target: Option<&Target<'_>>) -> Result<Places, 
             missing.join(" and ")
         )));
     }
-    let places = Told { own, lines }.places()?;
-    refuse_missing(&places)?;
-    Ok(places)
+    Ok(Told { own, lines })
 }
 
 #[cfg(test)]

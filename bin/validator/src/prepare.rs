@@ -19,7 +19,8 @@ use unsnap_settings::format_duration;
 use unsnap_unpack::Verify;
 
 use crate::{
-    memory::withdraw_given_up,
+    memory::{Mark, withdraw_given_up},
+    record::now,
     wait::{Deadline, SystemClock, Vain, WAIT_MAX, Wait},
 };
 
@@ -90,6 +91,8 @@ pub struct Preparation {
     pub oldest: u64,
     /// The time limit.
     pub deadline: Deadline,
+    /// The mark that it has begun; `None` if it is not remembered.
+    pub mark: Option<Mark>,
 }
 
 /// Tells of another unsnap that is waited for.
@@ -106,7 +109,7 @@ pub type Say = Box<dyn FnOnce(&FastbootError) + Send>;
 ///
 /// The threads that prepare are confined, the calling thread is not.
 pub fn prepare_guarded(
-    preparation: Preparation,
+    mut preparation: Preparation,
     say: Say,
     progress: &Progress,
     cancel: &CancelToken,
@@ -115,7 +118,8 @@ pub fn prepare_guarded(
     let (deadline, places) = (preparation.deadline, preparation.request.places.clone());
     let work = {
         let (progress, cancel) = (progress.clone(), cancel.clone());
-        move || preparation.carry_out(say, &progress, &cancel)
+        let mut mark = preparation.mark.take();
+        move || preparation.carry_out(mark.as_mut(), say, &progress, &cancel)
     };
     // No phase of removal precedes the removal of old marks, so this state is the new one.
     let complete = || {
@@ -129,6 +133,7 @@ pub fn prepare_guarded(
 impl Preparation {
     fn carry_out(
         &self,
+        mut mark: Option<&mut Mark>,
         say: Say,
         progress: &Progress,
         cancel: &CancelToken,
@@ -136,7 +141,14 @@ impl Preparation {
         let wait = Wait { places: &self.request.places, oldest: self.oldest };
         let is_over = || cancel.is_cancelled();
         let prepared = wait.for_others(&mut SystemClock::default(), is_over, say, |again| {
-            self.attempt(again, progress, cancel)
+            if again && let Some(mark) = &mut mark {
+                mark.set_again(now());
+            }
+            let result = self.attempt(again, progress, cancel);
+            if let (Err(FastbootError::Locked { .. }), Some(mark)) = (&result, &mut mark) {
+                mark.take_away();
+            }
+            result
         });
         prepared.map_err(|vain| match vain {
             Vain::Failed(error) => Failure::Failed(error),

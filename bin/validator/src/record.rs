@@ -3,12 +3,11 @@
 use std::{
     fmt::Write,
     path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::Serialize;
-use unsnap_cli::{child::feed_within, exit::Exit};
+use unsnap_cli::{exit::Exit, hook};
 use unsnap_fastboot::{Outcome, StartCounts, write_durably};
 use unsnap_ring::Syscalls;
 
@@ -19,9 +18,6 @@ pub const LAST_START: &str = ".unsnap-last-start.json";
 
 /// Version of the record.
 const VERSION: u32 = 1;
-
-/// Longest time for the hook. Stated in the help of `--on-event`.
-const HOOK_WITHIN: Duration = Duration::from_secs(10);
 
 /// How the validator was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -212,14 +208,13 @@ impl Record {
     /// Executes a program with the record on its standard input, for at most 10 seconds. Errors are
     /// only logged.
     pub fn report_to(&self, program: &Path) {
-        let ended = feed_within(&mut Command::new(program), &self.json(), HOOK_WITHIN);
-        let program = program.display();
-        match ended {
-            Ok(status) if status.success() => {}
-            Ok(status) => tracing::warn!(%program, %status, "the program of --on-event has failed"),
-            Err(error) => tracing::warn!(%program, %error, "the program of --on-event has failed"),
-        }
+        hook::tell(program, &self.json());
     }
+}
+
+/// Returns the seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn write(path: &Path, text: &str) {

@@ -1,27 +1,33 @@
 //! Preparing a state for a start of the validator, and the record of it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    ffi::OsString,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use unsnap_cli::{
     progress::Display,
-    settings,
+    settings::{self, RequestError},
     signals::{self, Signals},
     validator::ArchiveUse,
 };
 use unsnap_failure::{Failure as _, Family};
-use unsnap_fastboot::{FastbootError, LedgerLock, Outcome, Pair, Places, Request};
+use unsnap_fastboot::{
+    AttemptRules, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StartCounts,
+};
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
 use crate::{
-    cli::Cli,
+    cli::{Cli, ReportsArgs},
     memory::{Learned, Memory, Plan},
     places,
     prepare::{
         End, Failure, Preparation, Wanted, newest_slot, prepare_guarded, repair_older_state,
     },
-    record::{Given, Record},
+    record::{Given, Record, now},
     reporter::{Reporter, note_waiting},
     target::Target,
     wait::{Deadline, SystemClock, Wait},
@@ -64,7 +70,13 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
     });
     let (mut request, watch) = match begun {
         Ok(begun) => begun,
-        Err(error) => return Attempt::Done(Err(error)),
+        Err(error) => {
+            if !cli.prepare_only {
+                let places = places::likely(&cli.places, target);
+                record_refusal(places.as_ref(), Some(&cli.reports), &error, since.elapsed());
+            }
+            return Attempt::Done(Err(error));
+        }
     };
     // The newest archives now; later ones do not make a state useless that is being prepared.
     let newest = newest_slot(&request.places).unwrap_or(0);
@@ -84,13 +96,15 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         Plan::Older { behind, .. } => *behind,
         Plan::AsRequested | Plan::Checked | Plan::Nothing(_) => 0,
     };
+    let mark = memory.as_ref().map(Memory::mark);
     let preparation = |request: Request, wanted: Option<Wanted>| {
         let wanted = wanted.unwrap_or(match target.and_then(Target::archive_use) {
             Some(ArchiveUse::Never) => Wanted::Any,
             _ => Wanted::Newest,
         });
         let oldest = request.pair.as_ref().map_or(oldest, Pair::slot);
-        Preparation { request, wanted, takes_older, oldest, deadline }
+        let mark = mark.clone();
+        Preparation { request, wanted, takes_older, oldest, deadline, mark }
     };
     let end = match plan {
         Plan::Nothing(reason) => End::Done(Err(Failure::Pointless(reason))),
@@ -231,6 +245,41 @@ fn run(cli: &Cli, preparation: Preparation, cancel: &CancelToken, reporter: &Rep
     prepare_guarded(preparation, Box::new(say), &progress, cancel, may_leave)
 }
 
+/// Records a start of which an option of this program is wrong, if the validator's own command line
+/// names its directories. Where reports of it go is not known.
+pub fn record_mistake(error: &clap::Error, command: &[OsString]) {
+    let Some(target) = Target::of(command).filter(Target::loads_ledger) else { return };
+    let places = target.line().map(|line| line.places());
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    let reason = line.strip_prefix("error: ").unwrap_or(line).to_owned();
+    record_refusal(places.as_ref(), None, &RequestError(reason).into(), Duration::ZERO);
+}
+
+/// Records a start whose options or directories are wrong, as far as the directories are known and
+/// this process may write there.
+fn record_refusal(
+    places: Option<&Places>,
+    reports: Option<&ReportsArgs>,
+    error: &anyhow::Error,
+    duration: Duration,
+) {
+    let ledger = places.map_or(Path::new(""), |places| &*places.ledger);
+    let record = Record::new(ledger, &Given::Nothing(error), &Learned::default(), now(), duration);
+    let memory = places
+        .and_then(|places| Memory::open(places, AttemptRules::default(), now()).zip(Some(places)));
+    let mut starts = StartCounts::default();
+    if let Some((mut memory, places)) = memory {
+        record.count(memory.starts());
+        starts = *memory.starts();
+        memory.write();
+        record.leave(&places.snapshots);
+    }
+    if let Some(reports) = reports {
+        report(reports, &record, &starts);
+    }
+}
+
 /// Remembers a start, and tells of it. Nothing that fails here keeps the validator from starting.
 fn record(
     cli: &Cli,
@@ -247,7 +296,7 @@ fn record(
         Err(error) => Given::Nothing(error),
     };
     let record = Record::new(&request.places.ledger, &given, learned, now(), duration);
-    let mut starts = unsnap_fastboot::StartCounts::default();
+    let mut starts = StartCounts::default();
     // Without a memory, a validator is running: its files are left alone.
     if let Some(mut memory) = memory {
         record.count(memory.starts());
@@ -258,10 +307,14 @@ fn record(
         }
         record.leave(&request.places.snapshots);
     }
-    if let Some(path) = &cli.reports.textfile {
-        record.leave_metrics(path, &starts);
+    report(&cli.reports, &record, &starts);
+}
+
+fn report(reports: &ReportsArgs, record: &Record, starts: &StartCounts) {
+    if let Some(path) = &reports.textfile {
+        record.leave_metrics(path, starts);
     }
-    if let Some(program) = &cli.reports.on_event {
+    if let Some(program) = &reports.on_event {
         record.report_to(program);
     }
 }
@@ -281,15 +334,12 @@ fn slot(outcome: &Outcome) -> u64 {
     }
 }
 
-/// Returns the seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
     let mut pass = settings::reading(&cli.io)?;
     pass.neighbour = cli.neighbour.limits();
+    let (places, cluster) = places::places_and_cluster(&cli.places, target)?;
     Ok(Request {
+        cluster,
         verify: cli.state.verify(),
         preflight: cli.state.preflight.mode(),
         min_free: cli.state.preflight.min_free.unwrap_or_default(),
@@ -300,6 +350,6 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         max_behind: cli.max_behind,
         defer: true,
         removal_files_per_second: cli.removal.removal_files_per_second,
-        ..Request::new(places::places(&cli.places, target)?)
+        ..Request::new(places)
     })
 }

@@ -37,6 +37,7 @@ fn stats() -> Stats {
     target.newest_result_slot = Some(47);
     target.results = 2;
     target.counts.shadow_bytes = Some(1 << 30);
+    target.counts.states_given_up = 7;
     target.counts.shadow_removed = 5;
     target.counts.ready_discarded = 6;
     target.counts.space_looks = 7;
@@ -101,6 +102,7 @@ fn numbers_come_out_under_their_names() {
         "unsnap_ledger_locked_seconds_total{target=\"validator\"} 0.04",
         "unsnap_leftover_bytes{target=\"validator\"} 1073741824",
         "unsnap_shadow_bytes{target=\"validator\"} 1073741824",
+        "unsnap_states_given_up_total{target=\"validator\"} 7",
         "unsnap_shadow_removed_total{target=\"validator\"} 5",
         "unsnap_ready_discarded_total{target=\"validator\"} 6",
         "unsnap_space_looks_total{target=\"validator\"} 7",
@@ -212,7 +214,8 @@ fn check(expression: &str, known: &Series) {
 
 #[test]
 fn the_dashboard_shows_what_there_is() {
-    let known = series(&render(&stats()));
+    let mut known = series(&render(&stats()));
+    known.extend(series_of_starts());
     let dashboard: Value = serde_json::from_str(&deploy("grafana/unsnap.json")).unwrap();
     assert!(dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 36));
     assert!(dashboard["id"].is_null(), "an id would be that of another dashboard");
@@ -253,17 +256,23 @@ fn the_dashboard_shows_what_there_is() {
     assert_eq!(unseen, ["unsnap_build_info"], "everything is on the dashboard");
 }
 
-/// The metrics of starts without labels, which the validator's front end leaves: the names in its
-/// source, since no crate depends on a program.
+/// The metrics of starts, which the validator's front end leaves: the names in its source, since no
+/// crate depends on a program. Those without labels, and the one with the results.
 fn series_of_starts() -> Series {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../bin/validator/src/record.rs");
     let source = fs::read_to_string(path).unwrap();
     let names = source.lines().filter_map(|line| line.trim().strip_prefix("\"unsnap_start_"));
-    let names = names.filter_map(|rest| rest.strip_suffix("\","));
+    let names =
+        names.filter_map(|rest| rest.strip_suffix("\",")).filter(|rest| !rest.contains(' '));
     let found: Series =
         names.map(|rest| (format!("unsnap_start_{rest}"), vec![(BTreeMap::new(), 0.0)])).collect();
     assert!(found.len() >= 6, "{found:?}");
-    found
+    let results = source.split("{result=\\\"").skip(1);
+    let results: Vec<&str> = results.filter_map(|rest| rest.split("\\\"").next()).collect();
+    assert!(results.contains(&"given-up") && source.contains("\"unsnap_starts_total\""));
+    let of = |result: &&str| (BTreeMap::from([("result".to_owned(), (*result).to_owned())]), 0.0);
+    let starts = ("unsnap_starts_total".to_owned(), results.iter().map(of).collect());
+    found.into_iter().chain([starts]).collect()
 }
 
 #[test]
@@ -308,7 +317,7 @@ fn the_alerts_are_on_what_there_is() {
         let (number, unit) = lasting.split_at(lasting.len() - 1);
         assert!(number.parse::<u32>().is_ok() && "mhd".contains(unit), "{lasting}");
     }
-    assert_eq!(names.len(), 16);
+    assert_eq!(names.len(), 17);
 
     let scrape: Value = serde_saphyr::from_str(&deploy("prometheus/scrape.yml")).unwrap();
     let scrape = &scrape["scrape_configs"][0];

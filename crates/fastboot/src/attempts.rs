@@ -330,6 +330,12 @@ impl Attempts {
         self.begun = Some(now);
     }
 
+    /// The preparation only waits for another process: a kill says nothing about it. It begins again
+    /// when the wait is over.
+    pub fn wait(&mut self) {
+        self.begun = None;
+    }
+
     /// The preparation has ended, in whatever way, and this process has not.
     pub fn end(&mut self) {
         self.begun = None;

@@ -19,6 +19,7 @@ use crate::{
     Candidate, Candidates, Condition, FastbootError, LedgerLock, Pair, Places, Request,
     StateSurvey, Survey, base, blamed,
     clear::{Taken, enough_to_clear, old_files},
+    cluster::Cluster,
     files::{failed, open_directory, read_small},
     removal::Removal,
     request::Work,
@@ -189,12 +190,27 @@ impl Look<'_> {
         let used = used.filter(|state| is_usable(&state.condition)).map(|state| state.slot);
         let ready = if request.replace { None } else { self.ready(request.format)? };
         let is_new = |slot: &u64| *slot >= pair.slot();
+        let cluster = Cluster::of(self.work.calls, &request.places.ledger, &request.cluster)?;
+        let is_expected = |places: &Places, slot| {
+            let directory = places.state(slot);
+            if self.beside {
+                Ok(())
+            } else {
+                cluster.refuse_state(self.work.calls, &directory, slot)
+            }
+        };
+        let ready = ready.filter(|slot| is_expected(&self.places.beside(), *slot).is_ok());
         let newer = ready.filter(|slot| is_new(slot) && used.is_none_or(|used| *slot > used));
         Ok(match newer {
             Some(_) if !self.beside => Action::Adopt,
             Some(_) => Action::Nothing,
-            None if used.as_ref().is_some_and(is_new) => Action::Nothing,
-            None => Action::Prepare,
+            None => match used.filter(is_new) {
+                Some(used) => {
+                    is_expected(self.places, used)?;
+                    Action::Nothing
+                }
+                None => Action::Prepare,
+            },
         })
     }
 

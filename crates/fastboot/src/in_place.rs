@@ -11,6 +11,7 @@ use crate::{
     adopt::adopt,
     bad_archives::BadArchives,
     clear::{clear, old_files},
+    cluster::Cluster,
     outcome::micros,
     prepare::Site,
     quarters::Quarters,
@@ -43,9 +44,15 @@ pub fn prepare(
     let (places, lock) = request.places.settle_locked()?;
     places.refuse_links()?;
     let work = Work { request, calls, progress, cancel };
-    let found = Found::look(work, &places);
-    let mut site =
-        InPlace { work, places: &places, lock: &lock, found, adoptable: true, was_wrong: false };
+    let mut site = InPlace {
+        work,
+        places: &places,
+        lock: &lock,
+        cluster: Cluster::of(calls, &request.places.ledger, &request.cluster)?,
+        found: Found::look(work, &places),
+        adoptable: true,
+        was_wrong: false,
+    };
     work.prepare_newest(&places, &mut site)
 }
 
@@ -96,6 +103,7 @@ struct InPlace<'a> {
     work: Work<'a>,
     places: &'a Places,
     lock: &'a LedgerLock,
+    cluster: Cluster<'a>,
     /// Removed together with old states.
     found: Found,
     /// False after adoption has failed.
@@ -186,6 +194,7 @@ impl InPlace<'_> {
         let Some(slot) = loadable.filter(|slot| *slot >= request.oldest(pair)) else {
             return Ok(None);
         };
+        self.cluster.refuse_state(calls, &self.places.state(slot), slot)?;
         let state = repair_locked(calls, self.places, &survey, progress)?;
         if matches!(state, Repaired::Withdrawn { .. } | Repaired::NoState) {
             tracing::warn!(slot, "the state cannot be repaired and was withdrawn");
@@ -227,6 +236,11 @@ impl InPlace<'_> {
                 slot,
                 "not adopting the ready state: validators have ended early with it"
             );
+            return Ok(None);
+        }
+        let directory = ready.places.state(slot);
+        if let Err(error) = self.cluster.refuse_state(calls, &directory, slot) {
+            tracing::warn!(%error, slot, "the ready state cannot be adopted");
             return Ok(None);
         }
         if let Err(error) = ready.assert_adoptable(calls) {

@@ -72,6 +72,7 @@ pub use attempts::{
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
 pub use check::check_newest;
+pub use cluster::ExpectedCluster;
 pub use dry_run::{Action, DryRun, Files, Space, What, dry_run};
 pub use error::FastbootError;
 pub use in_place::prepare;
@@ -87,7 +88,7 @@ pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
 pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
 pub use space::{
-    Returnable, SystemSpace, give_back_ready, give_back_shadow, measure, returnable, shadow_bytes,
+    Returnable, SystemSpace, give_back_ready, give_back_shadow, kept, measure, returnable,
 };
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;

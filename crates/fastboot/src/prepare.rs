@@ -14,7 +14,7 @@ use crate::{
     bad_archives::BadArchives,
     base, blamed,
     clear::enough_to_clear,
-    cluster,
+    cluster::Cluster,
     removal::{Removal, Remover},
     request::Work,
 };
@@ -151,24 +151,27 @@ impl Work<'_> {
     }
 
     /// Checks the bank files of archives against their names, and their cluster against the ledger's.
+    /// The last archive is the newest, of which the state is made.
     pub fn prove<'c>(
         &self,
         archives: impl IntoIterator<Item = &'c Candidate>,
     ) -> Result<(), FastbootError> {
         let handles = self.handles();
+        let cluster = Cluster::of(self.calls, &self.request.places.ledger, &self.request.cluster)?;
+        let mut newest = None;
         for candidate in archives {
             let archives = &candidate.archive().into();
             let options = &self.request.pass;
             let facts =
                 on_a_thread_of_its_own(|| Reader { archives, options, handles: &handles }.prove())?;
-            let ledger = &self.request.places.ledger;
-            cluster::refuse_other(self.calls, ledger, &candidate.path, facts.genesis_unix_s)?;
+            cluster.refuse_other(&candidate.path, facts.genesis_unix_s)?;
             tracing::info!(
                 slot = facts.slot, bank = %facts.hash,
                 "the bank file matches the archive's name"
             );
+            newest = Some((&candidate.path, facts));
         }
-        Ok(())
+        newest.map_or(Ok(()), |(path, facts)| cluster.refuse_version(path, &facts))
     }
 
     fn unpack(

@@ -4,7 +4,15 @@
 //! whole records, and every validator that loads it ends. All storages are read, which takes as long
 //! as the disk needs, so only a state with which a validator has ended early is verified.
 
-use std::{collections::HashMap, fs::File, io, os::fd::OwnedFd, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -12,7 +20,7 @@ use rustix::{
 };
 use unsnap_layout::{ArchiveHash, ArchiveName, BankError, BankFacts, BankReader, Compression};
 use unsnap_pass::{CancelToken, PassError, Phase, Progress, on_a_thread_of_its_own};
-use unsnap_ring::Syscalls;
+use unsnap_ring::{Admission, Bucket, Pace, Syscalls};
 use unsnap_state::format::{
     NO_OBSOLETE_ACCOUNTS, OBSOLETE_ACCOUNTS, Storage, bank_file, check_obsolete_accounts,
 };
@@ -31,6 +39,9 @@ use crate::{
 /// Guesses.
 const PIECE_BYTES: usize = 1 << 20;
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// Interval at which a read that is held back looks whether the limit has changed. A guess.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Result of verifying a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,8 +111,11 @@ impl Work<'_> {
             Verify::Accounts { memory_bytes } => memory_bytes,
             Verify::None | Verify::Structure => None,
         };
-        let Self { calls, progress, cancel, .. } = *self;
-        verify(&State { calls, places, slot, directory }, memory_bytes, progress, cancel)
+        let Self { request, calls, progress, cancel } = *self;
+        let pace = request.pass.neighbour.pace.as_ref();
+        let limited = Limited { pace, buckets: BTreeMap::new(), cancel };
+        let state = State { calls, places, slot, directory };
+        verify(&state, memory_bytes, progress, limited)
     }
 }
 
@@ -117,7 +131,7 @@ fn verify(
     state: &State<'_>,
     memory_bytes: Option<u64>,
     progress: &Progress,
-    cancel: &CancelToken,
+    limited: Limited<'_>,
 ) -> Result<Verdict, FastbootError> {
     let calls = state.calls;
     let at = |errno| failed("verify the state in", state.directory, errno);
@@ -141,7 +155,7 @@ fn verify(
         Err(error) => return Ok(Verdict::Wrong(error.to_string())),
     };
     let files = Files::find(state, &storages)?;
-    match files.sum(calls, memory_bytes, progress, cancel)? {
+    match files.sum(calls, memory_bytes, progress, limited)? {
         Ok(hash) => Ok(state.compare(&facts, hash)),
         Err(verdict) => Ok(verdict),
     }
@@ -226,7 +240,7 @@ impl Files {
         calls: &Syscalls,
         memory_bytes: Option<u64>,
         progress: &Progress,
-        cancel: &CancelToken,
+        mut limited: Limited<'_>,
     ) -> Result<Result<[u8; 32], Verdict>, FastbootError> {
         let mut config = AccountsConfig {
             queue_bytes_max: QUEUE_BYTES_MAX,
@@ -243,24 +257,22 @@ impl Files {
         for (storage, home) in &self.storages {
             let name = storage.to_string();
             let opened = calls.openat(&self.directories[*home], &*name, READ, Mode::empty());
-            let read = opened.and_then(|file| Ok((calls.fstat(&file)?.st_size, file)));
-            let (size, file) = match read {
-                Ok((size, file)) => (u64::try_from(size).unwrap_or(0), file),
+            let read = opened.and_then(|file| Ok((calls.fstat(&file)?, file)));
+            let (size, device, file) = match read {
+                Ok((stat, file)) => (u64::try_from(stat.st_size).unwrap_or(0), stat.st_dev, file),
                 Err(errno) => return unreadable(&name, errno),
             };
             if let Err(error) = stream.begin(storage.slot, storage.id.into(), size) {
                 return Ok(Err(judge(&error)));
             }
             loop {
-                if cancel.is_cancelled() {
-                    return Err(FastbootError::CANCELLED);
-                }
-                let mut piece = vec![0; PIECE_BYTES];
+                let mut piece = vec![0; limited.piece_bytes()];
                 match calls.read(&file, &mut piece) {
                     Ok(0) => break,
                     Ok(count) => piece.truncate(count),
                     Err(errno) => return unreadable(&name, errno),
                 }
+                limited.admit(device, piece.len() as u64)?;
                 if let Err(error) = stream.piece(piece) {
                     return Ok(Err(judge(&error)));
                 }
@@ -286,6 +298,39 @@ impl Files {
     }
 }
 
+/// The rate limit of the request, for reads: beside another validator they take as much from a disk as
+/// writes.
+struct Limited<'a> {
+    pace: Option<&'a Pace>,
+    /// One for each device.
+    buckets: BTreeMap<u64, Bucket>,
+    cancel: &'a CancelToken,
+}
+
+impl Limited<'_> {
+    /// Waits until so many bytes of a device may be read; they have been. Fails when the caller asks to
+    /// stop.
+    fn admit(&mut self, device: u64, bytes: u64) -> Result<(), FastbootError> {
+        let is_over = || self.cancel.is_cancelled();
+        if let Some(pace) = self.pace {
+            let bucket = self.buckets.entry(device).or_insert_with(|| Bucket::new(pace.clone()));
+            while !is_over() {
+                match bucket.admit(bytes) {
+                    Admission::Granted => break,
+                    Admission::Later(time) => thread::sleep(time.min(LOOK_EVERY)),
+                    Admission::Paused => pace.wait_while_paused(is_over),
+                }
+            }
+        }
+        if is_over() { Err(FastbootError::CANCELLED) } else { Ok(()) }
+    }
+
+    fn piece_bytes(&self) -> usize {
+        let most = self.pace.and_then(Bucket::piece_bytes);
+        most.map_or(PIECE_BYTES, |most| most.min(PIECE_BYTES))
+    }
+}
+
 /// Returns the verdict on a storage that cannot be read: a validator fails on it as well.
 fn unreadable<T>(name: &str, errno: Errno) -> Result<Result<T, Verdict>, FastbootError> {
     match errno {
@@ -304,3 +349,6 @@ fn judge(error: &AccountsError) -> Verdict {
         error => Verdict::Unknown(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

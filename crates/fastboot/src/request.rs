@@ -7,7 +7,7 @@ use unsnap_ring::Syscalls;
 use unsnap_state::Format;
 use unsnap_unpack::{FileSink, PreflightMode, Reserve, Verify};
 
-use crate::{FileIdentity, Pair, Places};
+use crate::{ExpectedCluster, FileIdentity, Pair, Places};
 
 /// Default number of files that are removed per second while an archive is being unpacked. The
 /// limit leaves the file system's journal to unpacking. A guess.
@@ -18,6 +18,9 @@ pub const REMOVAL_FILES_PER_SECOND: NonZeroU32 = NonZeroU32::new(4000).unwrap();
 pub struct Request {
     /// The validator's directories.
     pub places: Places,
+    /// What the validator's command line says about its cluster. What would end the validator for
+    /// that reason is not prepared.
+    pub cluster: ExpectedCluster,
     /// Checks of the archives.
     pub verify: Verify,
     /// Mode of the check for free space.
@@ -75,6 +78,7 @@ impl Request {
     pub fn new(places: Places) -> Self {
         Self {
             places,
+            cluster: ExpectedCluster::default(),
             verify: Verify::default(),
             preflight: PreflightMode::default(),
             min_free: Reserve::NONE,

@@ -7,7 +7,10 @@
 //!
 //! While no validator runs, nothing is given back here: preparing clears what is old by itself.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     fs::{FileType, OFlags},
@@ -95,9 +98,27 @@ pub fn returnable(
     })
 }
 
+/// Determines the same on each file system of the snapshots directory and the accounts paths.
+pub fn kept(calls: &Syscalls, places: &Places) -> Result<BTreeMap<u64, Returnable>, FastbootError> {
+    let mut kept = BTreeMap::new();
+    for path in std::iter::once(&places.snapshots).chain(&places.accounts) {
+        let at = |errno| failed("examine", path, errno);
+        let directory = match open(calls, path) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(at(errno)),
+        };
+        let device = calls.fstat(&directory).map_err(at)?.st_dev;
+        if let Entry::Vacant(entry) = kept.entry(device) {
+            entry.insert(returnable(calls, places, device)?);
+        }
+    }
+    Ok(kept)
+}
+
 /// Returns the bytes of storages that only the shadow keeps on the disk: files of the shadows with
 /// one name. Looks at every file.
-pub fn shadow_bytes(calls: &Syscalls, places: &Places) -> Result<u64, FastbootError> {
+pub(crate) fn shadow_bytes(calls: &Syscalls, places: &Places) -> Result<u64, FastbootError> {
     pinned(calls, places, None)
 }
 

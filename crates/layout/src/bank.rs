@@ -32,6 +32,9 @@ use std::fmt;
 /// Length of an accounts lattice hash: 1024 16-bit integers, little-endian.
 pub const LATTICE_HASH_BYTES: usize = 2_048;
 
+/// Most hard forks that are kept: 16 KiB. A guess: a cluster has one for each of its restarts.
+pub const HARD_FORKS_MAX: u64 = 1024;
+
 /// Fields of a bank file, none of them proven yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BankFacts {
@@ -51,6 +54,8 @@ pub struct BankFacts {
     pub transaction_count: u64,
     /// Time of the cluster's genesis, in seconds since 1970.
     pub genesis_unix_s: i64,
+    /// The cluster's hard forks, by slot; `None` if they are more than [`HARD_FORKS_MAX`].
+    pub hard_forks: Option<Vec<HardFork>>,
     /// Division of slots into epochs.
     pub epoch_schedule: EpochSchedule,
     /// Offset of `slot` in the file.
@@ -59,6 +64,15 @@ pub struct BankFacts {
     tail_offset: u64,
     /// The last bytes of the file, at most [`TAIL_BYTES_MAX`], without any byte of the head.
     tail: Vec<u8>,
+}
+
+/// A hard fork that a bank knows of: a restart of its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HardFork {
+    /// The first slot after it.
+    pub slot: u64,
+    /// Number of forks at that slot.
+    pub count: u64,
 }
 
 /// Fields of a bank file that match the archive's name.
@@ -190,6 +204,7 @@ impl fmt::Debug for BankFacts {
             .field("block_height", &self.block_height)
             .field("transaction_count", &self.transaction_count)
             .field("genesis_unix_s", &self.genesis_unix_s)
+            .field("hard_forks", &self.hard_forks)
             .field("epoch_schedule", &self.epoch_schedule)
             .finish_non_exhaustive()
     }

@@ -62,7 +62,8 @@ mod snapshot;
 
 pub use any::{AnyLayout, AnySummary};
 pub use bank::{
-    BankError, BankFacts, BankHash, BankProof, BankReader, EpochSchedule, LATTICE_HASH_BYTES,
+    BankError, BankFacts, BankHash, BankProof, BankReader, EpochSchedule, HARD_FORKS_MAX, HardFork,
+    LATTICE_HASH_BYTES,
 };
 pub use error::VERSION as SNAPSHOT_VERSION;
 pub use error::{LayoutError, PathProblem};

@@ -246,7 +246,7 @@ struct Failed {
 
 /// Exit codes of `ledger-tool` for errors of the environment and for a destination in use.
 const ENVIRONMENT: u8 = 3;
-const NOT_CLEAN: u8 = 4;
+pub const NOT_CLEAN: u8 = 4;
 
 /// Returns the exit code of `ledger-tool` for an error.
 fn exit_code(family: Family) -> u8 {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use unsnap_control::protocol::Event;
 use unsnap_fastboot::{Attempts, FileIdentity, Pair};
 
 use crate::state::{CancelReason, State, TargetState};
@@ -40,14 +41,20 @@ impl State {
 }
 
 impl TargetState {
-    /// Takes note of what is remembered of validators' starts.
-    pub fn learn(&mut self, attempts: Attempts) {
+    /// Takes note of what is remembered of validators' starts. Returns an event for each state that
+    /// was given up since, or before this process began.
+    pub fn learn(&mut self, attempts: Attempts) -> Vec<Event> {
         let is_known = |slot: u64| self.attempts.given_up().any(|state| state.slot == slot);
-        for state in attempts.given_up().filter(|state| !is_known(state.slot)) {
-            let target = &self.target.name;
-            tracing::warn!(target, slot = state.slot, "{}", too_often(state.slot));
-        }
+        let new = attempts.given_up().map(|state| state.slot).filter(|slot| !is_known(*slot));
+        let events = new.map(|slot| {
+            let (target, message) = (self.target.name.clone(), too_often(slot));
+            tracing::warn!(target, slot, "{message}");
+            Event::StateGivenUp { target, slot, message }
+        });
+        let events: Vec<Event> = events.collect();
+        self.counts.states_given_up += events.len() as u64;
         self.attempts = attempts;
+        events
     }
 }
 
@@ -86,7 +93,14 @@ mod tests {
         assert_eq!(state.targets[0].running.as_ref().unwrap().cancel_reason, None);
         assert_eq!(state.given_up(&state.targets[0]), None);
 
-        state.targets[0].learn(attempts);
+        let events = state.targets[0].learn(attempts.clone());
+        let [Event::StateGivenUp { target, slot: 5, .. }] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((&**target, state.targets[0].counts.states_given_up), ("t", 1));
+        // Told once.
+        assert_eq!(state.targets[0].learn(attempts), []);
+        assert_eq!(state.targets[0].counts.states_given_up, 1);
         state.offer(vec![pair.clone(), older.clone()], file);
         let target = &state.targets[0];
         let running = target.running.as_ref().unwrap();

@@ -23,7 +23,8 @@
 //! * `completion`, `adoption`: consequences of the end of a job, and of adopting a ready state.
 //! * `giving_up`: states that validators have ended with are not made again.
 //! * `state`, `persistent`: the state of the service, and the part of it that survives a restart.
-//! * `disks`: free space of the file systems that targets are on.
+//! * `disks`: free space of the file systems that targets are on, and what is kept there.
+//! * `hook`: the program that is told of events.
 //! * `requests`, `status`, `metrics`: requests of clients and their answers.
 //! * `health`: the check that every thread makes progress or is idle. [`Notify`]: the service
 //!   manager that is notified of it.
@@ -35,6 +36,7 @@ pub mod config;
 mod disks;
 mod giving_up;
 mod health;
+mod hook;
 mod message;
 mod meter;
 mod metrics;
@@ -54,6 +56,7 @@ mod vocabulary;
 mod watch;
 mod worker;
 
+pub use hook::TellProgram;
 pub use notify::Notify;
 pub use persistent::StateDirectory;
 pub use reload::load;

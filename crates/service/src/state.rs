@@ -10,16 +10,15 @@ use std::{
 
 use unsnap_control::{
     metrics::TargetCounts,
-    protocol::{
-        DiskStatus, Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX,
-    },
+    protocol::{Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX},
 };
-use unsnap_fastboot::{Attempts, FileIdentity, Pair};
+use unsnap_fastboot::{Attempts, FileIdentity, Pair, Returnable};
 use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
 
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
+    disks::Disk,
     meter::Meter,
     persistent::{PersistentState, PublishedResult},
     plan::{Backoff, Cadence, Job, RetryTimer, Usage, View},
@@ -52,7 +51,7 @@ pub struct State {
     /// Last published events, the oldest first.
     pub recent: VecDeque<EventLine>,
     /// File systems that targets are on, at the last scan.
-    pub disks: Vec<DiskStatus>,
+    pub disks: Vec<Disk>,
 }
 
 /// State of a target.
@@ -78,6 +77,10 @@ pub struct TargetState {
     pub refused: Vec<Pair>,
     /// Whether the start of a validator waits for the target.
     pub is_waited_for: bool,
+    /// What the target keeps on each device, when it was last counted. Only of states.
+    pub kept: BTreeMap<u64, Returnable>,
+    /// The figures, in words, if less than `min-free` was free at the last look.
+    pub shortage: Option<String>,
     /// Directories that wait for their removal, and their sizes in bytes.
     pub leftovers: BTreeMap<PathBuf, u64>,
     /// Queued jobs.
@@ -185,6 +188,8 @@ impl TargetState {
             attempts: Attempts::default(),
             refused: Vec::new(),
             is_waited_for: false,
+            kept: BTreeMap::new(),
+            shortage: None,
             leftovers: BTreeMap::new(),
             queue: Vec::new(),
             retry_timer: RetryTimer::default(),

@@ -52,7 +52,7 @@ impl State {
                     seen_unix_ms: bad.seen_unix_ms,
                 })
                 .collect(),
-            disks: self.disks.clone(),
+            disks: self.disks.iter().map(|disk| disk.status.clone()).collect(),
             recent: self.recent.iter().cloned().collect(),
         }
     }

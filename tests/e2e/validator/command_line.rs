@@ -15,7 +15,7 @@ use unsnap_test_support::{
 use unsnap_testkit::tree::read_tree;
 
 use super::{
-    FULL, INCREMENTAL,
+    FULL, INCREMENTAL, LAST_START,
     fake::{Ledger, STARTED, archive},
 };
 
@@ -82,6 +82,39 @@ fn what_is_typed_wrong_starts_the_validator_where_it_is_clear_which() {
     let outcome = ledger.start(&["--config", "/no/such/file"], &[]);
     ledger.assert_as_it_is(&outcome, &[], "cannot read /no/such/file");
     assert_eq!(run(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_start_that_is_asked_for_wrongly_leaves_a_record() {
+    let ledger = Ledger::with(&[FULL]);
+    let path = ledger.path().join(LAST_START);
+    let recorded = |outcome: &Outcome, part: &str| {
+        assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+        let report =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}: {outcome:#?}"));
+        assert!(report.contains("\"result\":\"given-up\""), "{report}");
+        assert!(report.contains("\"code\":\"request\"") && report.contains(part), "{report}");
+        fs::remove_file(&path).unwrap();
+    };
+    let missing = ledger.site.path("acounts").display().to_string();
+    let textfile = ledger.site.path("unsnap.prom");
+    let own = ["--textfile", textfile.to_str().unwrap()];
+    let outcome = ledger.start(&own, &["--accounts", &missing]);
+    recorded(&outcome, "acounts (--accounts) does not exist");
+    let metrics = fs::read_to_string(&textfile).unwrap();
+    assert!(metrics.contains("unsnap_starts_total{result=\"given-up\"} 1"), "{metrics}");
+    recorded(&ledger.start(&["--config", "/no/such/file"], &[]), "cannot read /no/such/file");
+    // Not even an option of ours is known, but the validator's directories are.
+    let mut command = cleaned(Command::new(validator_path()));
+    command.args(["--typo", "--"]).arg(ledger.fake()).arg("--ledger").arg(ledger.path());
+    let outcome = ledger.run(command.env("UNSNAP_TEST_OUT", ledger.site.path("out")));
+    recorded(&outcome, "'--typo'");
+    // They contradict each other: nothing is written where a guess would lead.
+    let other = ledger.site.path("").display().to_string();
+    ledger.start(&["--ledger", &other], &[]);
+    assert!(!path.exists());
+    ledger.start(&["--prepare-only", "--config", "/no/such/file"], &[]);
+    assert!(!path.exists(), "nothing was started");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::{Pid, Signal, kill_process},
 };
-use unsnap_test_support::{finish, until};
+use unsnap_test_support::{finish, ledger_tool, run, until};
 
 use super::{
     FULL, INCREMENTAL, LAST_START,
@@ -56,6 +56,49 @@ fn another_unsnap_is_waited_for_until_it_ends_or_the_deadline_is_over() {
     let outcome = ledger.start(&[], &[]);
     ledger.assert_ready(&outcome, 47);
     assert!(!outcome.stderr.contains(told), "{outcome:#?}");
+}
+
+#[test]
+fn a_start_that_is_killed_while_it_only_waits_was_not_killed_by_preparing() {
+    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
+    let notice = ledger.path().join(".unsnap-waiting");
+    let lock = preparing(&ledger);
+    for _ in 0..2 {
+        let mut command = ledger.command(&["--attempts", "2"], &[]);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("it waits", || notice.exists());
+        kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+        assert_eq!(finish(child).status.signal(), Some(Signal::KILL.as_raw()));
+        fs::remove_file(&notice).unwrap();
+    }
+    drop(lock);
+    let outcome = ledger.start(&["--attempts", "2"], &[]);
+    ledger.assert_ready(&outcome, 47);
+    let report = fs::read_to_string(ledger.path().join(LAST_START)).unwrap();
+    assert!(report.contains("\"killed_preparations\":0"), "{report}");
+}
+
+#[test]
+fn an_older_ready_state_is_used_while_another_unsnap_works_if_it_may_be_so_old() {
+    let ledger = Ledger::with(&[FULL]);
+    let mut beside = ledger_tool();
+    beside.args(["fastboot", "prepare", "--beside", "--min-free=0", "--ledger"]).arg(ledger.path());
+    run(&mut beside).assert_code(0);
+    let incremental = archive(INCREMENTAL);
+    fs::copy(&incremental, ledger.path().join(incremental.file_name().unwrap())).unwrap();
+    let _lock = preparing(&ledger);
+    // An older start than without unsnap is worse than the wait, and than none.
+    for own in [&["--deadline", "1s"][..], &["--deadline", "1s", "--max-behind", "7"]] {
+        let outcome = ledger.start(own, &["--no-voting"]);
+        ledger.assert_as_it_is(&outcome, &["--no-voting"], "within the deadline of 1s");
+    }
+    let outcome = ledger.start(&["--max-behind", "8"], &[]);
+    assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+    let told = "state of slot 39 is ready: adopted the prepared one";
+    assert!(outcome.stderr.contains(told), "{outcome:#?}");
+    assert!(!outcome.stderr.contains("waiting for it"), "{outcome:#?}");
+    let flag = "--use-snapshot-archives-at-startup";
+    assert_eq!(ledger.arguments()[2..], [flag, "never"]);
 }
 
 #[test]

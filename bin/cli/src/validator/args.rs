@@ -10,6 +10,9 @@ use std::{
     path::PathBuf,
 };
 
+use unsnap_fastboot::ExpectedCluster;
+use unsnap_layout::ArchiveHash;
+
 /// The flag that decides whether a validator uses states.
 const ARCHIVE_USE_FLAG: &str = "--use-snapshot-archives-at-startup";
 
@@ -135,6 +138,9 @@ pub struct ValidatorArgs {
     pub accounts: Vec<PathBuf>,
     /// `None` if the flag is missing.
     pub archive_use: Option<ArchiveUse>,
+    /// `--expected-genesis-hash`, `--expected-shred-version` and `--hard-fork`. A value that the
+    /// validator will refuse counts as missing.
+    pub cluster: ExpectedCluster,
     /// Whether there are words that are neither flags, nor values, nor the subcommand.
     pub has_stray_words: bool,
     /// Index at which a flag can be inserted.
@@ -176,13 +182,16 @@ impl ValidatorArgs {
         parsed
     }
 
-    fn long(&mut self, flag: &[u8], words: &mut Words<'_>) {
+    fn long<'a>(&mut self, flag: &'a [u8], words: &mut Words<'a>) {
         let (name, attached) = match flag.iter().position(|byte| *byte == b'=') {
             Some(at) => (&flag[..at], Some(without_equals(&flag[at..]))),
             None => (flag, None),
         };
-        let path = |words: &mut Words<'_>| {
+        let path = |words: &mut Words<'a>| {
             attached.map(OsStr::from_bytes).or_else(|| words.value()).map(PathBuf::from)
+        };
+        let text = |words: &mut Words<'a>| {
+            attached.map(OsStr::from_bytes).or_else(|| words.value()).and_then(OsStr::to_str)
         };
         match name {
             b"ledger" => self.ledger = path(words),
@@ -195,6 +204,20 @@ impl ValidatorArgs {
                 None => {
                     while let Some(list) = words.value() {
                         self.add_accounts(list.as_bytes());
+                    }
+                }
+            },
+            b"expected-genesis-hash" => {
+                self.cluster.genesis_hash = text(words).and_then(ArchiveHash::parse);
+            }
+            b"expected-shred-version" => {
+                self.cluster.shred_version = text(words).and_then(|text| text.parse().ok());
+            }
+            b"hard-fork" => match attached {
+                Some(slot) => self.add_hard_fork(OsStr::from_bytes(slot)),
+                None => {
+                    while let Some(slot) = words.value() {
+                        self.add_hard_fork(slot);
                     }
                 }
             },
@@ -231,6 +254,10 @@ impl ValidatorArgs {
     fn add_accounts(&mut self, list: &[u8]) {
         let paths = list.split(|byte| *byte == b',').filter(|path| !path.is_empty());
         self.accounts.extend(paths.map(|path| PathBuf::from(OsStr::from_bytes(path))));
+    }
+
+    fn add_hard_fork(&mut self, slot: &OsStr) {
+        self.cluster.hard_forks.extend(slot.to_str().and_then(|slot| slot.parse::<u64>().ok()));
     }
 
     /// Returns the arguments with a flag that tells the validator to use states in this way, unless

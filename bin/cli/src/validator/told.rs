@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use unsnap_fastboot::Places;
+use unsnap_fastboot::{ExpectedCluster, Places};
 
 use super::ValidatorArgs;
 use crate::settings::RequestError;
@@ -135,6 +135,12 @@ impl Told<'_> {
         .collect();
         agree("unsnap's own flag", &given, &first.source, &flags(&places))?;
         Ok(places)
+    }
+
+    /// Returns what is expected of the cluster: by the last command line, which is that of the validator
+    /// to be started, if one is.
+    pub fn cluster(&self) -> ExpectedCluster {
+        self.lines.last().map(|line| line.arguments.cluster.clone()).unwrap_or_default()
     }
 }
 

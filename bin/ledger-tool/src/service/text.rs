@@ -188,6 +188,9 @@ pub fn event(event: &Event) -> Option<String> {
             let (how, took) = (self::outcome(*outcome), seconds(*elapsed_ms));
             format!("{target}: {job}: {how} after {took}{}", why.unwrap_or_default())
         }
+        Event::StateGivenUp { target, message, .. } | Event::SpaceShort { target, message, .. } => {
+            format!("{}: {}", clean(target), clean(message))
+        }
         Event::Paused => "paused".to_owned(),
         Event::Resumed => "resumed".to_owned(),
         Event::Reloaded => "reloaded the configuration".to_owned(),

@@ -31,6 +31,7 @@ fn run(request: &Request, wanted: Wanted, deadline: Option<Duration>) -> Result<
         takes_older: true,
         oldest: newest_slot(&request.places).unwrap_or(0),
         deadline: Deadline::from_now(deadline),
+        mark: None,
     };
     let say = Box::new(|error: &FastbootError| panic!("waits: {error}"));
     match prepare_guarded(preparation, say, &progress, &cancel, || false) {

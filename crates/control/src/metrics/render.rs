@@ -131,6 +131,10 @@ fn result_metrics(targets: &[TargetStats], to: &mut DescriptorEncoder<'_>) -> fm
     counter(to, "unsnap_ledger_locked", help, unit, targets, |target| {
         Duration::from_micros(target.counts.ledger_locked_us).as_secs_f64()
     })?;
+    let help = "States that are not made again, because validators have ended early with them";
+    counter(to, "unsnap_states_given_up", help, None, targets, |target| {
+        target.counts.states_given_up
+    })?;
     let (help, bytes) = ("Bytes of old files that wait for their removal", Some(&Unit::Bytes));
     optional_gauge(to, "unsnap_leftover", help, bytes, targets, |target| {
         Some(target.leftover_bytes)

@@ -80,6 +80,8 @@ pub struct TargetCounts {
     pub adopted: u64,
     /// Microseconds for which adopting kept the ledger's lock.
     pub ledger_locked_us: u64,
+    /// States that are not made again, because validators have ended early with them.
+    pub states_given_up: u64,
     /// Shadows removed because space was short or their state was gone.
     pub shadow_removed: u64,
     /// Ready states discarded because space was short.

@@ -83,6 +83,27 @@ pub enum Event {
         #[serde(with = "super::path")]
         path: PathBuf,
     },
+    /// Validators have ended early with a state. It is not made again.
+    StateGivenUp {
+        /// Name of the target.
+        target: String,
+        /// Slot of the state.
+        slot: u64,
+        /// The same in words.
+        message: String,
+    },
+    /// Less than `min-free` is free beside a running validator. Sent when it begins, and when something
+    /// was given back.
+    SpaceShort {
+        /// Name of the target.
+        target: String,
+        /// Whether the shadow of the state in use was removed.
+        shadow_removed: bool,
+        /// Whether the ready state was discarded.
+        ready_discarded: bool,
+        /// The figures, in words.
+        message: String,
+    },
     /// A client paused the service.
     Paused,
     /// A client resumed the service.

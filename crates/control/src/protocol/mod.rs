@@ -22,8 +22,8 @@ pub use event::{Event, EventLine, Outcome};
 pub use job::{JobProgress, JobState, JobStatus, Origin};
 pub use reply::{Answered, PreparingJob, Refusal, RefusalKind, Reply, ReplyResult, SubmittedJob};
 pub use status::{
-    ArchivesStatus, BadArchive, DiskStatus, PairName, RECENT_EVENTS_MAX, ResultStatus, Status,
-    TargetKind, TargetState, TargetStatus,
+    ArchivesStatus, BadArchive, DiskStatus, Kept, KeptStatus, PairName, RECENT_EVENTS_MAX,
+    ResultStatus, Status, TargetKind, TargetState, TargetStatus,
 };
 
 /// Default path of the service's socket.

@@ -231,7 +231,10 @@ mod tests {
                 "job": job, "queued": [job],
             }],
             "bad": [{"path": "/a/bad", "reason": "it is cut", "seen_unix_ms": 2}],
-            "disks": [{"path": "/l", "targets": ["validator"], "bytes": 9, "bytes_available": 8}],
+            "disks": [{
+                "path": "/l", "targets": ["validator"], "bytes": 9, "bytes_available": 8,
+                "kept": [{"target": "validator", "what": "ready", "bytes": 6}],
+            }],
             "recent": [{"unix_ms": 5, "event": "paused"}],
         })
     }

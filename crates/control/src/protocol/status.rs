@@ -50,6 +50,35 @@ pub struct DiskStatus {
     pub bytes: u64,
     /// Bytes that the service may still write.
     pub bytes_available: u64,
+    /// What the targets keep on it.
+    #[serde(default)]
+    pub kept: Vec<KeptStatus>,
+}
+
+/// Files of one kind that a target keeps on a file system. Those of a state are counted every ten
+/// minutes, and when there is another ready state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptStatus {
+    /// Name of the target.
+    pub target: String,
+    /// Kind.
+    pub what: Kept,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Kind of files that a target keeps on a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kept {
+    /// The ready state, which waits beside the validator's own.
+    Ready,
+    /// Storages that the validator has removed, and that only the shadow of its state keeps.
+    Shadow,
+    /// Old files that wait for their removal.
+    Leftovers,
+    /// Trees.
+    Trees,
 }
 
 /// Status of the archives.

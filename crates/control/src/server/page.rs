@@ -7,8 +7,8 @@ use bytesize::ByteSize;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::protocol::{
-    BadArchive, DiskStatus, Event, EventLine, JobProgress, JobStatus, Status, TargetState,
-    TargetStatus,
+    BadArchive, DiskStatus, Event, EventLine, JobProgress, JobStatus, Kept, KeptStatus, Status,
+    TargetState, TargetStatus,
 };
 
 pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
@@ -143,17 +143,35 @@ fn disks(disks: &[DiskStatus]) -> Markup {
         @if !disks.is_empty() {
             h2 { "Disks" }
             table {
-                tr { th { "directory" } th { "targets" } th { "available" } th { "size" } }
+                tr { th { "directory" } th { "targets" } th { "available" } th { "size" } th { "kept there" } }
                 @for disk in disks {
                     tr {
                         td { code { (disk.path.display()) } }
                         td { (disk.targets.join(", ")) }
                         td.number { (size(disk.bytes_available)) }
                         td.number { (size(disk.bytes)) }
+                        td { (kept(&disk.kept)) }
                     }
                 }
             }
         }
+    }
+}
+
+/// Lists what targets keep on a disk: that is what an operator can remove, or wait for.
+fn kept(kept: &[KeptStatus]) -> Markup {
+    let what = |what: Kept| match what {
+        Kept::Ready => "ready state",
+        Kept::Shadow => "removed storages, by the shadow",
+        Kept::Leftovers => "old files to be removed",
+        Kept::Trees => "trees",
+    };
+    html! {
+        @for (index, each) in kept.iter().enumerate() {
+            @if index > 0 { br; }
+            (each.target) ": " (what(each.what)) ", " (size(each.bytes))
+        }
+        @if kept.is_empty() { span.quiet { "nothing" } }
     }
 }
 
@@ -206,6 +224,9 @@ fn words(event: &Event) -> String {
         Event::JobStarted { job } => format!("{}: started", about(job)),
         Event::Adopted { target, slot, .. } => {
             format!("{target}: slot {slot} moved to where the validator looks")
+        }
+        Event::StateGivenUp { target, message, .. } | Event::SpaceShort { target, message, .. } => {
+            format!("{target}: {message}")
         }
         Event::JobEnded { job, outcome, message, elapsed_ms, .. } => {
             let outcome = serde_json::to_value(outcome).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Parser of a bank file that arrives in pieces.
 
 use super::{
-    ABSENT, BankError, BankFacts, BankHash, EpochSchedule, LATTICE_HASH_BYTES, PRESENT,
-    TAIL_BYTES_MAX,
+    ABSENT, BankError, BankFacts, BankHash, EpochSchedule, HARD_FORKS_MAX, HardFork,
+    LATTICE_HASH_BYTES, PRESENT, TAIL_BYTES_MAX,
 };
 
 /// Parses a bank file in pieces of any size, in order, and keeps the fields of [`BankFacts`].
@@ -58,6 +58,8 @@ enum Step {
     Ancestors,
     /// Hash, parent hash, parent slot, and number of hard forks.
     Hashes,
+    /// The next hard fork.
+    HardFork,
     /// Counters, and the tag of the hashes per tick.
     Counters,
     /// Fields after the hashes per tick: from the ticks per slot to the epoch schedule.
@@ -71,6 +73,11 @@ struct Head {
     hash: [u8; 32],
     parent_hash: [u8; 32],
     parent_slot: u64,
+    hard_forks: Vec<HardFork>,
+    /// Hard forks that are still to be read.
+    hard_forks_left: u64,
+    /// Whether there are too many to keep.
+    has_more_hard_forks: bool,
     transaction_count: u64,
     capitalization: u64,
     genesis_unix_s: i64,
@@ -105,6 +112,13 @@ impl BankReader {
         self.walk(piece)
     }
 
+    /// Returns the hard forks as soon as they have arrived, which is long before the end of the file;
+    /// `None` also if they are more than [`HARD_FORKS_MAX`].
+    pub fn hard_forks(&self) -> Option<&[HardFork]> {
+        let have_arrived = matches!(self.step, Step::Counters | Step::Clock | Step::Done);
+        (have_arrived && !self.head.has_more_hard_forks).then_some(&*self.head.hard_forks)
+    }
+
     /// Returns the fields of the file. Call it after the last piece.
     pub fn finish(self) -> Result<BankFacts, BankError> {
         if self.position < self.file_bytes {
@@ -123,6 +137,7 @@ impl BankReader {
             slot: self.head.slot,
             parent_slot: self.head.parent_slot,
             genesis_unix_s: self.head.genesis_unix_s,
+            hard_forks: self.hard_forks().map(<[_]>::to_vec),
             hash: BankHash(hash),
             parent_hash: BankHash(parent_hash),
             capitalization: self.head.capitalization,
@@ -202,8 +217,13 @@ impl BankReader {
                 self.head.hash = fields.take();
                 self.head.parent_hash = fields.take();
                 self.head.parent_slot = fields.u64();
-                self.list(&mut fields, 8 + 8, "hard forks")?;
-                Step::Counters
+                self.begin_hard_forks(&mut fields)?
+            }
+            Step::HardFork => {
+                let fork = HardFork { slot: fields.u64(), count: fields.u64() };
+                self.head.hard_forks.push(fork);
+                self.head.hard_forks_left -= 1;
+                if self.head.hard_forks_left > 0 { Step::HardFork } else { Step::Counters }
             }
             Step::Counters => {
                 self.head.transaction_count = fields.u64();
@@ -232,6 +252,20 @@ impl BankReader {
         Ok(())
     }
 
+    /// Reads the number of hard forks. Returns the next step: they are read, or skipped if they are
+    /// too many.
+    fn begin_hard_forks(&mut self, fields: &mut Fields<'_>) -> Result<Step, BankError> {
+        let (offset, count) = (fields.offset, fields.u64());
+        if count > HARD_FORKS_MAX {
+            self.head.has_more_hard_forks = true;
+            self.pass_over(count, 8 + 8, offset, "hard forks")?;
+            return Ok(Step::Counters);
+        }
+        self.check_room(count, 8 + 8, offset, "hard forks")?;
+        self.head.hard_forks_left = count;
+        Ok(if count > 0 { Step::HardFork } else { Step::Counters })
+    }
+
     /// Reads the length of a list of elements of `size` bytes and skips the elements.
     fn list(
         &mut self,
@@ -252,12 +286,24 @@ impl BankReader {
         offset: u64,
         field: &'static str,
     ) -> Result<(), BankError> {
+        self.check_room(count, size, offset, field)?;
+        self.skip = count * size;
+        self.walked += self.skip;
+        Ok(())
+    }
+
+    /// Refuses elements after the current fields for which the file has no room.
+    fn check_room(
+        &self,
+        count: u64,
+        size: u64,
+        offset: u64,
+        field: &'static str,
+    ) -> Result<(), BankError> {
         let limit = self.file_bytes.saturating_sub(self.walked) / size;
         if count > limit {
             return Err(BankError::TooMany { offset, field, found: count, limit });
         }
-        self.skip = count * size;
-        self.walked += self.skip;
         Ok(())
     }
 
@@ -277,7 +323,7 @@ impl Step {
         match self {
             Self::BlockhashHead => 8 + 1,
             Self::Blockhashes => 8,
-            Self::Ancestors => 8 + 8,
+            Self::Ancestors | Self::HardFork => 8 + 8,
             Self::Hashes => 32 + 32 + 8 + 8,
             Self::Counters => 5 * 8 + 1,
             Self::Clock => FIELDS_BYTES_MAX,
@@ -290,6 +336,7 @@ impl Step {
             Self::BlockhashHead | Self::Blockhashes => "blockhashes",
             Self::Ancestors => "ancestors",
             Self::Hashes => "hashes",
+            Self::HardFork => "hard forks",
             Self::Counters => "counters",
             Self::Clock => "slot, fees and epoch schedule",
             Self::Done => "last fields",

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use unsnap_layout::{ArchiveHash, ArchiveName, BankError, BankFacts, BankReader};
+use unsnap_layout::{
+    ArchiveHash, ArchiveName, BankError, BankFacts, BankReader, HARD_FORKS_MAX, HardFork,
+};
 use unsnap_testkit::archive::expected_files;
 use unsnap_testkit::random::Random;
 use unsnap_testkit::spec::ArchiveSpec;
@@ -154,6 +156,44 @@ fn generated_bank_files_return_their_fields() {
     assert_eq!(facts.transaction_count, 1_500_000_000);
     assert_eq!(facts.epoch(), 2);
     facts.prove(&name).unwrap();
+}
+
+/// Returns the generated bank file with these hard forks.
+fn with_hard_forks(forks: &[HardFork]) -> Vec<u8> {
+    let (_, mut file) = made();
+    let at = 8 + 33 + 8 + 301 * 56 + 8 + 24 + 64 + 8;
+    let mut bytes = (forks.len() as u64).to_le_bytes().to_vec();
+    for fork in forks {
+        bytes.extend([fork.slot.to_le_bytes(), fork.count.to_le_bytes()].concat());
+    }
+    file.splice(at..at + 8, bytes);
+    file
+}
+
+#[test]
+fn hard_forks_are_read_unless_they_are_too_many() {
+    let (name, without) = made();
+    assert_eq!(read_whole(&without).unwrap().hard_forks, Some(Vec::new()));
+    for count in [1, 2, 7, HARD_FORKS_MAX] {
+        let forks: Vec<_> = (0..count).map(|n| HardFork { slot: n * 1000, count: n + 1 }).collect();
+        let file = with_hard_forks(&forks);
+        let facts = read_whole(&file).unwrap();
+        assert_eq!(facts.hard_forks.as_deref(), Some(&*forks), "{count}");
+        assert_eq!(facts.slot, 1_000_000);
+        facts.prove(&name).unwrap();
+        assert_eq!(read(file.len(), file.chunks(1)).unwrap(), facts, "{count}");
+        // They are known long before the end.
+        let mut reader = BankReader::new(file.len() as u64);
+        assert_eq!(reader.hard_forks(), None);
+        let last = 8 + 33 + 8 + 301 * 56 + 8 + 24 + 64 + 8 + 8 + forks.len() * 16 - 1;
+        reader.push(&file[..last]).unwrap();
+        assert_eq!(reader.hard_forks(), None, "{count}");
+        reader.push(&file[last..=last]).unwrap();
+        assert_eq!(reader.hard_forks(), Some(&*forks), "{count}");
+    }
+    let many = vec![HardFork { slot: 1, count: 1 }; usize::try_from(HARD_FORKS_MAX).unwrap() + 1];
+    let facts = read_whole(&with_hard_forks(&many)).unwrap();
+    assert_eq!((facts.hard_forks, facts.slot), (None, 1_000_000));
 }
 
 #[test]

@@ -89,6 +89,9 @@ impl Config {
         ] {
             require(name, path)?;
         }
+        if !settings.service.on_event.as_os_str().is_empty() {
+            require("on-event of [service]", &settings.service.on_event)?;
+        }
         check_numbers(&settings)?;
         let targets: Vec<Target> = settings
             .target

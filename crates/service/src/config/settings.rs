@@ -174,6 +174,8 @@ pub struct Service {
     pub stuck_after: Span,
     /// Time that a job may take to end when the service stops.
     pub stop_within: Span,
+    /// Program that is told of events that an operator should know of; "" for none.
+    pub on_event: PathBuf,
 }
 
 /// `[control]`
@@ -284,6 +286,7 @@ impl Default for Service {
             queue: 16,
             stuck_after: Span::seconds(300),
             stop_within: Span::seconds(60),
+            on_event: PathBuf::new(),
         }
     }
 }

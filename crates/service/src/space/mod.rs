@@ -21,8 +21,9 @@ use std::{
 };
 
 use unsnap_fastboot::{
-    FastbootError, Places, SearchDirs, SystemSpace, Unfinished, give_back_ready, give_back_shadow,
-    measure, prune_bad_archives, prune_leftovers, prune_shadows, returnable, shadow_bytes,
+    FastbootError, Places, Returnable, SearchDirs, SystemSpace, Unfinished, give_back_ready,
+    give_back_shadow, kept, measure, prune_bad_archives, prune_leftovers, prune_shadows,
+    returnable,
 };
 use unsnap_ring::Syscalls;
 use unsnap_settings::{Reserve, format_duration, format_size};
@@ -31,8 +32,8 @@ use decide::{GiveBack, Look, decide};
 
 use crate::archives::Now;
 
-/// Interval between two counts of the bytes that shadows keep on the disk, each of which looks at
-/// every file: 430,000 for a mainnet state. A guess.
+/// Interval between two counts of what is kept on the disks, each of which looks at every file of the
+/// shadow and of the ready state: 430,000 each on mainnet. A guess.
 const COUNT_EVERY: Duration = Duration::from_mins(10);
 
 /// An order to look once.
@@ -61,6 +62,8 @@ pub struct RoundTarget {
     pub places: Places,
     /// Whether a job runs, which removes leftovers itself.
     pub is_busy: bool,
+    /// Slot of the ready state.
+    pub ready: Option<u64>,
 }
 
 /// What was done for a target.
@@ -68,14 +71,15 @@ pub struct RoundTarget {
 pub struct Done {
     /// Id of its worker.
     pub worker: u64,
-    /// Bytes that only its shadow keeps on the disk; `None` if they were not counted.
-    pub shadow_bytes: Option<u64>,
+    /// What it keeps on each device; `None` if that was not counted.
+    pub kept: Option<BTreeMap<u64, Returnable>>,
     /// Whether its shadow was removed, for space or because its state is gone.
     pub shadow_removed: bool,
     /// Whether its ready state was discarded for space.
     pub ready_discarded: bool,
-    /// Whether less is free than is to stay free, so that removals must not take their time.
-    pub is_short: bool,
+    /// The figures, in words, if less is free than is to stay free, so that removals must not take
+    /// their time.
+    pub short: Option<String>,
     /// Directories to remove.
     pub moved: Vec<PathBuf>,
 }
@@ -140,8 +144,8 @@ fn work(rounds: &Receiver<Round>, busy: &Mutex<Option<Instant>>, report: impl Fn
 /// What is remembered from one round to the next.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Time of the last count of each worker's shadow.
-    counted: BTreeMap<u64, Instant>,
+    /// Time of the last count of what each worker's target keeps, and the ready state then.
+    counted: BTreeMap<u64, (Instant, Option<u64>)>,
     /// Last message of each kind about each worker, so that nothing is said twice in a row.
     said: BTreeMap<(u64, &'static str), String>,
 }
@@ -209,7 +213,6 @@ impl Memory {
             self.said.remove(&(target.worker, SHORT));
             return Ok(());
         }
-        done.is_short = true;
         let look = |system: &SystemSpace| {
             let missing = system.min_free.bytes.saturating_sub(system.min_free.free_bytes);
             Ok(Look { missing, returnable: returnable(calls, places, system.device)? })
@@ -218,6 +221,7 @@ impl Memory {
         let GiveBack { shadow, ready } = decide(&looks);
         let figures: Vec<String> = short.iter().map(figures).collect();
         let figures = figures.join("; ");
+        done.short = Some(figures.clone());
         let mut gave = false;
         if shadow && let Some(removal) = give_back_shadow(calls, places)? {
             let bytes = looks.iter().map(|look| look.returnable.shadow).sum::<u64>();
@@ -251,16 +255,18 @@ impl Memory {
         Ok(())
     }
 
-    /// Counts the bytes that only the shadow keeps on the disk, if it is time or if it has changed.
+    /// Counts what the target keeps on the disks, if it is time or if that has changed.
     fn count(&mut self, calls: &Syscalls, target: &RoundTarget, now: Instant, done: &mut Done) {
         let last = self.counted.get(&target.worker);
-        let is_due = last.is_none_or(|last| now.saturating_duration_since(*last) >= COUNT_EVERY);
-        if !is_due && !done.shadow_removed {
+        let is_due = last.is_none_or(|(last, ready)| {
+            now.saturating_duration_since(*last) >= COUNT_EVERY || *ready != target.ready
+        });
+        if !is_due && !done.shadow_removed && !done.ready_discarded {
             return;
         }
-        let counted = shadow_bytes(calls, &target.places);
-        done.shadow_bytes = self.outcome(target, "cannot count the bytes of the shadow", counted);
-        self.counted.insert(target.worker, now);
+        let counted = kept(calls, &target.places);
+        done.kept = self.outcome(target, "cannot count what is kept on the disks", counted);
+        self.counted.insert(target.worker, (now, target.ready));
     }
 
     fn outcome<T>(

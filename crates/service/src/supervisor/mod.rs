@@ -24,6 +24,7 @@ use crate::{
     archives::{Archives, Now},
     config::{Config, Metrics, Sources},
     health::Health,
+    hook::{Hook, TellProgram},
     message::Message,
     notify::Notify,
     persistent::{PersistentState, StateDirectory},
@@ -82,6 +83,7 @@ pub struct Supervisor {
     sender: SyncSender<Message>,
     messages: Receiver<Message>,
     notify: Box<dyn Notify>,
+    hook: Hook,
     archives: Archives,
     watch: Watch,
     remover: Remover,
@@ -100,13 +102,15 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Starts the threads and the server, but no job. `directory` is the configured state
-    /// directory, kept whatever a later configuration says. `listener` is the control socket.
+    /// directory, kept whatever a later configuration says. `listener` is the control socket. `tell`
+    /// executes the program of `on-event`.
     pub fn new(
         config: Config,
         sources: Sources,
         directory: StateDirectory,
         listener: Listener,
         notify: Box<dyn Notify>,
+        tell: TellProgram,
     ) -> io::Result<Self> {
         let now = Now::get();
         let (sender, messages) = sync_channel(MESSAGES_MAX);
@@ -134,6 +138,7 @@ impl Supervisor {
             sender,
             messages,
             notify,
+            hook: Hook::start(tell)?,
             archives: Archives::default(),
             watch,
             remover,

@@ -27,15 +27,19 @@ impl Supervisor {
         }
     }
 
-    /// Sends events to watching clients, notifies the service manager and writes the metrics' file.
-    /// Returns the time of the next report.
+    /// Sends events to watching clients and the program of `on-event`, notifies the service manager and
+    /// writes the metrics' file. Returns the time of the next report.
     pub(super) fn report(&mut self, now: Now) -> Instant {
-        let (events, running, text) = {
+        let (events, running, text, program) = {
             let mut state = self.shared.state();
             let running = state.targets.iter_mut().filter_map(|target| target.running.as_mut());
             let running = running.map(Running::glance).count() > 0;
-            (state.take_events(), running, status::status_line(&state))
+            let program = state.config.settings.service.on_event.clone();
+            (state.take_events(), running, status::status_line(&state), program)
         };
+        for event in &events {
+            self.hook.tell(&program, event);
+        }
         let watched = self.events.as_ref().is_some_and(Events::watched);
         if let Some(publisher) = self.events.as_ref().filter(|_| watched) {
             let progress = self.shared.state().progress_events(now.instant);

@@ -35,9 +35,8 @@ impl Supervisor {
             TargetKind::Tree { .. } => Attempts::default(),
         };
         let attempts: Vec<Attempts> = targets.iter().map(attempts).collect();
-        let disks = disks(&targets);
+        let mut disks = disks(&targets);
         let mut state = self.shared.state();
-        state.disks = disks;
         state.search_error = error.map(|error| {
             tracing::warn!(%error, "cannot scan the directories of archives");
             error.to_string()
@@ -52,9 +51,10 @@ impl Supervisor {
             state.unsaved = true;
         }
         let looked = found.into_iter().zip(adoptable).zip(attempts);
+        let mut events = Vec::new();
         for (target, ((found, adoptable), attempts)) in state.targets.iter_mut().zip(looked) {
             target.adoption.due = adoptable;
-            target.learn(attempts);
+            events.extend(target.learn(attempts));
             match found {
                 Ok(found) => target.results = found,
                 Err(error) => {
@@ -65,6 +65,11 @@ impl Supervisor {
             let files = &self.archives;
             target.unreadable.retain(|path, _| files.file(path).is_some());
         }
+        for disk in &mut disks {
+            disk.status.kept = state.kept_on(disk.device);
+        }
+        state.disks = disks;
+        state.events.extend(events);
         self.next_scan = now.instant + settings.rescan.0;
         drop(state);
         self.order_housekeeping(&config, now);
@@ -78,6 +83,7 @@ impl Supervisor {
                 name: target.target.name.clone(),
                 places: places.clone(),
                 is_busy: target.running.is_some(),
+                ready: target.ready().map(|ready| ready.slot),
             }),
             TargetKind::Tree { .. } => None,
         };
@@ -96,14 +102,20 @@ impl Supervisor {
     pub(super) fn tidied(&mut self, all: Vec<Done>) {
         let now = Now::get();
         let mut state = self.shared.state();
-        self.remover.hurry(all.iter().any(|done| done.is_short));
+        self.remover.hurry(all.iter().any(|done| done.short.is_some()));
         let backoff = state.backoff();
-        for done in all {
-            self.remover.remove(done.moved);
+        let mut events = Vec::new();
+        for mut done in all {
+            self.remover.remove(std::mem::take(&mut done.moved));
             let found = state.targets.iter_mut().find(|target| target.worker == done.worker);
             let Some(target) = found else { continue };
+            let event = target.space_event(&done);
+            if let Some(kept) = done.kept {
+                let shadow_bytes = kept.values().map(|on_it| on_it.shadow).sum();
+                target.counts.shadow_bytes = Some(shadow_bytes);
+                target.kept = kept;
+            }
             let counts = &mut target.counts;
-            counts.shadow_bytes = done.shadow_bytes.or(counts.shadow_bytes);
             counts.shadow_removed += u64::from(done.shadow_removed);
             counts.ready_discarded += u64::from(done.ready_discarded);
             counts.space_looks += 1;
@@ -112,7 +124,9 @@ impl Supervisor {
                 target.retry_timer.failed(backoff, now.instant);
                 self.next_scan = now.instant;
             }
+            events.extend(event);
         }
+        state.events.extend(events);
     }
 
     /// Returns the archives that may be unpacked now.

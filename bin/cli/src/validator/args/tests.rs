@@ -89,6 +89,31 @@ fn directories_of_archives_and_their_use_at_startup_are_known() {
 }
 
 #[test]
+fn what_is_expected_of_the_cluster_is_known() {
+    assert_eq!(parsed("-l x --no-voting").cluster, ExpectedCluster::default());
+    let mainnet = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d";
+    let genesis_hash = ArchiveHash::parse(mainnet);
+    assert!(genesis_hash.is_some());
+    for line in [
+        format!("--expected-genesis-hash {mainnet} --expected-shred-version 50093 --hard-fork 7 9"),
+        format!(
+            "--hard-fork=7 --expected-shred-version=50093 --expected-genesis-hash={mainnet} --hard-fork 9"
+        ),
+    ] {
+        let hard_forks = vec![7, 9];
+        let expected = ExpectedCluster { genesis_hash, shred_version: Some(50093), hard_forks };
+        assert_eq!(parsed(&line).cluster, expected, "{line}");
+        assert_eq!(parsed(&format!("{line} -l x")).ledger, Some("x".into()), "{line}");
+    }
+    // The validator refuses these.
+    for line in ["--expected-shred-version 70000", "--expected-genesis-hash short", "--hard-fork x"]
+    {
+        assert_eq!(parsed(line).cluster, ExpectedCluster::default(), "{line}");
+    }
+    assert_eq!(parsed("--expected-shred-version --hard-fork").cluster, ExpectedCluster::default());
+}
+
+#[test]
 fn command_lines_that_do_not_start_a_validator_are_known() {
     for (line, other) in [
         ("run", None),

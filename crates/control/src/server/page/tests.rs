@@ -74,6 +74,10 @@ fn status() -> Status {
             targets: vec!["validator".to_owned()],
             bytes: 1 << 40,
             bytes_available: 300 << 30,
+            kept: vec![
+                KeptStatus { target: "validator".to_owned(), what: Kept::Ready, bytes: 400 << 30 },
+                KeptStatus { target: "validator".to_owned(), what: Kept::Shadow, bytes: 90 << 30 },
+            ],
         }],
         recent: vec![
             EventLine { unix_ms: NOW - 9000, event: Event::Paused },
@@ -106,6 +110,7 @@ fn the_page_tells_what_runs_what_is_ready_and_what_is_wrong() {
         "20 slots",
         "1m ago",
         "300.0 GiB",
+        "validator: ready state, 400.0 GiB<br>validator: removed storages, by the shadow, 90.0 GiB",
         "job 7 of validator, slot 120: bad-archive after 1m 1s: cut",
     ] {
         assert!(page.contains(text), "{text}\n{page}");
