@@ -77,6 +77,8 @@ pub struct Returnable {
     pub shadow: u64,
     /// The ready state.
     pub ready: u64,
+    /// Its successor, as far as it is made. While nobody works on it, it goes with the leftovers.
+    pub next: u64,
 }
 
 /// Determines what can be given back on a file system, by looking at every file: a second or more
@@ -89,12 +91,15 @@ pub fn returnable(
     let beside = places.beside();
     let mut leaving = Removal::left_over(calls, places)?.paths();
     leaving.extend(Removal::left_over(calls, &beside)?.paths());
-    let ready: Vec<PathBuf> =
-        std::iter::once(&beside.snapshots).chain(&beside.accounts).cloned().collect();
+    let all = |places: &Places| {
+        let paths = std::iter::once(&places.snapshots).chain(&places.accounts).cloned();
+        Ok::<_, FastbootError>(Taken::by(calls, &paths.collect::<Vec<_>>(), device)?.bytes)
+    };
     Ok(Returnable {
         leaving: Taken::by(calls, &leaving, device)?.bytes,
         shadow: pinned(calls, places, Some(device))?,
-        ready: Taken::by(calls, &ready, device)?.bytes,
+        ready: all(&beside)?,
+        next: all(&places.next())?,
     })
 }
 

@@ -52,6 +52,7 @@ impl State {
                     let kept = target.kept.get(&device).copied().unwrap_or_default();
                     vec![
                         (Kept::Ready, kept.ready),
+                        (Kept::Next, kept.next),
                         (Kept::Shadow, kept.shadow),
                         (Kept::Leftovers, kept.leaving),
                     ]
@@ -153,9 +154,9 @@ mod tests {
         let mut state = crate::testing::at_work(crate::archives::Now::get());
         let target = &mut state.targets[0];
         target.target.kind = state_kind(Places::new("/l"));
-        target.kept = BTreeMap::from([(7, Returnable { ready: 5, shadow: 0, leaving: 2 })]);
+        target.kept = BTreeMap::from([(7, Returnable { ready: 5, shadow: 0, leaving: 2, next: 3 })]);
         let kept = |what, bytes| KeptStatus { target: "t".to_owned(), what, bytes };
-        assert_eq!(state.kept_on(7), [kept(Kept::Ready, 5), kept(Kept::Leftovers, 2)]);
+        assert_eq!(state.kept_on(7), [kept(Kept::Ready, 5), kept(Kept::Next, 3), kept(Kept::Leftovers, 2)]);
         assert_eq!(state.kept_on(8), []);
     }
 

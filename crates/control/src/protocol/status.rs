@@ -73,6 +73,8 @@ pub struct KeptStatus {
 pub enum Kept {
     /// The ready state, which waits beside the validator's own.
     Ready,
+    /// The successor of the ready state, as far as it is made.
+    Next,
     /// Storages that the validator has removed, and that only the shadow of its state keeps.
     Shadow,
     /// Old files that wait for their removal.

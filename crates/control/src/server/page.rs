@@ -162,6 +162,7 @@ fn disks(disks: &[DiskStatus]) -> Markup {
 fn kept(kept: &[KeptStatus]) -> Markup {
     let what = |what: Kept| match what {
         Kept::Ready => "ready state",
+        Kept::Next => "its successor, as far as it is made",
         Kept::Shadow => "removed storages, by the shadow",
         Kept::Leftovers => "old files to be removed",
         Kept::Trees => "trees",

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn look(missing: u64, leaving: u64, shadow: u64, ready: u64) -> Look {
-        Look { missing, returnable: Returnable { leaving, shadow, ready } }
+        Look { missing, returnable: Returnable { leaving, shadow, ready, next: 0 } }
     }
 
     #[test]
