@@ -72,8 +72,9 @@ impl fmt::Display for Quiet {
         write!(
             f,
             "a state for {percent:.2} % of {times} quiet times: {made_first} of them began without, \
-             {} ended without",
-            without.len()
+             {} ended without{}",
+            without.len(),
+            if *times < QUIET_TIMES_MIN { " (too few to be judged)" } else { "" },
         )
     }
 }
