@@ -9,17 +9,8 @@ use unsnap_ring::Syscalls;
 use crate::{
     config::{Target, TargetKind},
     space::Done,
-    state::{State, TargetState},
+    state::{Disk, State, TargetState},
 };
-
-/// A file system that targets are on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disk {
-    /// Device number, as in `stat`.
-    pub device: u64,
-    /// Its status.
-    pub status: DiskStatus,
-}
 
 /// Measures the file systems of all targets. Directories that are missing or cannot be examined are
 /// left out: the jobs of their targets report them.
@@ -154,9 +145,13 @@ mod tests {
         let mut state = crate::testing::at_work(crate::archives::Now::get());
         let target = &mut state.targets[0];
         target.target.kind = state_kind(Places::new("/l"));
-        target.kept = BTreeMap::from([(7, Returnable { ready: 5, shadow: 0, leaving: 2, next: 3 })]);
+        target.kept =
+            BTreeMap::from([(7, Returnable { ready: 5, shadow: 0, leaving: 2, next: 3 })]);
         let kept = |what, bytes| KeptStatus { target: "t".to_owned(), what, bytes };
-        assert_eq!(state.kept_on(7), [kept(Kept::Ready, 5), kept(Kept::Next, 3), kept(Kept::Leftovers, 2)]);
+        assert_eq!(
+            state.kept_on(7),
+            [kept(Kept::Ready, 5), kept(Kept::Next, 3), kept(Kept::Leftovers, 2)]
+        );
         assert_eq!(state.kept_on(8), []);
     }
 

@@ -10,7 +10,9 @@ use std::{
 
 use unsnap_control::{
     metrics::TargetCounts,
-    protocol::{Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX},
+    protocol::{
+        DiskStatus, Event, EventLine, JobState, JobStatus, Origin, Outcome, RECENT_EVENTS_MAX,
+    },
 };
 use unsnap_fastboot::{Attempts, FileIdentity, Pair, Returnable};
 use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
@@ -18,7 +20,6 @@ use unsnap_pass::{CancelToken, Pace, Progress, Snapshot};
 use crate::{
     archives::Now,
     config::{Config, Target, TargetKind},
-    disks::Disk,
     meter::Meter,
     persistent::{PersistentState, PublishedResult},
     plan::{Backoff, Cadence, Job, RetryTimer, Usage, View},
@@ -52,6 +53,15 @@ pub struct State {
     pub recent: VecDeque<EventLine>,
     /// File systems that targets are on, at the last scan.
     pub disks: Vec<Disk>,
+}
+
+/// A file system that targets are on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Device number, as in `stat`.
+    pub device: u64,
+    /// Its status.
+    pub status: DiskStatus,
 }
 
 /// State of a target.
