@@ -9,7 +9,7 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use rustix::{
