@@ -82,7 +82,7 @@ impl<'a> BackwardBits<'a> {
 
     /// Returns the next bits, at least [`WINDOW_BITS`], as the highest of a word. If fewer are left,
     /// foreign bits follow them.
-    #[inline]
+    #[inline(always)]
     pub fn window(&self) -> u64 {
         let left = self.left.max(0) as usize;
         let end = self.start + left / 8 + 1;
@@ -90,7 +90,7 @@ impl<'a> BackwardBits<'a> {
     }
 
     /// Reads `count` bits, at most 32.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, count: u32) -> u32 {
         let value = top(self.window(), count);
         self.left -= count as isize;
@@ -99,13 +99,13 @@ impl<'a> BackwardBits<'a> {
 }
 
 /// Returns the highest `count` bits of a window, at most 63.
-#[inline]
+#[inline(always)]
 pub(crate) fn top(window: u64, count: u32) -> u64 {
     (window >> 1) >> (63 - count)
 }
 
 /// Returns the eight bytes at `at`.
-#[inline]
+#[inline(always)]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     let mut group = [0; 8];
     group.copy_from_slice(&bytes[at..at + 8]);

@@ -6,8 +6,10 @@
 
 use crate::{
     Defect,
+    kernels::{self, Kernel},
     offsets::Offsets,
-    slot::{BlockDefect, Content, Sequence, Slot},
+    packed::Sequence,
+    slot::{BlockDefect, Content, Slot},
 };
 
 /// Bytes copied at once.
@@ -67,9 +69,13 @@ impl Slot {
                     let source = if literals.stored { &self.input } else { &self.literals };
                     let source = &source[literals.start..];
                     let sequences = &self.sequences[sequences.clone()];
-                    let taken = target
-                        .sequences(sequences, source, repeats.0)
-                        .map_err(|defect| BlockDefect { index, defect })?;
+                    let taken = kernels::run(Execute {
+                        target: &mut target,
+                        sequences,
+                        literals: source,
+                        offsets: repeats.0,
+                    })
+                    .map_err(|defect| BlockDefect { index, defect })?;
                     target.current[target.at..end].copy_from_slice(&source[taken..literals.count]);
                 }
             }
@@ -80,6 +86,7 @@ impl Slot {
     }
 }
 
+/// Memory that sequences are executed into.
 struct Target<'a> {
     previous: &'a [u8],
     current: &'a mut [u8],
@@ -91,49 +98,8 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Executes sequences. Returns the number of literals that they took.
-    fn sequences(
-        &mut self,
-        sequences: &[u64],
-        literals: &[u8],
-        offsets: Offsets,
-    ) -> Result<usize, Defect> {
-        // Bytes of `current` that belong to earlier frames.
-        let foreign = self.filled.saturating_sub(self.history);
-        let mut taken = 0;
-        let mut at = self.at;
-        for &packed in sequences {
-            let sequence = Sequence(packed);
-            let (count, copied) = (sequence.literals(), sequence.copied());
-            let offset = offsets.resolve(sequence.offset()) as usize;
-            let match_at = at + count;
-            let end = match_at + copied;
-            if end + WIDE <= self.current.len() && taken + count + WIDE <= literals.len() {
-                copy_wide(&literals[taken..], &mut self.current[at..], count);
-            } else {
-                self.current[at..match_at].copy_from_slice(&literals[taken..taken + count]);
-            }
-            taken += count;
-            at = end;
-            if offset.wrapping_sub(1) >= match_at - foreign {
-                self.copy_from_previous(match_at, copied, offset)?;
-            } else if offset >= WIDE && end + WIDE <= self.current.len() {
-                let (before, target) = self.current.split_at_mut(match_at);
-                let from = match_at - offset;
-                if offset >= copied + WIDE {
-                    copy_wide(&before[from..], target, copied);
-                } else {
-                    copy_steps::<WIDE>(self.current, match_at, copied, offset);
-                }
-            } else {
-                self.copy_near(match_at, copied, offset);
-            }
-        }
-        self.at = at;
-        Ok(taken)
-    }
-
     /// Copies a match whose offset is small, or at the end of the memory.
+    #[inline(always)]
     fn copy_near(&mut self, at: usize, copied: usize, offset: usize) {
         let end = at + copied;
         if end + NARROW > self.current.len() {
@@ -184,8 +150,58 @@ impl Target<'_> {
     }
 }
 
+/// Executes sequences. Returns the number of literals that they took.
+struct Execute<'a, 'b> {
+    target: &'a mut Target<'b>,
+    sequences: &'a [u64],
+    literals: &'a [u8],
+    offsets: Offsets,
+}
+
+impl Kernel for Execute<'_, '_> {
+    type Output = Result<usize, Defect>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { target, sequences, literals, offsets } = self;
+        // Bytes of `current` that belong to earlier frames.
+        let foreign = target.filled.saturating_sub(target.history);
+        let mut taken = 0;
+        let mut at = target.at;
+        for &packed in sequences {
+            let sequence = Sequence(packed);
+            let (count, copied) = (sequence.literals(), sequence.copied());
+            let offset = offsets.resolve(sequence.offset()) as usize;
+            let match_at = at + count;
+            let end = match_at + copied;
+            if end + WIDE <= target.current.len() && taken + count + WIDE <= literals.len() {
+                copy_wide(&literals[taken..], &mut target.current[at..], count);
+            } else {
+                target.current[at..match_at].copy_from_slice(&literals[taken..taken + count]);
+            }
+            taken += count;
+            at = end;
+            if offset.wrapping_sub(1) >= match_at - foreign {
+                target.copy_from_previous(match_at, copied, offset)?;
+            } else if offset >= WIDE && end + WIDE <= target.current.len() {
+                let (before, after) = target.current.split_at_mut(match_at);
+                let from = match_at - offset;
+                if offset >= copied + WIDE {
+                    copy_wide(&before[from..], after, copied);
+                } else {
+                    copy_steps::<WIDE>(target.current, match_at, copied, offset);
+                }
+            } else {
+                target.copy_near(match_at, copied, offset);
+            }
+        }
+        target.at = at;
+        Ok(taken)
+    }
+}
+
 /// Copies `count` bytes in wide steps, the last of which may copy more.
-#[inline]
+#[inline(always)]
 fn copy_wide(source: &[u8], target: &mut [u8], count: usize) {
     let mut done = 0;
     loop {
@@ -199,7 +215,7 @@ fn copy_wide(source: &[u8], target: &mut [u8], count: usize) {
 
 /// Copies `count` bytes to `at` from `offset` before, which is at least `STEP`, in steps of which
 /// the last may copy more.
-#[inline]
+#[inline(always)]
 fn copy_steps<const STEP: usize>(bytes: &mut [u8], at: usize, count: usize, offset: usize) {
     let mut done = 0;
     while done < count {

@@ -7,6 +7,7 @@ use crate::{
     Defect,
     bits::{BackwardBits, LEAD_BYTES, WINDOW_BITS, top, word},
     fse::Distribution,
+    kernels::{self, Kernel},
 };
 
 /// Longest code in bits. The format says 11; libzstd accepts 12.
@@ -121,7 +122,12 @@ impl HuffmanTable {
         let (three, four) = rest.split_at_mut(quarter);
         let mut targets = [one, two, three, four];
         let decoded = if self.bits == FAST_BITS {
-            self.together(bytes, &mut streams, &mut targets)
+            kernels::run(Together {
+                table: self,
+                bytes,
+                streams: &mut streams,
+                targets: &mut targets,
+            })
         } else {
             0
         };
@@ -131,16 +137,43 @@ impl HuffmanTable {
         Ok(())
     }
 
-    /// Decodes the four streams together, as far as no end is near. Returns the number of symbols
-    /// that each has yielded.
-    fn together(
-        &self,
-        bytes: &[u8],
-        streams: &mut [BackwardBits<'_>; 4],
-        targets: &mut [&mut [u8]; 4],
-    ) -> usize {
-        let table: &[u16; 1 << FAST_BITS] = match self.entries.first_chunk() {
-            Some(table) => table,
+    /// Decodes the rest of a stream, which must hold exactly the symbols of `target`.
+    fn finish(&self, mut stream: BackwardBits<'_>, target: &mut [u8]) -> Result<(), Defect> {
+        let per_load = (WINDOW_BITS / self.bits) as usize;
+        for group in target.chunks_mut(per_load) {
+            if stream.left < 0 {
+                return Err(Defect::LiteralStream);
+            }
+            let mut window = stream.window();
+            for symbol in group {
+                let entry = self.entries[top(window, self.bits) as usize];
+                *symbol = (entry >> 8) as u8;
+                let length = entry & 0x3f;
+                window <<= length;
+                stream.left -= length as isize;
+            }
+        }
+        if stream.left == 0 { Ok(()) } else { Err(Defect::LiteralStream) }
+    }
+}
+
+/// Decodes four streams together, as far as no end is near. Returns the number of symbols that each
+/// has yielded.
+struct Together<'a, 'b> {
+    table: &'a HuffmanTable,
+    bytes: &'a [u8],
+    streams: &'a mut [BackwardBits<'b>; 4],
+    targets: &'a mut [&'b mut [u8]; 4],
+}
+
+impl Kernel for Together<'_, '_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self) -> usize {
+        let Self { table, bytes, streams, targets } = self;
+        let entries: &[u16; 1 << FAST_BITS] = match table.entries.first_chunk() {
+            Some(entries) => entries,
             None => return 0,
         };
         // The state of a stream: where its window was loaded, and the window, in which a one below
@@ -178,7 +211,7 @@ impl HuffmanTable {
                 let mut group = [one, two, three, four];
                 for symbol in 0..SYMBOLS_PER_LOAD {
                     for (target, window) in group.iter_mut().zip(&mut windows) {
-                        let entry = table[(*window >> (64 - FAST_BITS)) as usize];
+                        let entry = entries[(*window >> (64 - FAST_BITS)) as usize];
                         target[symbol] = (entry >> 8) as u8;
                         *window <<= entry & 0x3f;
                     }
@@ -195,25 +228,6 @@ impl HuffmanTable {
             stream.return_to(at, window.trailing_zeros());
         }
         decoded
-    }
-
-    /// Decodes the rest of a stream, which must hold exactly the symbols of `target`.
-    fn finish(&self, mut stream: BackwardBits<'_>, target: &mut [u8]) -> Result<(), Defect> {
-        let per_load = (WINDOW_BITS / self.bits) as usize;
-        for group in target.chunks_mut(per_load) {
-            if stream.left < 0 {
-                return Err(Defect::LiteralStream);
-            }
-            let mut window = stream.window();
-            for symbol in group {
-                let entry = self.entries[top(window, self.bits) as usize];
-                *symbol = (entry >> 8) as u8;
-                let length = entry & 0x3f;
-                window <<= length;
-                stream.left -= length as isize;
-            }
-        }
-        if stream.left == 0 { Ok(()) } else { Err(Defect::LiteralStream) }
     }
 }
 

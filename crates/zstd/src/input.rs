@@ -7,8 +7,8 @@ use crate::{
     slot::{FrameState, Slot},
 };
 
-/// Bytes read at once. Larger blocks are read past this buffer.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes read at once. Most of a block is read past this buffer, to its place.
+const READ_BYTES: usize = 16 << 10;
 
 /// The blocks in a slot, and their place in the stream.
 pub(crate) struct Chunk {

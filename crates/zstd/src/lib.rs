@@ -1,4 +1,4 @@
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 //! A zstd decoder that decodes one frame with all cores.
 //!
 //! ```text
@@ -28,6 +28,8 @@
 //! end where their symbols end, and matches that begin before the window. Dictionaries and formats older
 //! than zstd 0.8 are not supported.
 
+#![allow(clippy::inline_always)] // kernels are compiled for several processors
+
 mod bits;
 mod block;
 mod decoder;
@@ -37,9 +39,12 @@ mod frame;
 mod fse;
 mod huffman;
 mod input;
+#[allow(unsafe_code)]
+mod kernels;
 mod literals;
 mod offsets;
 mod output;
+mod packed;
 mod parse;
 mod schedule;
 mod section;

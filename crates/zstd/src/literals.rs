@@ -1,6 +1,6 @@
-//! Literals of a block (RFC 8878, section 3.1.1.3.1).
+//! Headers of literals (RFC 8878, section 3.1.1.3.1.1).
 
-use crate::{Defect, tables::Tables};
+use crate::Defect;
 
 /// Fewest literals that can be divided among four streams.
 const FOUR_STREAMS_MIN: usize = 6;
@@ -93,29 +93,6 @@ fn field(block: &[u8], bytes: usize, shift: usize, width: usize) -> Option<usize
     let value =
         block.get(..bytes)?.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
     usize::try_from((value >> shift) & ((1 << width) - 1)).ok()
-}
-
-/// Decodes Huffman codes into `target`. The codes and the description of their table begin at
-/// `input[start]`.
-pub(crate) fn decode(
-    header: LiteralsHeader,
-    input: &[u8],
-    start: usize,
-    tables: &mut Tables,
-    target: &mut [u8],
-) -> Result<(), Defect> {
-    let end = start + header.stored_bytes;
-    let input = &input[..end];
-    let (table, described) = match header.kind {
-        LiteralKind::Coded => tables.read_huffman(input, start)?,
-        _ => (tables.huffman()?, 0),
-    };
-    let start = start + described;
-    if header.four_streams {
-        table.decode_four(input, start, end, target)
-    } else {
-        table.decode(input, start, end, target)
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 use crate::{
     BlockKind, Defect,
     bits::BackwardBits,
-    literals::{self, LiteralKind, LiteralsHeader},
+    kernels,
+    literals::{LiteralKind, LiteralsHeader},
     offsets::Offsets,
     section::SequencesHeader,
-    sequences,
+    sequences::{Decode, Totals},
     slot::{BlockDefect, Content, Literals, Parsed, SLACK_BYTES, Slot, Stored},
     tables::Tables,
 };
@@ -71,7 +72,7 @@ impl Parser {
         let start = start + header.bytes();
         let header = SequencesHeader::parse(&slot.input[start..end])?;
         let first = used.sequences;
-        let mut totals = sequences::Totals::default();
+        let mut totals = Totals::default();
         if header.count > 0 {
             totals = self.sequences(slot, header, start + header.header_bytes, end, first)?;
         }
@@ -104,7 +105,7 @@ impl Parser {
             target.fill(input[start]);
             Ok(())
         } else {
-            literals::decode(header, &input, start, &mut self.tables, target)
+            decode_literals(header, &input, start, &mut self.tables, target)
         };
         slot.input = input;
         decoded?;
@@ -120,7 +121,7 @@ impl Parser {
         start: usize,
         end: usize,
         first: usize,
-    ) -> Result<sequences::Totals, Defect> {
+    ) -> Result<Totals, Defect> {
         let start = start + self.tables.read_codes(&header, &slot.input[start..end])?;
         if header.count > slot.block_bytes_max / 3 {
             // Matches have three bytes at least.
@@ -128,14 +129,37 @@ impl Parser {
         }
         slot.room_for_sequences(first, header.count);
         let stream = BackwardBits::new(&slot.input, start, end).ok_or(Defect::SequenceStream)?;
-        sequences::decode(
+        kernels::run(Decode {
             stream,
-            &self.tables.codes(),
-            header.count,
-            &mut slot.offsets,
-            slot.window_bytes,
-            &mut slot.sequences[first..],
-        )
+            tables: self.tables.codes(),
+            count: header.count,
+            offsets: &mut slot.offsets,
+            window_bytes: slot.window_bytes,
+            target: &mut slot.sequences[first..],
+        })
+    }
+}
+
+/// Decodes Huffman codes into `target`. The codes and the description of their table begin at
+/// `input[start]`.
+fn decode_literals(
+    header: LiteralsHeader,
+    input: &[u8],
+    start: usize,
+    tables: &mut Tables,
+    target: &mut [u8],
+) -> Result<(), Defect> {
+    let end = start + header.stored_bytes;
+    let input = &input[..end];
+    let (table, described) = match header.kind {
+        LiteralKind::Coded => tables.read_huffman(input, start)?,
+        _ => (tables.huffman()?, 0),
+    };
+    let start = start + described;
+    if header.four_streams {
+        table.decode_four(input, start, end, target)
+    } else {
+        table.decode(input, start, end, target)
     }
 }
 

@@ -8,8 +8,9 @@ use crate::{
     BLOCK_BYTES_MAX, Defect,
     bits::{BackwardBits, top},
     fse::Distribution,
+    kernels::Kernel,
     offsets::Offsets,
-    slot::Sequence,
+    packed::Sequence,
 };
 
 /// Most states of a table of codes.
@@ -245,113 +246,124 @@ pub(crate) struct Totals {
 /// of literals and of matches longer than a sequence can hold, a block has room for two.
 pub(crate) const SEQUENCES_MAX: usize = BLOCK_BYTES_MAX / 3 + 3;
 
-/// Decodes `count` sequences into `target`, which has room for two more.
-#[allow(clippy::similar_names, clippy::too_many_lines)] // one loop, with everything in registers
-pub(crate) fn decode(
-    mut stream: BackwardBits<'_>,
-    tables: &CodeTables<'_>,
-    count: usize,
-    offsets: &mut Offsets,
-    window_bytes: u32,
-    target: &mut [u64],
-) -> Result<Totals, Defect> {
-    let mut literal_state = stream.read(tables.literal_lengths.log) as usize;
-    let mut offset_state = stream.read(tables.offsets.log) as usize;
-    let mut match_state = stream.read(tables.match_lengths.log) as usize;
-    let [mut first, mut second, mut third] = offsets.0;
-    let mut totals = Totals::default();
-    let mut offset_max = 0;
-    let mut offset_zero = false;
-    for index in 0..count {
-        if stream.left < 0 {
+/// Decodes sequences.
+pub(crate) struct Decode<'a> {
+    pub stream: BackwardBits<'a>,
+    pub tables: CodeTables<'a>,
+    /// Number of sequences.
+    pub count: usize,
+    /// Repeat offsets, before and after.
+    pub offsets: &'a mut Offsets,
+    pub window_bytes: u32,
+    /// Room for the sequences and two more.
+    pub target: &'a mut [u64],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = Result<Totals, Defect>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        let Self { mut stream, tables, count, offsets, window_bytes, target } = self;
+        let mut literal_state = stream.read(tables.literal_lengths.log) as usize;
+        let mut offset_state = stream.read(tables.offsets.log) as usize;
+        let mut match_state = stream.read(tables.match_lengths.log) as usize;
+        let [mut first, mut second, mut third] = offsets.0;
+        let mut totals = Totals::default();
+        let mut offset_max = 0;
+        let mut offset_zero = false;
+        for index in 0..count {
+            if stream.left < 0 {
+                return Err(Defect::SequenceStream);
+            }
+            let literal_code = tables.literal_lengths.entry(literal_state);
+            let offset_code = tables.offsets.entry(offset_state);
+            let match_code = tables.match_lengths.entry(match_state);
+            let mut window = stream.window();
+            let take = |window: &mut u64, bits: u8| {
+                let value = top(*window, u32::from(bits));
+                *window <<= bits;
+                value as u32
+            };
+
+            let offset_bits = offset_code.value_bits;
+            let no_literals = literal_code.base == 0;
+            let offset;
+            if offset_bits > 1 {
+                offset = offset_code.base.wrapping_add(take(&mut window, offset_bits));
+                offset_max = offset_max.max(offset);
+                (third, second, first) = (second, first, offset);
+            } else {
+                let choice =
+                    offset_code.base + take(&mut window, offset_bits) + u32::from(no_literals);
+                match choice {
+                    0 => offset = first,
+                    1 => {
+                        offset = second;
+                        (second, first) = (first, offset);
+                    }
+                    _ => {
+                        offset = if choice == 2 { third } else { first.wrapping_sub(1) };
+                        offset_zero |= offset == 0;
+                        (third, second, first) = (second, first, offset);
+                    }
+                }
+            }
+            let mut match_length = match_code.base + take(&mut window, match_code.value_bits);
+            let bits = offset_bits + match_code.value_bits;
+            stream.left -= isize::from(bits);
+            // The rest needs up to 16 + 9 + 9 + 8 bits.
+            if bits > 14 {
+                window = stream.window();
+            }
+            let mut literal_length = literal_code.base + take(&mut window, literal_code.value_bits);
+            if index + 1 < count {
+                literal_state = usize::from(literal_code.next)
+                    + take(&mut window, literal_code.state_bits) as usize;
+                match_state = usize::from(match_code.next)
+                    + take(&mut window, match_code.state_bits) as usize;
+                offset_state = usize::from(offset_code.next)
+                    + take(&mut window, offset_code.state_bits) as usize;
+                stream.left -= isize::from(
+                    literal_code.state_bits + match_code.state_bits + offset_code.state_bits,
+                );
+            }
+            stream.left -= isize::from(literal_code.value_bits);
+
+            totals.literals += literal_length as usize;
+            totals.copied += match_length as usize;
+            if (literal_length | match_length) > Sequence::LENGTH_MAX {
+                // Rare, and at most twice: a longer block is refused.
+                if totals.literals + totals.copied > BLOCK_BYTES_MAX {
+                    return Err(Defect::BlockSize);
+                }
+                while literal_length > Sequence::LENGTH_MAX {
+                    // An offset that is always good: nothing is copied.
+                    target[totals.written] = Sequence::new(Sequence::LENGTH_MAX, 0, 1).0;
+                    totals.written += 1;
+                    literal_length -= Sequence::LENGTH_MAX;
+                }
+                while match_length > Sequence::LENGTH_MAX {
+                    let part = Sequence::new(literal_length, Sequence::LENGTH_MAX, offset);
+                    target[totals.written] = part.0;
+                    totals.written += 1;
+                    literal_length = 0;
+                    match_length -= Sequence::LENGTH_MAX;
+                }
+            }
+            target[totals.written] = Sequence::new(literal_length, match_length, offset).0;
+            totals.written += 1;
+        }
+        offsets.0 = [first, second, third];
+        if stream.left != 0 {
             return Err(Defect::SequenceStream);
         }
-        let literal_code = tables.literal_lengths.entry(literal_state);
-        let offset_code = tables.offsets.entry(offset_state);
-        let match_code = tables.match_lengths.entry(match_state);
-        let mut window = stream.window();
-        let take = |window: &mut u64, bits: u8| {
-            let value = top(*window, u32::from(bits));
-            *window <<= bits;
-            value as u32
-        };
-
-        let offset_bits = offset_code.value_bits;
-        let no_literals = literal_code.base == 0;
-        let offset;
-        if offset_bits > 1 {
-            offset = offset_code.base.wrapping_add(take(&mut window, offset_bits));
-            offset_max = offset_max.max(offset);
-            (third, second, first) = (second, first, offset);
-        } else {
-            let choice = offset_code.base + take(&mut window, offset_bits) + u32::from(no_literals);
-            match choice {
-                0 => offset = first,
-                1 => {
-                    offset = second;
-                    (second, first) = (first, offset);
-                }
-                _ => {
-                    offset = if choice == 2 { third } else { first.wrapping_sub(1) };
-                    offset_zero |= offset == 0;
-                    (third, second, first) = (second, first, offset);
-                }
-            }
+        if offset_zero {
+            return Err(Defect::OffsetZero);
         }
-        let mut match_length = match_code.base + take(&mut window, match_code.value_bits);
-        let bits = offset_bits + match_code.value_bits;
-        stream.left -= isize::from(bits);
-        // The rest needs up to 16 + 9 + 9 + 8 bits.
-        if bits > 14 {
-            window = stream.window();
+        if offset_max > window_bytes {
+            return Err(Defect::OffsetBeyondWindow);
         }
-        let mut literal_length = literal_code.base + take(&mut window, literal_code.value_bits);
-        if index + 1 < count {
-            literal_state = usize::from(literal_code.next)
-                + take(&mut window, literal_code.state_bits) as usize;
-            match_state =
-                usize::from(match_code.next) + take(&mut window, match_code.state_bits) as usize;
-            offset_state =
-                usize::from(offset_code.next) + take(&mut window, offset_code.state_bits) as usize;
-            stream.left -= isize::from(
-                literal_code.state_bits + match_code.state_bits + offset_code.state_bits,
-            );
-        }
-        stream.left -= isize::from(literal_code.value_bits);
-
-        totals.literals += literal_length as usize;
-        totals.copied += match_length as usize;
-        if (literal_length | match_length) > Sequence::LENGTH_MAX {
-            // Rare, and at most twice: a longer block is refused.
-            if totals.literals + totals.copied > BLOCK_BYTES_MAX {
-                return Err(Defect::BlockSize);
-            }
-            while literal_length > Sequence::LENGTH_MAX {
-                // An offset that is always good: nothing is copied.
-                target[totals.written] = Sequence::new(Sequence::LENGTH_MAX, 0, 1).0;
-                totals.written += 1;
-                literal_length -= Sequence::LENGTH_MAX;
-            }
-            while match_length > Sequence::LENGTH_MAX {
-                let part = Sequence::new(literal_length, Sequence::LENGTH_MAX, offset);
-                target[totals.written] = part.0;
-                totals.written += 1;
-                literal_length = 0;
-                match_length -= Sequence::LENGTH_MAX;
-            }
-        }
-        target[totals.written] = Sequence::new(literal_length, match_length, offset).0;
-        totals.written += 1;
+        Ok(totals)
     }
-    offsets.0 = [first, second, third];
-    if stream.left != 0 {
-        return Err(Defect::SequenceStream);
-    }
-    if offset_zero {
-        return Err(Defect::OffsetZero);
-    }
-    if offset_max > window_bytes {
-        return Err(Defect::OffsetBeyondWindow);
-    }
-    Ok(totals)
 }
