@@ -59,7 +59,7 @@ fn main() {
 fn keep_best(best: &mut (Duration, Duration), run: impl FnOnce()) {
     let (since, busy) = (Instant::now(), cpu_time());
     run();
-    *best = (best.0.min(since.elapsed()), best.1.min(cpu_time() - busy));
+    *best = (best.0.min(since.elapsed()), best.1.min(cpu_time().saturating_sub(busy)));
 }
 
 /// Returns the CPU time of this thread: the machine may be shared.
@@ -116,7 +116,7 @@ fn stages(compressed: &[u8], header: &FrameHeader) -> (Duration, Duration) {
         }
         let busy = cpu_time();
         parser.parse(&mut slot).unwrap();
-        first += cpu_time() - busy;
+        first += cpu_time().saturating_sub(busy);
         if current.len() - filled < slot.raw_bytes(slot.blocks()) {
             std::mem::swap(&mut previous, &mut current);
             (previous_filled, filled) = (filled, 0);
@@ -129,7 +129,7 @@ fn stages(compressed: &[u8], header: &FrameHeader) -> (Duration, Duration) {
             history: decoded.min(previous_filled + filled),
         };
         let count = slot.execute(&mut repeats, window).unwrap();
-        second += cpu_time() - busy;
+        second += cpu_time().saturating_sub(busy);
         filled += count;
         decoded += count;
         if last {
