@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::time::ClockId;
 use unsnap_zstd::{
     BLOCK_HEADER_BYTES, BlockHeader, Decoder, FrameHeader, FrameStart, FrameState, Parser, Repeats,
     Slot, Window, frame_start,
@@ -64,8 +65,8 @@ fn keep_best(best: &mut (Duration, Duration), run: impl FnOnce()) {
 
 /// Returns the CPU time of this thread: the machine may be shared.
 fn cpu_time() -> Duration {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
 }
 
 fn libzstd(compressed: &[u8]) -> usize {

@@ -80,6 +80,11 @@ impl<'a> BackwardBits<'a> {
         self.start
     }
 
+    /// Returns the stream with [`LEAD_BYTES`] in front of it.
+    pub fn with_lead(&self) -> &'a [u8] {
+        &self.bytes[self.start - LEAD_BYTES..]
+    }
+
     /// Returns the next bits, at least [`WINDOW_BITS`], as the highest of a word. If fewer are left,
     /// foreign bits follow them.
     #[inline(always)]
@@ -95,6 +100,47 @@ impl<'a> BackwardBits<'a> {
         let value = top(self.window(), count);
         self.left -= count as isize;
         value as u32
+    }
+}
+
+/// Bits of a stream in a register. Unlike those of [`BackwardBits::window`], they stay where they are,
+/// so that taking some does not wait until others are taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    word: u64,
+    /// Valid bits, the lowest of the word.
+    pub valid: u32,
+    loaded: u32,
+}
+
+impl Window {
+    /// Loads at least [`WINDOW_BITS`] bits in front of the last `left` bits of a stream, which is not
+    /// negative. `bytes` are the stream with [`LEAD_BYTES`].
+    #[inline(always)]
+    pub fn load(bytes: &[u8], left: isize) -> Self {
+        let left = left as usize;
+        let valid = WINDOW_BITS + (left % 8) as u32;
+        Self { word: word(bytes, left / 8 + 1), valid, loaded: valid }
+    }
+
+    /// Takes `count` bits, at most 32, of which so many are valid.
+    #[inline(always)]
+    pub fn take(&mut self, count: u8) -> u32 {
+        self.valid -= u32::from(count);
+        ((self.word >> self.valid) & ((1 << count) - 1)) as u32
+    }
+
+    /// Returns what is left of `left` bits at the time of loading.
+    #[inline(always)]
+    pub fn left(&self, left: isize) -> isize {
+        left - (self.loaded - self.valid) as isize
+    }
+
+    /// Loads again. If no bits are left, foreign bits follow.
+    #[cold]
+    pub fn load_again(&mut self, bytes: &[u8], left: &mut isize) {
+        *left = self.left(*left);
+        *self = Self::load(bytes, (*left).max(0));
     }
 }
 

@@ -12,10 +12,8 @@ use crate::{
     slot::{BlockDefect, Content, Slot},
 };
 
-/// Bytes copied at once.
-const WIDE: usize = 32;
-/// Smaller step for matches that are close.
-const NARROW: usize = 16;
+/// Bytes copied at once from a match that is close.
+const STEP_BYTES: usize = 16;
 
 /// Where decoded bytes go, and what they can refer to.
 pub struct Window<'a> {
@@ -97,59 +95,6 @@ struct Target<'a> {
     history: usize,
 }
 
-impl Target<'_> {
-    /// Copies a match whose offset is small, or at the end of the memory.
-    #[inline(always)]
-    fn copy_near(&mut self, at: usize, copied: usize, offset: usize) {
-        let end = at + copied;
-        if end + NARROW > self.current.len() {
-            for index in at..end {
-                self.current[index] = self.current[index - offset];
-            }
-        } else if offset >= NARROW {
-            copy_steps::<NARROW>(self.current, at, copied, offset);
-        } else if offset == 1 {
-            let byte = self.current[at - 1];
-            self.current[at..end].fill(byte);
-        } else {
-            // Copies the beginning byte by byte; after it the pattern repeats at a multiple of the
-            // offset, which is far enough for steps.
-            let multiple = offset * NARROW.div_ceil(offset);
-            let begin = copied.min(multiple);
-            for index in at..at + begin {
-                self.current[index] = self.current[index - offset];
-            }
-            if copied > begin {
-                copy_steps::<NARROW>(self.current, at + begin, copied - begin, multiple);
-            }
-        }
-    }
-
-    /// Copies a match that begins in the memory filled before.
-    #[cold]
-    fn copy_from_previous(
-        &mut self,
-        at: usize,
-        copied: usize,
-        offset: usize,
-    ) -> Result<(), Defect> {
-        if offset == 0 {
-            return Err(Defect::OffsetZero);
-        }
-        if offset > self.history + (at - self.filled) {
-            return Err(Defect::OffsetBeyondStart);
-        }
-        let back = offset - at;
-        let from = self.previous.len() - back;
-        let count = copied.min(back);
-        self.current[at..at + count].copy_from_slice(&self.previous[from..from + count]);
-        for index in at + count..at + copied {
-            self.current[index] = self.current[index - offset];
-        }
-        Ok(())
-    }
-}
-
 /// Executes sequences. Returns the number of literals that they took.
 struct Execute<'a, 'b> {
     target: &'a mut Target<'b>,
@@ -164,35 +109,28 @@ impl Kernel for Execute<'_, '_> {
     #[inline(always)]
     fn run(self) -> Self::Output {
         let Self { target, sequences, literals, offsets } = self;
-        // Bytes of `current` that belong to earlier frames.
-        let foreign = target.filled.saturating_sub(target.history);
         let mut taken = 0;
         let mut at = target.at;
+        // Bytes of `current` that belong to earlier frames.
+        let foreign = target.filled.saturating_sub(target.history);
+        let current = &mut *target.current;
         for &packed in sequences {
             let sequence = Sequence(packed);
             let (count, copied) = (sequence.literals(), sequence.copied());
             let offset = offsets.resolve(sequence.offset()) as usize;
             let match_at = at + count;
             let end = match_at + copied;
-            if end + WIDE <= target.current.len() && taken + count + WIDE <= literals.len() {
-                copy_wide(&literals[taken..], &mut target.current[at..], count);
-            } else {
-                target.current[at..match_at].copy_from_slice(&literals[taken..taken + count]);
+            let after = taken + count;
+            if !kernels::copy_apart(literals, taken, current, at, count) {
+                current[at..match_at].copy_from_slice(&literals[taken..after]);
             }
-            taken += count;
+            taken = after;
             at = end;
             if offset.wrapping_sub(1) >= match_at - foreign {
-                target.copy_from_previous(match_at, copied, offset)?;
-            } else if offset >= WIDE && end + WIDE <= target.current.len() {
-                let (before, after) = target.current.split_at_mut(match_at);
-                let from = match_at - offset;
-                if offset >= copied + WIDE {
-                    copy_wide(&before[from..], after, copied);
-                } else {
-                    copy_steps::<WIDE>(target.current, match_at, copied, offset);
-                }
-            } else {
-                target.copy_near(match_at, copied, offset);
+                let history = target.history + match_at - target.filled;
+                copy_from_previous(target.previous, current, match_at, copied, offset, history)?;
+            } else if !kernels::copy_again(current, match_at, copied, offset) {
+                copy_near(current, match_at, copied, offset);
             }
         }
         target.at = at;
@@ -200,29 +138,66 @@ impl Kernel for Execute<'_, '_> {
     }
 }
 
-/// Copies `count` bytes in wide steps, the last of which may copy more.
-#[inline(always)]
-fn copy_wide(source: &[u8], target: &mut [u8], count: usize) {
-    let mut done = 0;
-    loop {
-        target[done..done + WIDE].copy_from_slice(&source[done..done + WIDE]);
-        done += WIDE;
-        if done >= count {
-            break;
+/// Copies a match whose offset is small, or at the end of the memory.
+fn copy_near(current: &mut [u8], at: usize, copied: usize, offset: usize) {
+    let end = at + copied;
+    if end + STEP_BYTES > current.len() {
+        for index in at..end {
+            current[index] = current[index - offset];
+        }
+    } else if offset >= STEP_BYTES {
+        copy_steps(current, at, copied, offset);
+    } else if offset == 1 {
+        let byte = current[at - 1];
+        current[at..end].fill(byte);
+    } else {
+        // Copies the beginning byte by byte; after it the pattern repeats at a multiple of the
+        // offset, which is far enough for steps.
+        let multiple = offset * STEP_BYTES.div_ceil(offset);
+        let begin = copied.min(multiple);
+        for index in at..at + begin {
+            current[index] = current[index - offset];
+        }
+        if copied > begin {
+            copy_steps(current, at + begin, copied - begin, multiple);
         }
     }
 }
 
-/// Copies `count` bytes to `at` from `offset` before, which is at least `STEP`, in steps of which
-/// the last may copy more.
-#[inline(always)]
-fn copy_steps<const STEP: usize>(bytes: &mut [u8], at: usize, count: usize, offset: usize) {
-    let mut done = 0;
-    while done < count {
-        let mut step = [0; STEP];
+/// Copies a match that begins in the memory filled before, if it is one of the `history` bytes in
+/// front of it.
+#[cold]
+fn copy_from_previous(
+    previous: &[u8],
+    current: &mut [u8],
+    at: usize,
+    copied: usize,
+    offset: usize,
+    history: usize,
+) -> Result<(), Defect> {
+    if offset == 0 {
+        return Err(Defect::OffsetZero);
+    }
+    if offset > history {
+        return Err(Defect::OffsetBeyondStart);
+    }
+    let back = offset - at;
+    let from = previous.len() - back;
+    let count = copied.min(back);
+    current[at..at + count].copy_from_slice(&previous[from..from + count]);
+    for index in at + count..at + copied {
+        current[index] = current[index - offset];
+    }
+    Ok(())
+}
+
+/// Copies `count` bytes to `at` from `offset` before, which is at least a step, in steps of which the
+/// last may copy more.
+fn copy_steps(bytes: &mut [u8], at: usize, count: usize, offset: usize) {
+    for done in (0..count).step_by(STEP_BYTES) {
         let from = at + done - offset;
-        step.copy_from_slice(&bytes[from..from + STEP]);
-        bytes[at + done..at + done + STEP].copy_from_slice(&step);
-        done += STEP;
+        let mut step = [0; STEP_BYTES];
+        step.copy_from_slice(&bytes[from..from + STEP_BYTES]);
+        bytes[at + done..at + done + STEP_BYTES].copy_from_slice(&step);
     }
 }

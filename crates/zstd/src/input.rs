@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Bytes read at once. Most of a block is read past this buffer, to its place.
-const READ_BYTES: usize = 16 << 10;
+const READ_BYTES: usize = 4 << 10;
 
 /// The blocks in a slot, and their place in the stream.
 pub(crate) struct Chunk {

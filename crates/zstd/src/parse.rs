@@ -8,7 +8,7 @@ use crate::{
     offsets::Offsets,
     section::SequencesHeader,
     sequences::{Decode, Totals},
-    slot::{BlockDefect, Content, Literals, Parsed, SLACK_BYTES, Slot, Stored},
+    slot::{BlockDefect, Content, Literals, Parsed, Slot, Stored},
     tables::Tables,
 };
 
@@ -35,7 +35,6 @@ impl Parser {
         self.tables.begin(&slot.descriptions);
         slot.parsed.clear();
         slot.offsets = Offsets::UNKNOWN;
-        slot.input.resize(slot.input.len() + SLACK_BYTES, 0);
         let mut used = Used::default();
         for index in 0..slot.stored.len() {
             let parsed = self

@@ -1,12 +1,13 @@
 //! Sequences: tables of codes, and the stream of states (RFC 8878, section 3.1.1.3.2).
 
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // fields of known width
+// Fields of known width.
+#![allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 use std::sync::LazyLock;
 
 use crate::{
     BLOCK_BYTES_MAX, Defect,
-    bits::{BackwardBits, top},
+    bits::{BackwardBits, WINDOW_BITS, Window},
     fse::Distribution,
     kernels::Kernel,
     offsets::Offsets,
@@ -246,6 +247,14 @@ pub(crate) struct Totals {
 /// of literals and of matches longer than a sequence can hold, a block has room for two.
 pub(crate) const SEQUENCES_MAX: usize = BLOCK_BYTES_MAX / 3 + 3;
 
+/// A sequence with a length that is too long for a word. A block has room for two.
+#[derive(Clone, Copy)]
+struct Long {
+    index: usize,
+    literals: u32,
+    copied: u32,
+}
+
 /// Decodes sequences.
 pub(crate) struct Decode<'a> {
     pub stream: BackwardBits<'a>,
@@ -269,33 +278,29 @@ impl Kernel for Decode<'_> {
         let mut offset_state = stream.read(tables.offsets.log) as usize;
         let mut match_state = stream.read(tables.match_lengths.log) as usize;
         let [mut first, mut second, mut third] = offsets.0;
-        let mut totals = Totals::default();
+        let mut long = [None::<Long>; 2];
         let mut offset_max = 0;
-        let mut offset_zero = false;
-        for index in 0..count {
-            if stream.left < 0 {
+        let mut unused_bits = 0;
+        let bytes = stream.with_lead();
+        let mut left = stream.left;
+        for (index, target) in target[..count].iter_mut().enumerate() {
+            if left < 0 {
                 return Err(Defect::SequenceStream);
             }
             let literal_code = tables.literal_lengths.entry(literal_state);
             let offset_code = tables.offsets.entry(offset_state);
             let match_code = tables.match_lengths.entry(match_state);
-            let mut window = stream.window();
-            let take = |window: &mut u64, bits: u8| {
-                let value = top(*window, u32::from(bits));
-                *window <<= bits;
-                value as u32
-            };
+            let mut window = Window::load(bytes, left);
 
             let offset_bits = offset_code.value_bits;
             let no_literals = literal_code.base == 0;
             let offset;
             if offset_bits > 1 {
-                offset = offset_code.base.wrapping_add(take(&mut window, offset_bits));
+                offset = offset_code.base.wrapping_add(window.take(offset_bits));
                 offset_max = offset_max.max(offset);
                 (third, second, first) = (second, first, offset);
             } else {
-                let choice =
-                    offset_code.base + take(&mut window, offset_bits) + u32::from(no_literals);
+                let choice = offset_code.base + window.take(offset_bits) + u32::from(no_literals);
                 match choice {
                     0 => offset = first,
                     1 => {
@@ -303,67 +308,87 @@ impl Kernel for Decode<'_> {
                         (second, first) = (first, offset);
                     }
                     _ => {
+                        // 0 is no offset, which executing the sequence will find out.
                         offset = if choice == 2 { third } else { first.wrapping_sub(1) };
-                        offset_zero |= offset == 0;
                         (third, second, first) = (second, first, offset);
                     }
                 }
             }
-            let mut match_length = match_code.base + take(&mut window, match_code.value_bits);
-            let bits = offset_bits + match_code.value_bits;
-            stream.left -= isize::from(bits);
-            // The rest needs up to 16 + 9 + 9 + 8 bits.
-            if bits > 14 {
-                window = stream.window();
+            let copied = match_code.base + window.take(match_code.value_bits);
+            if offset_bits + match_code.value_bits + literal_code.value_bits > VALUE_BITS_MAX {
+                window.load_again(bytes, &mut left);
             }
-            let mut literal_length = literal_code.base + take(&mut window, literal_code.value_bits);
-            if index + 1 < count {
-                literal_state = usize::from(literal_code.next)
-                    + take(&mut window, literal_code.state_bits) as usize;
-                match_state = usize::from(match_code.next)
-                    + take(&mut window, match_code.state_bits) as usize;
-                offset_state = usize::from(offset_code.next)
-                    + take(&mut window, offset_code.state_bits) as usize;
-                stream.left -= isize::from(
-                    literal_code.state_bits + match_code.state_bits + offset_code.state_bits,
-                );
-            }
-            stream.left -= isize::from(literal_code.value_bits);
+            let literals = literal_code.base + window.take(literal_code.value_bits);
 
-            totals.literals += literal_length as usize;
-            totals.copied += match_length as usize;
-            if (literal_length | match_length) > Sequence::LENGTH_MAX {
-                // Rare, and at most twice: a longer block is refused.
-                if totals.literals + totals.copied > BLOCK_BYTES_MAX {
-                    return Err(Defect::BlockSize);
-                }
-                while literal_length > Sequence::LENGTH_MAX {
-                    // An offset that is always good: nothing is copied.
-                    target[totals.written] = Sequence::new(Sequence::LENGTH_MAX, 0, 1).0;
-                    totals.written += 1;
-                    literal_length -= Sequence::LENGTH_MAX;
-                }
-                while match_length > Sequence::LENGTH_MAX {
-                    let part = Sequence::new(literal_length, Sequence::LENGTH_MAX, offset);
-                    target[totals.written] = part.0;
-                    totals.written += 1;
-                    literal_length = 0;
-                    match_length -= Sequence::LENGTH_MAX;
-                }
+            // After the last sequence there are no more states; what is read here is not used.
+            let before = window.valid;
+            literal_state =
+                usize::from(literal_code.next) + window.take(literal_code.state_bits) as usize;
+            match_state =
+                usize::from(match_code.next) + window.take(match_code.state_bits) as usize;
+            offset_state =
+                usize::from(offset_code.next) + window.take(offset_code.state_bits) as usize;
+            unused_bits = before - window.valid;
+            left = window.left(left);
+
+            if (literals | copied) > Sequence::LENGTH_MAX {
+                let found = Long { index, literals, copied };
+                // With three of them the block is too large.
+                *long.iter_mut().find(|long| long.is_none()).ok_or(Defect::BlockSize)? =
+                    Some(found);
+                *target = Sequence::new(0, 0, offset).0;
+            } else {
+                *target = Sequence::new(literals, copied, offset).0;
             }
-            target[totals.written] = Sequence::new(literal_length, match_length, offset).0;
-            totals.written += 1;
         }
-        offsets.0 = [first, second, third];
-        if stream.left != 0 {
+        if left + unused_bits as isize != 0 {
             return Err(Defect::SequenceStream);
-        }
-        if offset_zero {
-            return Err(Defect::OffsetZero);
         }
         if offset_max > window_bytes {
             return Err(Defect::OffsetBeyondWindow);
         }
+        offsets.0 = [first, second, third];
+        let mut totals = Totals { written: count, ..Totals::default() };
+        for &packed in &target[..count] {
+            totals.literals += Sequence(packed).literals();
+            totals.copied += Sequence(packed).copied();
+        }
+        // From the end, so that the indices stay right.
+        for long in long.into_iter().rev().flatten() {
+            totals.literals += long.literals as usize;
+            totals.copied += long.copied as usize;
+            totals.written += divide(target, totals.written, long).ok_or(Defect::BlockSize)?;
+        }
         Ok(totals)
     }
+}
+
+/// Bits that the values of a sequence may take if the states are to be read from the same window.
+const VALUE_BITS_MAX: u8 = (WINDOW_BITS - 9 - 9 - 8) as u8;
+
+/// Divides the sequence at `long.index` into parts. Returns the number of parts that this adds to
+/// the `written` sequences, or `None` if there is no room for them: the block is too large.
+#[cold]
+fn divide(target: &mut [u64], written: usize, long: Long) -> Option<usize> {
+    let Long { index, mut literals, mut copied } = long;
+    let offset = Sequence(target[index]).offset();
+    let mut parts = Vec::with_capacity(4);
+    while literals > Sequence::LENGTH_MAX {
+        // An offset that is always good: nothing is copied.
+        parts.push(Sequence::new(Sequence::LENGTH_MAX, 0, 1).0);
+        literals -= Sequence::LENGTH_MAX;
+    }
+    while copied > Sequence::LENGTH_MAX {
+        parts.push(Sequence::new(literals, Sequence::LENGTH_MAX, offset).0);
+        literals = 0;
+        copied -= Sequence::LENGTH_MAX;
+    }
+    parts.push(Sequence::new(literals, copied, offset).0);
+    let added = parts.len() - 1;
+    if written + added > target.len() {
+        return None;
+    }
+    target.copy_within(index + 1..written, index + 1 + added);
+    target[index..=index + added].copy_from_slice(&parts);
+    Some(added)
 }

@@ -73,8 +73,10 @@ pub struct BlockDefect {
 
 /// Memory for a chunk of consecutive blocks of one frame.
 pub struct Slot {
-    /// Stored bytes of the blocks, with room for loads before and after.
+    /// Stored bytes of the blocks, with room for loads before and after. The memory grows to what is
+    /// needed and stays.
     pub(crate) input: Vec<u8>,
+    input_used: usize,
     pub(crate) stored: Vec<Stored>,
     /// Descriptions in force in front of the first block.
     pub(crate) descriptions: Descriptions,
@@ -100,6 +102,7 @@ impl Slot {
     pub fn new() -> Self {
         Self {
             input: Vec::new(),
+            input_used: 0,
             stored: Vec::new(),
             descriptions: Descriptions::none(),
             block_bytes_max: 0,
@@ -114,8 +117,7 @@ impl Slot {
 
     /// Empties the slot for blocks of the frame with `header` that follow what `state` has seen.
     pub fn begin(&mut self, header: &FrameHeader, state: &FrameState) {
-        self.input.clear();
-        self.input.resize(LEAD_BYTES, 0);
+        self.input_used = LEAD_BYTES;
         self.stored.clear();
         self.parsed.clear();
         self.bytes_max = 0;
@@ -143,15 +145,15 @@ impl Slot {
         read: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         assert!(self.fits(&header), "the slot is full");
-        let start = self.input.len();
-        self.input.resize(start + header.stored_bytes(), 0);
-        if let Err(error) = read(&mut self.input[start..]) {
-            self.input.truncate(start);
-            return Err(error);
-        }
+        let start = self.input_used;
+        let end = start + header.stored_bytes();
+        grow(&mut self.input, end + SLACK_BYTES);
+        let target = &mut self.input[start..end];
+        read(target)?;
         if header.kind == BlockKind::Compressed {
-            state.descriptions.note(&self.input[start..], self.block_bytes_max);
+            state.descriptions.note(target, self.block_bytes_max);
         }
+        self.input_used = end;
         self.stored.push(Stored { header, start });
         self.bytes_max += header.decoded_bytes_max(self.block_bytes_max);
         Ok(())
