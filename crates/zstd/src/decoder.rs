@@ -38,6 +38,7 @@ const WINDOW_BYTES_MAX: u64 = 128 << 20;
 pub struct Decoder {
     threads: usize,
     window_bytes_max: u64,
+    chunk_blocks_max: usize,
 }
 
 /// What was decoded.
@@ -56,7 +57,11 @@ pub struct Summary {
 impl Decoder {
     /// Creates a decoder with this number of threads. With one, it starts none.
     pub fn new(threads: usize) -> Self {
-        Self { threads: threads.clamp(1, THREADS_MAX), window_bytes_max: WINDOW_BYTES_MAX }
+        Self {
+            threads: threads.clamp(1, THREADS_MAX),
+            window_bytes_max: WINDOW_BYTES_MAX,
+            chunk_blocks_max: usize::MAX,
+        }
     }
 
     /// Sets the largest window in bytes. Twice as much memory is used for the largest window that
@@ -64,6 +69,15 @@ impl Decoder {
     #[must_use]
     pub fn window_bytes_max(mut self, bytes: u64) -> Self {
         self.window_bytes_max = bytes.min(1 << 31);
+        self
+    }
+
+    /// Sets the most blocks that a thread decodes at a time. For tests: with few, tables and offsets
+    /// are carried from chunk to chunk all the time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn chunk_blocks_max(mut self, blocks: usize) -> Self {
+        self.chunk_blocks_max = blocks;
         self
     }
 
@@ -75,7 +89,7 @@ impl Decoder {
         W: Write + Send,
     {
         let slots = if self.threads == 1 { 1 } else { SLOTS_PER_THREAD * self.threads };
-        let slots = (0..slots).map(|_| Slot::new()).collect();
+        let slots = (0..slots).map(|_| Slot::for_blocks(self.chunk_blocks_max)).collect();
         let input = Input::new(reader, self.window_bytes_max);
         let shared = Shared {
             state: Mutex::new(State {

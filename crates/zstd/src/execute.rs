@@ -201,3 +201,117 @@ fn copy_steps(bytes: &mut [u8], at: usize, count: usize, offset: usize) {
         bytes[at + done..at + done + STEP_BYTES].copy_from_slice(&step);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot::{Literals, Parsed, SLACK_BYTES};
+
+    /// Numbers from a seed.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from(self.0 >> 33).unwrap() % bound
+        }
+    }
+
+    /// Returns a slot with one block of random sequences that are valid after `history` bytes, and
+    /// the bytes that it decodes to, by copying one byte after the other.
+    fn block(random: &mut Random, history: &[u8]) -> (Slot, Vec<u8>) {
+        let mut slot = Slot::new();
+        let mut raw = history.to_vec();
+        let mut literals = Vec::new();
+        for _ in 0..random.below(30) {
+            let most = [100, 20, 20, 20][random.below(4)];
+            let count = random.below(most);
+            let added: Vec<u8> = (0..count).map(|_| random.below(256).to_le_bytes()[0]).collect();
+            raw.extend(&added);
+            literals.extend(added);
+            let most = [200, 40, 40, 40][random.below(4)];
+            let copied = random.below(most);
+            let reach = [raw.len(), 40, 3][random.below(3)].min(raw.len());
+            let (copied, offset) =
+                if reach == 0 { (0, 1) } else { (copied, 1 + random.below(reach)) };
+            if raw.is_empty() {
+                continue;
+            }
+            for _ in 0..copied {
+                raw.push(raw[raw.len() - offset]);
+            }
+            let [count, copied, offset] =
+                [count, copied, offset].map(|n| u32::try_from(n).unwrap());
+            slot.sequences.push(Sequence::new(count, copied, offset).0);
+        }
+        let rest: Vec<u8> = (0..random.below(50)).map(|_| 7).collect();
+        literals.extend(&rest);
+        raw.extend(&rest);
+        let content = Content::Compressed {
+            literals: Literals { stored: false, start: 0, count: literals.len() },
+            sequences: 0..slot.sequences.len(),
+        };
+        let raw = raw.split_off(history.len());
+        slot.parsed.push(Parsed { content, raw_bytes: raw.len() });
+        slot.literals = literals;
+        slot.literals.resize(slot.literals.len() + SLACK_BYTES, 0);
+        (slot, raw)
+    }
+
+    #[test]
+    fn random_sequences_at_every_place_of_a_window() {
+        for seed in 0..if cfg!(miri) { 30 } else { 5000 } {
+            let mut random = Random(seed);
+            let history: Vec<u8> =
+                (0..random.below(300)).map(|_| random.below(256).to_le_bytes()[0]).collect();
+            let (slot, raw) = block(&mut random, &history);
+            // Some of the history is in the memory filled before, behind bytes of other frames.
+            let split = random.below(history.len() + 1);
+            let other = random.below(50);
+            let previous = [&vec![1; other], &history[..split]].concat();
+            let filled = history.len() - split;
+            let room = if random.below(2) == 0 { 0 } else { random.below(100) };
+            let mut current = history[split..].to_vec();
+            current.resize(filled + raw.len() + room, 2);
+            let window = Window {
+                previous: &previous,
+                current: &mut current,
+                filled,
+                history: history.len(),
+            };
+            assert_eq!(slot.execute(&mut Repeats::new(), window), Ok(raw.len()), "seed {seed}");
+            assert_eq!(current[..filled], history[split..], "seed {seed}");
+            assert_eq!(current[filled..filled + raw.len()], raw, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_other_frames_are_out_of_reach() {
+        let mut slot = Slot::new();
+        slot.literals = vec![5; 10 + SLACK_BYTES];
+        let literals = Literals { stored: false, start: 0, count: 10 };
+        slot.parsed.push(Parsed {
+            content: Content::Compressed { literals, sequences: 0..1 },
+            raw_bytes: 14,
+        });
+        for (offset, history, good) in [
+            (10, 0, true),
+            (11, 0, false),
+            (15, 5, true),
+            (16, 5, false),
+            (30, 20, true),
+            (31, 20, false),
+        ] {
+            slot.sequences = vec![Sequence::new(10, 4, offset).0];
+            let (previous, mut current) = ([9; 100], [9; 100]);
+            // Ten bytes are filled; what the frame has of them, and of those before, is its history.
+            let window = Window { previous: &previous, current: &mut current, filled: 10, history };
+            let expected = if good {
+                Ok(14)
+            } else {
+                Err(BlockDefect { index: 0, defect: Defect::OffsetBeyondStart })
+            };
+            assert_eq!(slot.execute(&mut Repeats::new(), window), expected, "{offset} {history}");
+        }
+    }
+}

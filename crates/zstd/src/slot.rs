@@ -84,6 +84,7 @@ pub struct Slot {
     pub(crate) window_bytes: u32,
     /// Bytes that the blocks can decode to, by their headers.
     bytes_max: usize,
+    blocks_max: usize,
     pub(crate) literals: Vec<u8>,
     pub(crate) sequences: Vec<u64>,
     pub(crate) parsed: Vec<Parsed>,
@@ -108,11 +109,17 @@ impl Slot {
             block_bytes_max: 0,
             window_bytes: 0,
             bytes_max: 0,
+            blocks_max: CHUNK_BLOCKS_MAX,
             literals: Vec::new(),
             sequences: Vec::new(),
             parsed: Vec::new(),
             offsets: Offsets::UNKNOWN,
         }
+    }
+
+    /// Creates an empty slot for at most `blocks_max` blocks.
+    pub(crate) fn for_blocks(blocks_max: usize) -> Self {
+        Self { blocks_max: blocks_max.clamp(1, CHUNK_BLOCKS_MAX), ..Self::new() }
     }
 
     /// Empties the slot for blocks of the frame with `header` that follow what `state` has seen.
@@ -130,7 +137,7 @@ impl Slot {
     pub fn fits(&self, header: &BlockHeader) -> bool {
         let bytes = header.decoded_bytes_max(self.block_bytes_max);
         self.stored.is_empty()
-            || (self.bytes_max + bytes <= CHUNK_BYTES_MAX && self.stored.len() < CHUNK_BLOCKS_MAX)
+            || (self.bytes_max + bytes <= CHUNK_BYTES_MAX && self.stored.len() < self.blocks_max)
     }
 
     /// Appends a block. `read` fills in the bytes that follow its header; if it fails, nothing is

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
 
+mod carried;
 mod damage;
 mod golden;
 mod shapes;

@@ -156,8 +156,18 @@ impl Encoding {
 
 /// Decodes with our decoder.
 pub fn ours(compressed: &[u8], threads: usize) -> (Result<(), Error>, Vec<u8>) {
+    in_chunks(compressed, threads, usize::MAX)
+}
+
+/// Decodes with our decoder, in chunks of so many blocks.
+pub fn in_chunks(
+    compressed: &[u8],
+    threads: usize,
+    chunk_blocks: usize,
+) -> (Result<(), Error>, Vec<u8>) {
     let mut raw = Vec::new();
-    let decoder = Decoder::new(threads).window_bytes_max(1 << WINDOW_LOG_MAX);
+    let decoder =
+        Decoder::new(threads).window_bytes_max(1 << WINDOW_LOG_MAX).chunk_blocks_max(chunk_blocks);
     let result = decoder.decode(compressed, &mut raw).map(|summary| {
         assert_eq!(summary.raw_bytes, raw.len() as u64);
         assert_eq!(summary.compressed_bytes, compressed.len() as u64);
@@ -231,6 +241,7 @@ pub fn compare(compressed: &[u8], threads: usize, what: &dyn std::fmt::Debug) ->
     let (good, expected) = streamed(compressed);
     match result {
         Ok(()) => {
+            assert!(in_chunks(compressed, threads, 1).1 == raw, "{what:?}: blocks by themselves");
             assert!(good, "{what:?}: only we decode it");
             assert!(raw == expected, "{what:?}: other bytes");
             assert_eq!(at_once(compressed, expected.len()), Some(raw), "{what:?}: at once");
@@ -258,4 +269,7 @@ pub fn decodes(frame: &[u8], raw: &[u8], threads: &[usize], what: &dyn std::fmt:
         }
         assert!(decoded == raw, "{what:?}, {threads} threads: other bytes");
     }
+    // Each block by itself: tables and offsets come from the chunks in front of it.
+    let (result, decoded) = in_chunks(frame, 2, 1);
+    assert!(result.is_ok() && decoded == raw, "{what:?}, blocks by themselves: {result:?}");
 }
