@@ -16,8 +16,8 @@ use crate::{
 
 /// Most threads. More cannot be fed by the one that executes.
 const THREADS_MAX: usize = 64;
-/// Slots for each thread, so that all have something to do while one chunk takes long. Measured with
-/// a prototype: with two, threads waited for each other.
+/// Slots for each thread, so that all have something to do while one chunk takes long. As many as in
+/// a prototype; fewer were not tried. A slot takes 0.5 to 0.7 MB for archives, and at most 5 MB.
 const SLOTS_PER_THREAD: usize = 4;
 /// Largest window by default, as in libzstd.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;

@@ -32,7 +32,7 @@ pub(crate) struct Descriptions {
 /// The beginning of some bytes.
 #[derive(Clone)]
 struct Copied<const MAX: usize> {
-    /// The bytes, with what streams need in front of them, and zeros.
+    /// The bytes, then zeros.
     bytes: [u8; MAX],
     length: usize,
 }
