@@ -51,6 +51,7 @@ mod section;
 mod sequences;
 mod slot;
 mod tables;
+mod weights;
 
 pub use block::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, BlockKind};
 pub use decoder::{Decoder, Summary};
