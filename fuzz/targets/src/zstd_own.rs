@@ -105,17 +105,14 @@ fn framed(data: &[u8]) -> Vec<u8> {
     let Some((&window, mut rest)) = data.split_first() else { return Vec::new() };
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, window % 0x60];
     loop {
-        let (kind, length) = match rest {
-            [kind, low, high, after @ ..] => {
-                rest = after;
-                (u32::from(kind % 3), usize::from(u16::from_le_bytes([*low, *high])) % 0x1000)
-            }
+        let [kind, low, high, after @ ..] = rest else {
             // An empty raw block, the last one.
-            _ => {
-                frame.extend([1, 0, 0]);
-                return frame;
-            }
+            frame.extend([1, 0, 0]);
+            return frame;
         };
+        let kind = u32::from(kind % 3);
+        let length = usize::from(u16::from_le_bytes([*low, *high])) % 0x1000;
+        rest = after;
         let stored = if kind == 1 { 1 } else { length };
         let (block, after) = rest.split_at(stored.min(rest.len()));
         rest = after;
