@@ -11,6 +11,7 @@
 //! | [`tar_pax`] | an independent parser of PAX records |
 //! | [`tar_walk`] | the same stream cut into other pieces, and truncated |
 //! | [`tar_differential`] | the crate `tar-core`, with a list of allowed differences |
+//! | [`zstd_own`] | libzstd, and numbers of threads with each other |
 //! | [`zstd_scan`] | libzstd's own parsing of frame headers and lengths |
 //! | [`decode_zstd`] | libzstd, and the engines with each other |
 //! | [`decode_lz4`] | `lz4_flex` on whole frames, found by a walk of their blocks |
@@ -48,6 +49,7 @@ mod tar_pax;
 mod tar_walk;
 mod text;
 mod walk;
+mod zstd_own;
 mod zstd_scan;
 
 pub use archive_name::archive_name;
@@ -65,6 +67,7 @@ pub use tar_differential::{ALLOWED, Allowed, tar_differential};
 pub use tar_header::tar_header;
 pub use tar_pax::tar_pax;
 pub use tar_walk::tar_walk;
+pub use zstd_own::zstd_own;
 pub use zstd_scan::zstd_scan;
 
 /// A target.
@@ -79,7 +82,7 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     target("archive_name", archive_name, 20_000),
     target("bank", bank, 4_000),
     target("control_request", control_request, 20_000),
@@ -96,6 +99,7 @@ pub const TARGETS: [Target; 17] = [
     target("tar_header", tar_header, 10_000),
     target("tar_pax", tar_pax, 10_000),
     target("tar_walk", tar_walk, 600),
+    target("zstd_own", zstd_own, 1_000),
     target("zstd_scan", zstd_scan, 4_000),
 ];
 

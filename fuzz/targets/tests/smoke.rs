@@ -36,7 +36,7 @@ macro_rules! smoke {
 smoke! {
     archive_name bank control_request decode_lz4 decode_zstd fastboot layout_any layout_snapshot
     report seek_table side_car storage
-    tar_differential tar_header tar_pax tar_walk zstd_scan
+    tar_differential tar_header tar_pax tar_walk zstd_own zstd_scan
 }
 
 fn smoke(name: &str) {
