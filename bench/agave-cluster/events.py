@@ -101,6 +101,9 @@ class Events:
                     self.note("         did not end by exit")
                     self.node.kill(signal.SIGKILL)
                     self.ended_by = "SIGKILL"
+                elif self.node.state() <= self.node.booted_from()[1]:
+                    self.note("         it had no time to write a state")
+                    self.ended_by = "early exit"
             else:
                 self.node.kill(getattr(signal, self.ended_by))
         lasted = time.monotonic() - self.started
