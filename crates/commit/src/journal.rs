@@ -194,6 +194,20 @@ impl Journal {
         Ok(Self(Progress::Planned { calls: calls.clone(), directory, run }))
     }
 
+    /// Replaces the journal of a staging directory by one of another run, which goes on from `reached`.
+    /// If that is interrupted, no run can resume.
+    pub fn replace(
+        calls: &Syscalls,
+        directory: &OwnedFd,
+        run: Run,
+        reached: &Checkpoint,
+    ) -> Result<Self, Errno> {
+        remove_journal(calls, directory)?;
+        let mut journal = Self::plan(calls, directory, run)?;
+        journal.checkpoint(reached)?;
+        Ok(journal)
+    }
+
     /// Reads the journal of an interrupted run and truncates it behind its last whole record.
     /// Returns `None` if there is no journal, or none with a checkpoint.
     pub fn load(calls: &Syscalls, directory: &OwnedFd) -> Result<Option<Loaded>, LoadError> {

@@ -96,7 +96,7 @@ impl Beginning {
         let identity = ArchiveIdentity::new(&archive.stat().map_err(PassError::source)?);
         beginning.origin =
             Some(Origin { archive: identity, from: 0, entries: 0, before: Vec::new() });
-        let run = Run::new(&what(options), staging.identities()?);
+        let run = Run::new(&what(options, options.archives().len()), staging.identities()?);
         if options.resumes() && staging.is_left_over() {
             match beginning.resume(options, calls, &run, archive, directories, manifest) {
                 Ok(()) => return Ok(beginning),
@@ -118,11 +118,7 @@ impl Beginning {
         // Without a journal, the run cannot be resumed, but nothing else is lost.
         let journal = directories.first().map(|output| Journal::plan(calls, output, run));
         beginning.journal = journal.and_then(|journal| {
-            journal
-                .inspect_err(
-                    |errno| tracing::warn!(%errno, "no journal: this run cannot be resumed"),
-                )
-                .ok()
+            journal.inspect_err(|errno| tracing::warn!(%errno, "{NO_JOURNAL}")).ok()
         });
         Ok(beginning)
     }
@@ -162,9 +158,13 @@ impl Beginning {
             }
             Some(Err(LoadError::Failed(errno))) => return Err(failed(errno)),
         };
+        // Since then an incremental archive has appeared. The storages of the full one are the same;
+        // its other files are not of the state any more.
+        let alone = Run::new(&what(options, 1), run.staging.clone());
+        let has_grown = before != *run && before == alone && options.archives().len() > 1;
         let interrupted = Interrupted {
             before: &before,
-            now: run,
+            now: if has_grown { &alone } else { run },
             reached: &reached,
             is_same_file: one_archive
                 && self.origin.as_ref().is_some_and(|now| now.archive == reached.archive),
@@ -202,7 +202,14 @@ impl Beginning {
         self.decode = reached.restart.into();
         self.header_offset = reached.header_offset;
         self.resumed = Some(resumed);
-        self.journal = Some(journal);
+        self.journal = match directories.first().filter(|_| has_grown) {
+            None => Some(journal),
+            // The other way round, files of the incremental archive would be taken for those of the
+            // full one.
+            Some(state) => Journal::replace(calls, state, run.clone(), &reached)
+                .inspect_err(|errno| tracing::warn!(%errno, "{NO_JOURNAL}"))
+                .ok(),
+        };
         if let Some(origin) = &mut self.origin {
             // With an expected digest, the whole archive is digested.
             let all = options.digest().expected().is_some();
@@ -214,15 +221,18 @@ impl Beginning {
     }
 }
 
-/// Returns the name of what a run makes. A run resumes only one that made the same.
-fn what(options: &Options) -> String {
+const NO_JOURNAL: &str = "no journal: this run cannot be resumed";
+
+/// Returns the name of what a run makes of so many archives. A run resumes only one that made the
+/// same.
+fn what(options: &Options, archives: usize) -> String {
     let layout = options.source().layout().name();
     if options.state().is_none() {
         return layout.to_owned();
     }
     // Files are not checked again.
     let checks = if options.source().verify() == Verify::None { "unchecked" } else { "checked" };
-    format!("state of a {layout}, {checks}")
+    format!("state of a {layout}, archives: {archives}, {checks}")
 }
 
 /// Returns whether this archive has the bytes that the interrupted runs had read, from its

@@ -70,12 +70,23 @@ fn journal(ledger: &Ledger) -> PathBuf {
 /// Prepares until some files are complete, and then cancels.
 #[track_caller]
 fn interrupt(ledger: &Ledger, request: &Request) {
+    interrupt_at(ledger, request, CANCELLED_AT);
+}
+
+/// The same after the first file.
+#[track_caller]
+fn interrupt_soon(ledger: &Ledger, request: &Request) {
+    interrupt_at(ledger, request, 1);
+}
+
+#[track_caller]
+fn interrupt_at(ledger: &Ledger, request: &Request, files: usize) {
     let cancel = CancelToken::default();
     let (sender, received) = sync_channel(0);
     let cancelling = cancel.clone();
     let receiver = thread::spawn(move || {
         for (number, _) in received.iter().enumerate() {
-            if number + 1 == CANCELLED_AT {
+            if number + 1 == files {
                 cancelling.cancel();
             }
         }
@@ -168,10 +179,23 @@ fn a_newer_incremental_archive_does_not_cost_the_full_one_again() {
     fs::remove_file(incremental).unwrap();
     let request = step_by_step(&ledger, false);
     interrupt(&ledger, &request);
-    let expected = Expected::of_files(&full, Some(&newer(&ledger, 120)));
+    let newest = newer(&ledger, 120);
+    let expected = Expected::of_files(&full, Some(&newest));
     assert!(resumed(beside(&request, &CancelToken::default())).files >= 20);
     expected.assert_prepared(&ledger.beside(), 3, "the first");
     assert_tidy(&ledger, "the first");
+
+    // If that one is interrupted, the full archive alone is another matter again: by then, files of
+    // the incremental archive may have the names of its own.
+    let site = Site::new();
+    let ledger = Ledger::new(&site.place(), 2);
+    let (full, incremental) = archives(&ledger);
+    fs::remove_file(&incremental).unwrap();
+    interrupt(&ledger, &step_by_step(&ledger, true));
+    let incremental = newer(&ledger, 120);
+    interrupt_soon(&ledger, &step_by_step(&ledger, true));
+    fs::remove_file(incremental).unwrap();
+    starts_over(&ledger, &Expected::of_files(&full, None), "another layout");
 }
 
 /// Interrupted again and again, with second names of all storages, it comes to its end.
@@ -228,7 +252,7 @@ fn what_does_not_match_is_begun_again() {
         (|ledger, _| fs::write(first(ledger), "short").unwrap(), "instead of 50000"),
         (|ledger, _| fs::write(journal(ledger), "none").unwrap(), "not reached a checkpoint"),
         // Bank file and version come from the full archive then.
-        (|_, incremental| fs::remove_file(incremental).unwrap(), "is missing"),
+        (|_, incremental| fs::remove_file(incremental).unwrap(), "another layout"),
     ];
     for (change, reason) in cases {
         let site = Site::new();
