@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::Signal;
 use unsnap_test_support::{
-    ledger::{Ledger, names},
+    ledger::Ledger,
     ledger_tool,
     machine::{Machine, storages},
     run,
@@ -235,13 +235,12 @@ impl Soak {
         }
     }
 
-    /// The validator has written its state, the only one that is there now.
+    /// The validator has written its state, the only one that is there now. On a full disk it may have
+    /// left a directory that is no state.
     fn state_written(&mut self) {
-        for slot in names(&self.machine.ledger.states()) {
-            if let Ok(slot) = slot.parse() {
-                self.kills.remove(&slot);
-                self.flipped.remove(&slot);
-            }
+        for slot in marked(&self.machine.ledger) {
+            self.kills.remove(&slot);
+            self.flipped.remove(&slot);
         }
     }
 

@@ -13,20 +13,24 @@
 //! Times are passed in, in seconds since 1970. A clock that goes backwards counts as no time at all:
 //! it never makes a start suspicious.
 
+mod file;
+mod suspect;
+
 use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
-use rustix::{
-    fs::{AtFlags, Mode, OFlags},
-    io::Errno,
-};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
 
+use self::{
+    file::overwrite,
+    suspect::{Suspect, SuspectArchive, suspect_archives},
+};
+pub use self::{file::write_durably, suspect::StateName};
 use crate::{
     FastbootError, FileIdentity, LedgerLock, Pair, Places,
     files::{failed, open_directory, read_small},
@@ -78,37 +82,6 @@ impl Default for AttemptRules {
     }
 }
 
-/// A state, as far as it can be told from others.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateName {
-    /// Slot of the state.
-    pub slot: u64,
-    /// Hash in the name of the archive that it was made from, if that is known.
-    #[serde(default)]
-    pub hash: Option<String>,
-}
-
-impl StateName {
-    /// Returns the name of the state that is made from a pair of archives.
-    pub fn of(pair: &Pair) -> Self {
-        let newest = pair.incremental().unwrap_or(pair.full());
-        Self { slot: pair.slot(), hash: Some(newest.name.hash().to_string()) }
-    }
-
-    /// Returns the name of the state of a slot. The hash is known if one of these pairs is of that
-    /// slot.
-    pub fn of_slot(slot: u64, mut pairs: impl Iterator<Item = Pair>) -> Self {
-        let pair = pairs.find(|pair| pair.slot() == slot);
-        pair.map_or(Self { slot, hash: None }, |pair| Self::of(&pair))
-    }
-
-    /// Returns whether both may be the same state.
-    fn may_be(&self, other: &Self) -> bool {
-        let hashes = self.hash.as_ref().zip(other.hash.as_ref());
-        self.slot == other.slot && hashes.is_none_or(|(one, other)| one == other)
-    }
-}
-
 /// The memory of a validator's starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempts {
@@ -157,57 +130,6 @@ struct Served {
     /// Number of validators that have ended early with it, one after the other.
     #[serde(default)]
     failures: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Suspect {
-    state: StateName,
-    /// The archives that it was made from; empty if they were gone.
-    #[serde(default)]
-    archives: Vec<SuspectArchive>,
-    /// Whether it was withdrawn. From then on another state of the same slot is another one, unless it
-    /// is made from the same archives.
-    #[serde(default)]
-    withdrawn: bool,
-    /// Whether the archives were checked.
-    #[serde(default)]
-    checked: bool,
-}
-
-impl Suspect {
-    /// Returns whether a state that exists now may be this one.
-    fn may_exist(&self) -> bool {
-        let is_there =
-            |archive: &SuspectArchive| SuspectArchive::of(&archive.path).as_ref() == Some(archive);
-        let has_archives = !self.archives.is_empty() && self.archives.iter().all(is_there);
-        has_archives || !self.withdrawn
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct SuspectArchive {
-    path: PathBuf,
-    bytes: u64,
-    modified_ns: i128,
-    inode: u64,
-}
-
-impl SuspectArchive {
-    fn of(path: &Path) -> Option<Self> {
-        Some(Self::new(path, FileIdentity::of(path).ok()?))
-    }
-
-    fn new(path: &Path, file: FileIdentity) -> Self {
-        let FileIdentity { bytes, modified_ns, inode } = file;
-        Self { path: path.to_owned(), bytes, modified_ns, inode }
-    }
-
-    /// Returns whether both are the same file. Another process may know its directory under another
-    /// path.
-    fn is_same(&self, other: &Self) -> bool {
-        let identity = |it: &Self| (it.bytes, it.modified_ns, it.inode);
-        self.path.file_name() == other.path.file_name() && identity(self) == identity(other)
-    }
 }
 
 /// Preparations that were killed, one after the other.
@@ -313,12 +235,19 @@ impl Attempts {
 
     /// Judges what became of the validator that was given a state last. Called once at each start,
     /// when no validator is running on the ledger. `None` if it is not known to have ended early.
+    ///
+    /// A state that was given to a validator although it was a suspect, and with which that one has
+    /// run for long, is none any more.
     pub fn judge_state(&mut self, now: u64, rules: AttemptRules) -> Option<Failed> {
         let last = self.served.last_mut()?;
         // Counted once: a start that gives no state to a validator says nothing about the last one.
         if let Some(at) = last.at.take() {
             let is_early = now >= at && now - at < rules.window.as_secs();
             last.failures = if is_early { last.failures.saturating_add(1) } else { 0 };
+            // A clock that has gone backwards clears nobody.
+            if !is_early && now >= at {
+                self.suspects.retain(|suspect| !suspect.state.may_be(&last.state));
+            }
         }
         let times = last.failures;
         let too_often = rules.attempts > 0 && times >= rules.attempts;
@@ -458,11 +387,7 @@ impl Attempts {
         let archive = |path: &Path| Some(SuspectArchive::new(path, file(path)?));
         let archives: Option<Vec<_>> = pair.archives().map(|one| archive(&one.path)).collect();
         archives.is_some_and(|archives| {
-            self.suspects.iter().any(|suspect| {
-                let mut pairs = suspect.archives.iter().zip(&archives);
-                suspect.archives.len() == archives.len()
-                    && pairs.all(|(one, other)| one.is_same(other))
-            })
+            self.suspects.iter().any(|suspect| suspect.was_made_from(&archives))
         })
     }
 
@@ -475,11 +400,6 @@ impl Attempts {
     pub(crate) fn has_suspect_archives(&self, pair: &Pair) -> bool {
         self.is_suspect_pair(pair, |path| FileIdentity::of(path).ok())
     }
-}
-
-/// Returns the archives of a pair; `None` if one of them is gone.
-fn suspect_archives(pair: &Pair) -> Option<Vec<SuspectArchive>> {
-    pair.archives().map(|archive| SuspectArchive::of(&archive.path)).collect()
 }
 
 /// Returns whether a validator's start was remembered a moment ago, so that a validator may be about
@@ -498,63 +418,6 @@ fn is_recent(changed: SystemTime, now: SystemTime) -> bool {
 /// Forgets the oldest.
 fn keep_last<T>(list: &mut Vec<T>) {
     list.drain(..list.len().saturating_sub(REMEMBERED_MAX));
-}
-
-/// Overwrites a file with as many bytes as it has, so that the file system needs no space.
-fn overwrite(calls: &Syscalls, path: &Path, bytes: &[u8]) -> Result<(), Errno> {
-    let file = calls.open(path, OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW)?;
-    if u64::try_from(calls.fstat(&file)?.st_size) != Ok(bytes.len() as u64) {
-        return Err(Errno::NOSPC);
-    }
-    let mut written = 0;
-    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
-        match calls.write_at(&file, rest, written as u64, 1)? {
-            0 => return Err(Errno::IO),
-            count => written += count,
-        }
-    }
-    calls.fsync(&file)
-}
-
-/// Replaces a small file, durably: after a power cut it is whole, the old one or the new one. Another
-/// process that does the same at the same time wins or loses as a whole.
-pub fn write_durably(calls: &Syscalls, path: &Path, bytes: &[u8]) -> Result<(), FastbootError> {
-    let at = |step, errno| failed(step, path, errno);
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(at("write", Errno::ISDIR));
-    };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let directory = open_directory(calls, parent)?;
-    let new_name = new_name(name);
-    let new_name = new_name.as_os_str();
-    let flags =
-        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let written = calls
-        .openat(&directory, new_name, flags, Mode::from_raw_mode(0o644))
-        .and_then(|file| {
-            let mut rest = bytes;
-            while !rest.is_empty() {
-                let count = calls.write(&file, rest)?;
-                rest = rest.get(count..).filter(|_| count > 0).ok_or(Errno::IO)?;
-            }
-            calls.fsync(&file)
-        })
-        .and_then(|()| calls.renameat(&directory, new_name, &directory, name))
-        .and_then(|()| calls.fsync(&directory));
-    written.map_err(|errno| {
-        // After the rename it is gone already.
-        let _ = calls.unlinkat(&directory, new_name, AtFlags::empty());
-        at("write", errno)
-    })
-}
-
-/// Returns the name under which a new version of a file is written: hidden, so that programs that
-/// read all files of a directory, such as `node_exporter`, do not see half of it.
-fn new_name(name: &OsStr) -> std::ffi::OsString {
-    let mut new_name = std::ffi::OsString::from(".");
-    new_name.push(name);
-    new_name.push(".unsnap-new");
-    new_name
 }
 
 #[cfg(test)]

@@ -48,6 +48,22 @@ fn a_validator_that_has_run_for_a_while_clears_its_state_of_suspicion() {
 }
 
 #[test]
+fn a_suspect_with_which_a_validator_has_run_for_a_while_is_none_any_more() {
+    let mut attempts = Attempts::default();
+    attempts.suspect(state(7), None);
+    attempts.suspect(state(8), None);
+    // It takes nothing but states, and there is no other one.
+    start(&mut attempts, 7, 1000);
+    start(&mut attempts, 7, 900);
+    assert!(attempts.is_suspect(&state(7)), "the clock went backwards");
+    start(&mut attempts, 7, 1499);
+    assert!(attempts.is_suspect(&state(7)), "it ended early");
+    assert_eq!(start(&mut attempts, 7, 2099), None);
+    assert!(!attempts.is_suspect(&state(7)));
+    assert!(attempts.is_suspect(&state(8)));
+}
+
+#[test]
 fn failures_are_counted_for_each_state() {
     let mut attempts = Attempts::default();
     for (slot, now) in [(7, 1000), (8, 1100), (9, 1200), (10, 1300)] {
