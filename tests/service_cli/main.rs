@@ -45,6 +45,7 @@ fn status_is_told_to_people_in_columns() {
         "  job 13, slot 52: queued",
         "  slot 39  102.00 GiB    430,000 files  /mnt/ledger/39  ",
         "tree       tree      failing: \\x1b[2Jodd",
+        "disk of /mnt/ledger: 465.66 GiB of 1.82 TiB free; kept: 102.00 GiB of validator (ready state), 2.00 KiB of validator (shadow)",
         "bad archive: /mnt/snapshots/bad: it is cut (found ",
     ];
     for (line, expected) in out.lines().zip(expected) {

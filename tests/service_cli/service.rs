@@ -194,6 +194,14 @@ fn status() -> Status {
                 "results": [], "job": null, "queued": [],
             },
         ],
+        "disks": [{
+            "path": "/mnt/ledger", "targets": ["validator"],
+            "bytes": 2_000_000_000_000_u64, "bytes_available": 500_000_000_000_u64,
+            "kept": [
+                {"target": "validator", "what": "ready", "bytes": 109_521_666_048_u64},
+                {"target": "validator", "what": "shadow", "bytes": 2048},
+            ],
+        }],
         "bad": [{
             "path": "/mnt/snapshots/bad", "reason": "it is cut",
             "seen_unix_ms": 1_763_700_000_000_u64,

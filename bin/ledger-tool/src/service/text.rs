@@ -7,8 +7,8 @@ use std::{
 
 use unsnap_cli::units::{count, duration, seconds, size};
 use unsnap_control::protocol::{
-    Event, EventLine, JobProgress, JobState, JobStatus, Outcome, ResultStatus, Status, TargetKind,
-    TargetState, TargetStatus,
+    DiskStatus, Event, EventLine, JobProgress, JobState, JobStatus, Kept, KeptStatus, Outcome,
+    ResultStatus, Status, TargetKind, TargetState, TargetStatus,
 };
 use unsnap_tarstream::printable;
 
@@ -34,6 +34,9 @@ pub fn status(status: &Status) -> String {
     let columns = Columns::of(&status.targets);
     for each in &status.targets {
         target(&mut text, each, &columns);
+    }
+    for each in &status.disks {
+        let _ = writeln!(text, "{}", disk(each));
     }
     for bad in &status.bad {
         let (path, reason) = (clean(&bad.path.to_string_lossy()), clean(&bad.reason));
@@ -96,6 +99,29 @@ fn target(text: &mut String, target: &TargetStatus, columns: &Columns) {
             ago(*finished_unix_ms),
             width = columns.slot
         );
+    }
+}
+
+/// Returns a file system, and what is kept on it, on a line.
+fn disk(disk: &DiskStatus) -> String {
+    let DiskStatus { path, targets: _, bytes, bytes_available, kept } = disk;
+    let path = clean(&path.to_string_lossy());
+    let mut text = format!("disk of {path}: {} of {} free", size(*bytes_available), size(*bytes));
+    for (number, KeptStatus { target, what, bytes }) in kept.iter().enumerate() {
+        let begin = if number == 0 { "; kept:" } else { "," };
+        let _ =
+            write!(text, "{begin} {} of {} ({})", size(*bytes), clean(target), kept_name(*what));
+    }
+    text
+}
+
+fn kept_name(what: Kept) -> &'static str {
+    match what {
+        Kept::Ready => "ready state",
+        Kept::Next => "next state",
+        Kept::Shadow => "shadow",
+        Kept::Leftovers => "to be removed",
+        Kept::Trees => "trees",
     }
 }
 
