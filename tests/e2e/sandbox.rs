@@ -189,7 +189,7 @@ fn create_by_ring(directory: &Path) -> io::Result<()> {
         direct: None,
         keep_open: false,
     };
-    engine.submit(0, Operation::Create(CreateFile::new(new, None)));
+    engine.submit(0, Operation::Create(CreateFile::new(new)));
     let mut done = Vec::new();
     engine.wait(&mut done).map_err(io::Error::other)?;
     done.remove(0).result.map(drop).map_err(|error| error.errno.into())

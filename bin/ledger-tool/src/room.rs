@@ -33,6 +33,7 @@ pub fn check(
             mode: options.preflight,
             options: &options.pass,
             handles,
+            may_walk_beside: false,
         };
         let fits = |_| Ok::<_, UnpackError>(());
         Ok(Preflight::make_room(&question, false, fits)?.report)

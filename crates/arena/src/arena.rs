@@ -44,7 +44,8 @@ impl ArenaBuilder {
     /// [`Arena::page_kind`] says which kind it got.
     pub fn build(self) -> Result<Arena, ArenaError> {
         let bytes = self.bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
-        // Reserved huge pages are all or nothing: `mmap` itself fails if there are too few.
+        // Reserved huge pages are all or nothing, and faulted in whatever `populate` says: a page
+        // that is refused later would end the process.
         let mapping = match self.hugetlb.then(|| Mapping::hugetlb(bytes)) {
             Some(Ok(mapping)) => mapping,
             Some(Err(errno)) => {
@@ -53,7 +54,7 @@ impl ArenaBuilder {
             }
             None => Mapping::transparent(bytes)?,
         };
-        if self.populate {
+        if self.populate && mapping.kind() != PageKind::HugeTlb {
             mapping.populate(bytes);
         }
         Ok(Arena { mapping: Arc::new(mapping), bytes, cut: 0 })

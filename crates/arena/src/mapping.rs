@@ -2,7 +2,10 @@
 
 use std::{ffi::c_void, ptr::NonNull};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::{
+    io::Errno,
+    mm::{Advice, MapFlags, ProtFlags},
+};
 
 use crate::error::ArenaError;
 
@@ -52,11 +55,16 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    pub fn hugetlb(bytes: usize) -> Result<Self, rustix::io::Errno> {
+    /// Maps reserved huge pages and faults them in. `mmap` fails if there are too few. It succeeds
+    /// where a control group limits their number (`hugetlb.2MB.max`): a page beyond the limit is
+    /// refused when it is first used, by SIGBUS. Faulting in reports that as an error.
+    pub fn hugetlb(bytes: usize) -> Result<Self, Errno> {
         let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let map_start = map_anonymous(map_bytes, MapFlags::HUGETLB)?;
         // The kernel aligns such mappings to the huge page size.
-        Ok(Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb })
+        let mapping = Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb };
+        unless_refused(mapping.advise(map_bytes, Advice::LinuxPopulateWrite))?;
+        Ok(mapping)
     }
 
     pub fn transparent(bytes: usize) -> Result<Self, ArenaError> {
@@ -84,7 +92,7 @@ impl Mapping {
         }
     }
 
-    fn advise(&self, bytes: usize, advice: Advice) -> Result<(), rustix::io::Errno> {
+    fn advise(&self, bytes: usize, advice: Advice) -> Result<(), Errno> {
         let start = self.base.as_ptr().cast::<c_void>();
         assert!(bytes <= self.usable(), "advice on {bytes} bytes of {}", self.usable());
         // SAFETY: by the assertion, [base, base + bytes) lies inside our own private anonymous
@@ -132,11 +140,45 @@ impl Drop for Mapping {
     }
 }
 
-fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, rustix::io::Errno> {
+/// Returns the error of faulting pages in, unless the kernel cannot do so in advance (before 5.14).
+fn unless_refused(populated: Result<(), Errno>) -> Result<(), Errno> {
+    match populated {
+        Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
+        result => result,
+    }
+}
+
+fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, Errno> {
     let flags = MapFlags::PRIVATE | extra;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address chosen by the kernel overlaps no existing mapping.
     let start =
         unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags)? };
-    NonNull::new(start.cast::<u8>()).ok_or(rustix::io::Errno::NOMEM)
+    NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_cannot_be_faulted_in_are_refused_unless_the_kernel_is_old() {
+        assert_eq!(unless_refused(Ok(())), Ok(()));
+        assert_eq!(unless_refused(Err(Errno::INVAL)), Ok(()));
+        // By a control group's limit, a poisoned page, a lack of memory.
+        for errno in [Errno::FAULT, Errno::HWPOISON, Errno::NOMEM] {
+            assert_eq!(unless_refused(Err(errno)), Err(errno));
+        }
+    }
+
+    /// Memory of a range that the kernel does not populate stands for pages beyond a limit: both are
+    /// refused with `EFAULT`.
+    #[test]
+    fn a_refusal_to_fault_pages_in_is_reported() {
+        let mapping = Mapping::transparent(HUGE_PAGE_BYTES).unwrap();
+        assert_eq!(mapping.advise(HUGE_PAGE_BYTES, Advice::LinuxPopulateWrite), Ok(()));
+        if let Ok(mapping) = Mapping::hugetlb(HUGE_PAGE_BYTES) {
+            assert_eq!(mapping.kind(), PageKind::HugeTlb);
+        }
+    }
 }

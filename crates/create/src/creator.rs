@@ -16,7 +16,7 @@ use unsnap_ring::{
 };
 
 use crate::{
-    CreateError, FileSink, FinishedFile,
+    CreateError, FILE_BLOCK_BYTES, FileSink, FinishedFile,
     request::{Command, FileId, Request},
     shared::{Shared, in_blocks},
     ticket::{About, Ending, OpenFile, Ticket},
@@ -191,13 +191,13 @@ impl Creator {
 
     fn handle(&mut self, Request { destination, file, command }: Request) {
         match command {
-            Command::Whole { new, data, len } => {
-                let (path, bytes) = (new.path.clone(), len.unwrap_or(data.len() as u64));
-                let cached = new.direct.is_none();
-                let ticket =
-                    Ticket { destination, file, path, about: About::Whole { bytes, cached } };
-                let operation = Operation::WriteFile(WriteFile::new(new, data, len));
-                self.ready.push_back((ticket, operation));
+            Command::Whole { new, data } => {
+                let (path, bytes) = (new.path.clone(), data.len() as u64);
+                let cached_bytes =
+                    if new.direct.is_some() { bytes % FILE_BLOCK_BYTES as u64 } else { bytes };
+                let about = About::Whole { bytes, cached_bytes };
+                let ticket = Ticket { destination, file, path, about };
+                self.ready.push_back((ticket, Operation::WriteFile(WriteFile::new(new, data))));
             }
             Command::Begin { new } => {
                 let path = new.path.clone();
@@ -213,7 +213,7 @@ impl Creator {
                 };
                 self.files.insert(file, state);
                 let ticket = Ticket { destination, file, path, about: About::Begin };
-                self.ready.push_back((ticket, Operation::Create(CreateFile::new(new, None))));
+                self.ready.push_back((ticket, Operation::Create(CreateFile::new(new))));
             }
             Command::Part { offset, data } => {
                 if let Some(state) = self.files.get_mut(&file) {
@@ -221,9 +221,9 @@ impl Creator {
                 }
                 self.advance(file);
             }
-            Command::End { len } => {
+            Command::End { tail } => {
                 if let Some(state) = self.files.get_mut(&file) {
-                    state.end = Some(Ending { len });
+                    state.end = Some(Ending { tail });
                 }
                 self.advance(file);
             }
@@ -246,19 +246,18 @@ impl Creator {
             self.ready.push_back((ticket, Operation::Write(write)));
         }
         if state.writes_in_flight == 0
-            && let Some(Ending { len }) = state.end
+            && let Some(Ending { tail }) = state.end.take()
         {
             let Some(OpenFile { destination, path, file: Some(file), bytes, .. }) =
                 self.files.remove(&id)
             else {
                 return;
             };
-            let padding = len.map_or(0, |len| bytes.saturating_sub(len));
-            self.shared.progress.bytes.fetch_sub(padding, Ordering::Relaxed);
-            let about = About::End { bytes: bytes - padding };
+            let tail_bytes = tail.as_ref().map_or(0, |(_, data)| data.len() as u64);
+            let about = About::End { bytes: bytes + tail_bytes, tail_bytes };
             let ticket = Ticket { destination, file: id, path, about };
             let keep_open = self.sink.as_ref().is_some_and(FileSink::wants_open_files);
-            let finish = FinishFile::new(file, len, keep_open);
+            let finish = FinishFile::new(file, tail, keep_open);
             self.ready.push_back((ticket, Operation::Finish(finish)));
         }
     }
@@ -277,12 +276,17 @@ impl Creator {
         let progress = &self.shared.progress;
         let traffic = &self.shared.traffic[ticket.destination];
         match ticket.about {
-            About::Whole { bytes, cached } => {
-                progress.wrote(bytes, cached);
+            About::Whole { bytes, cached_bytes } => {
+                progress.wrote(bytes - cached_bytes, false);
+                progress.wrote(cached_bytes, true);
                 traffic.done(in_blocks(bytes));
                 self.complete_file(&ticket, bytes, outcome);
             }
-            About::End { bytes } => self.complete_file(&ticket, bytes, outcome),
+            About::End { bytes, tail_bytes } => {
+                progress.wrote(tail_bytes, true);
+                traffic.done(in_blocks(tail_bytes));
+                self.complete_file(&ticket, bytes, outcome);
+            }
             About::Begin => {
                 let state = self.files.get_mut(&ticket.file);
                 if let (Some(state), Outcome::Created(file)) = (state, outcome) {

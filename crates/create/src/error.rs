@@ -12,7 +12,7 @@ pub enum CreateError {
     /// A step of creating a file failed.
     #[error("cannot {step} {}: {errno}", path.display())]
     File {
-        /// Failed step: "open", "write", "truncate", "chmod" or "close"; "create", "examine" or
+        /// Failed step: "open", "write", "fcntl", "chmod" or "close"; "create", "examine" or
         /// "remove" for a probe.
         step: &'static str,
         /// Path of the file in the destination.

@@ -29,8 +29,8 @@ const SETTLE_POLL_MAX: Duration = Duration::from_millis(20);
 /// Indices of the creators of a destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    pub direct: usize,
-    pub cached: usize,
+    pub large: usize,
+    pub small: usize,
 }
 
 /// Sender's end of a creator's queue.
@@ -83,20 +83,21 @@ impl Feeder {
         Self { lanes, routes, shared, stream, next_file: 0, waited }
     }
 
-    /// Queues a command for a file that is written directly or not. Blocks while the creator's queue
-    /// is full.
-    pub fn send(&mut self, request: Request, direct: bool) -> Result<(), CreateError> {
+    /// Queues a command for a large or a small file. Blocks while the creator's queue is full.
+    pub fn send(&mut self, request: Request, large: bool) -> Result<(), CreateError> {
         let Request { destination, command, .. } = &request;
         let (bytes, file) = match command {
-            Command::Whole { data, len, .. } => (in_blocks(len.unwrap_or(data.len() as u64)), true),
+            Command::Whole { data, .. } => (in_blocks(data.len() as u64), true),
             Command::Begin { .. } => (0, false),
             Command::Part { data, .. } => (data.len() as u64, false),
-            Command::End { .. } => (0, true),
+            Command::End { tail } => {
+                (tail.as_ref().map_or(0, |(_, data)| in_blocks(data.len() as u64)), true)
+            }
         };
         self.shared.traffic[*destination].handed_over(bytes, u64::from(file));
         self.shared.streams[self.stream].queued.fetch_add(u64::from(file), Ordering::Relaxed);
         let route = self.routes[*destination];
-        let lane = &mut self.lanes[if direct { route.direct } else { route.cached }];
+        let lane = &mut self.lanes[if large { route.large } else { route.small }];
         lane.batch.push(request);
         if lane.batch.len() < BATCH_COMMANDS {
             return Ok(());

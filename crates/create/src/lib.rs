@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  walk thread                            for each destination device two threads: one for
-//!                                         direct files, one for files in the page cache
+//!                                         large files, one for small files
 //!  Assembler ── batches of Commands (bounded) ──▶ creator ── Operations ──▶ ring engine
 //!      │                                             ▲                          │
 //!      └ carry: the incomplete last 4096-byte file   └──────── completions ─────┘

@@ -1,5 +1,4 @@
-//! The pool of creators: for each destination device one for direct files and one for files in the
-//! page cache.
+//! The pool of creators: for each destination device one for large files and one for small files.
 
 use std::{
     os::fd::RawFd,
@@ -23,8 +22,9 @@ use crate::{
 };
 
 /// Most batches that may wait for a creator. The segments bound their bytes; this bounds their
-/// number.
-const BATCHES_MAX: usize = 64;
+/// number, so that 65,536 files of at least 1 KiB can wait for one device while another works: a
+/// full queue stops the walk, and with it all creators.
+const BATCHES_MAX: usize = 1024;
 
 /// Descriptors reserved for everything except created files: standard streams, the archive, rings,
 /// directories, and files of the embedding program.
@@ -39,24 +39,26 @@ struct Concurrency {
     depth: usize,
 }
 
-/// Concurrency for direct files. A direct write that extends its file occupies a worker until the
+/// Concurrency for large files. A direct write that extends its file occupies a worker until the
 /// device has finished: 8 workers took 0.9 of the time of 4, and 16 no less. With more than two
 /// operations per worker, kernel workers only contend for the directory: 16 operations in flight
 /// took 0.87 of the time of 128 and half of the CPU time (6 GB in 8,278 files, ext4 on 2 cores,
-/// BENCHMARKS.md).
-const DIRECT: Concurrency = Concurrency { workers: 8, depth: 16 };
+/// BENCHMARKS.md). Where direct I/O is refused, large files are copied into the page cache, which two
+/// workers would hold up on a machine with more processors.
+const LARGE: Concurrency = Concurrency { workers: 8, depth: 16 };
 
-/// Concurrency for files in the page cache. Creating them is CPU work under the directory's lock:
+/// Concurrency for small files. Creating them is CPU work under the directory's lock:
 /// 2, 3 and 4 workers are equally fast (200,000 files of 8 KiB), and more workers waste CPU time by
 /// spinning while large files are created at the same time.
-const CACHED: Concurrency = Concurrency { workers: 2, depth: 32 };
+const SMALL: Concurrency = Concurrency { workers: 2, depth: 32 };
 
 /// Configuration of a pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// Engine for direct files.
+    /// Engine for large files. If the mode of each file must be set, plain threads take the place of
+    /// io_uring, which has no such operation: the only submitter of the device would have to wait.
     pub engine: EngineKind,
-    /// Engine for files in the page cache.
+    /// Engine for small files.
     pub cached_engine: EngineKind,
     /// Number of streams, each with an assembler of its own.
     pub streams: usize,
@@ -74,8 +76,7 @@ pub struct PoolConfig {
     pub priority: Option<IoPriority>,
 }
 
-/// The creators of all destinations: for each device one for direct files and one for files in the
-/// page cache.
+/// The creators of all destinations: for each device one for large files and one for small files.
 ///
 /// Dropping the pool aborts the run: it waits for operations in flight and drops queued ones.
 pub struct CreatorPool {
@@ -119,14 +120,19 @@ impl CreatorPool {
             pace: config.pace.clone(),
         };
         let mut routes = Vec::new();
-        for _ in &devices {
+        for device in &devices {
+            let mut on_it = destinations.iter().filter(|place| place.device() == *device);
+            let large = match config.engine {
+                EngineKind::Uring if on_it.any(|place| place.file_mode().1) => &EngineKind::Threads,
+                _ => &config.engine,
+            };
             let bucket = Arc::new(Bucket::new(config.pace.clone()));
             let mut start = |engine, concurrency| {
                 pool.start_creator(config, engine, concurrency, open_files_max, &bucket)
             };
-            let direct = start(&config.engine, DIRECT)?;
-            let cached = start(&config.cached_engine, CACHED)?;
-            routes.push(Route { direct, cached });
+            let large = start(large, LARGE)?;
+            let small = start(&config.cached_engine, SMALL)?;
+            routes.push(Route { large, small });
         }
         pool.routes = destinations
             .iter()

@@ -15,14 +15,15 @@ pub struct FileId {
 /// A command to a creator. The commands for a file come in this order, and all commands for one
 /// file of a stream before those for the next.
 pub(crate) enum Command {
-    /// Create a file with one write. `len` is its exact size, if `data` was rounded up.
-    Whole { new: NewFile, data: Slice, len: Option<u64> },
+    /// Create a file with this content.
+    Whole { new: NewFile, data: Slice },
     /// Create a file of several writes.
     Begin { new: NewFile },
     /// Write a part of the file.
     Part { offset: u64, data: Slice },
-    /// Finish the file after all its parts. `len` as above.
-    End { len: Option<u64> },
+    /// Finish the file after all its parts. `tail` is the end of a direct file that does not fill a
+    /// block, and its offset.
+    End { tail: Option<(u64, Slice)> },
 }
 
 /// A command for a file, and the index of its destination.

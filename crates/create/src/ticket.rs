@@ -17,10 +17,21 @@ pub(crate) struct Ticket {
 
 /// Kind of operation, which decides what follows its completion.
 pub(crate) enum About {
-    Whole { bytes: u64, cached: bool },
+    /// `cached_bytes` of the file's `bytes` go through the page cache.
+    Whole {
+        bytes: u64,
+        cached_bytes: u64,
+    },
     Begin,
-    Part { bytes: u64, cached: bool },
-    End { bytes: u64 },
+    Part {
+        bytes: u64,
+        cached: bool,
+    },
+    /// `bytes` is the size of the file, of which `tail_bytes` go through the page cache now.
+    End {
+        bytes: u64,
+        tail_bytes: u64,
+    },
 }
 
 impl About {
@@ -29,7 +40,8 @@ impl About {
         match self {
             Self::Whole { bytes, .. } => in_blocks(*bytes),
             Self::Part { bytes, .. } => *bytes,
-            Self::Begin | Self::End { .. } => 0,
+            Self::End { tail_bytes, .. } => in_blocks(*tail_bytes),
+            Self::Begin => 0,
         }
     }
 }
@@ -51,6 +63,6 @@ pub(crate) struct OpenFile {
 
 /// End of a file, all parts of which have arrived.
 pub(crate) struct Ending {
-    /// Exact size, if writes were rounded up.
-    pub len: Option<u64>,
+    /// What direct I/O could not write, and its offset.
+    pub tail: Option<(u64, Slice)>,
 }

@@ -384,6 +384,7 @@ impl Look<'_> {
                 mode: request.preflight,
                 options: &request.pass,
                 handles: &handles,
+                may_walk_beside: false,
             };
             Ok::<_, FastbootError>(Preflight::figures(&question)?)
         })?;

@@ -4,6 +4,7 @@
 //! run.
 //!
 //! * [`Question`] and [`Preflight`] compare a survey of the archives with the free space.
+//! * [`BesideWalk`] completes the survey while the run is under way.
 //! * [`Watch`] ends a run before a disk is full; [`PausedWatch`] does so while the run is paused.
 //! * [`Shortage`] describes a file system that has too little space.
 //! * [`FileSystem`] and [`Free`] measure the free space of destinations. A [`Reserve`] stays free for
@@ -11,6 +12,7 @@
 //!
 //! Other crates remove old files to make room.
 
+mod beside;
 mod error;
 mod estimate;
 mod min_free;
@@ -23,6 +25,7 @@ mod space;
 mod survey;
 mod watch;
 
+pub use beside::{BesideWalk, Decided};
 pub use error::FitError;
 pub use min_free::MinFree;
 pub use needed::Kept;

@@ -14,7 +14,9 @@
 //! | other | none: samples |
 //!
 //! Samples come first. The walk over all headers reads a block for every 40 KB of the archive. It
-//! is made only where samples leave a doubt, or where the operator asks for it. Only tar headers
+//! is made only where samples leave a doubt, or where the operator asks for it. If the archive fits
+//! by the samples and their margin, it can be made beside the run ([`BesideWalk`]): until it refuses
+//! the archive, the watch keeps the disk from filling up. Only tar headers
 //! contain the sizes of files, so the space for a large archive's files is always estimated from
 //! the length of the stream.
 //!
@@ -32,9 +34,11 @@ use unsnap_decode::{Basis, Reads, Untold};
 use unsnap_pass::{Handles, Options, millis};
 
 use crate::{
-    FileSystem, FileSystemReport, FitError, Free, PreflightReport, Resource, Shortage, Watch,
+    BesideWalk, FileSystem, FileSystemReport, FitError, Free, PreflightReport, Resource, Shortage,
+    Watch,
+    beside::Doubt,
     needed::{Kept, Needed, Verdict},
-    survey::{HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
+    survey::{GoOn, HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
     watch::Watched,
 };
 
@@ -102,6 +106,9 @@ pub struct Question<'a> {
     pub options: &'a Options,
     /// Progress and cancellation.
     pub handles: &'a Handles,
+    /// Whether headers may be walked while the run is under way, if the archives fit by samples. A
+    /// run that keeps or removes files before it is refused must not do so.
+    pub may_walk_beside: bool,
 }
 
 /// Answer to a [`Question`].
@@ -111,6 +118,10 @@ pub struct Preflight {
     pub report: PreflightReport,
     /// Least bytes and inodes needed on each file system; empty if unknown. `None` without a check.
     needs: Option<Vec<(u64, Option<u64>)>>,
+    /// Whether each file system has room for the figures and their margins of error.
+    has_margin: bool,
+    /// What the walk over all headers has to decide, if it is made beside the run.
+    pub(crate) doubt: Option<Box<Doubt>>,
 }
 
 impl Preflight {
@@ -174,6 +185,11 @@ impl Preflight {
         }
     }
 
+    /// Starts the walk over all headers beside the run, if it was left for that. `stop` ends the run.
+    pub fn walk_beside(&mut self, stop: impl Fn() + Send + 'static) -> Option<BesideWalk> {
+        self.doubt.take().map(|doubt| BesideWalk::start(*doubt, stop))
+    }
+
     /// Returns the watch that ends the run before a disk is full, or before less is free than is to
     /// be left to other processes. Without a check, only the latter is watched; `None` if there is
     /// nothing to watch. `in_flight_bytes` is the most that segments can hold.
@@ -203,7 +219,7 @@ impl Preflight {
 impl Question<'_> {
     /// Refuses archives that do not fit.
     fn answer(&self, free: &[Free]) -> Result<Preflight, FitError> {
-        match self.compare(free) {
+        match self.compare_beside(free, self.may_walk_beside) {
             (_, Some(shortage)) => Err(FitError::NoSpace(Box::new(shortage))),
             (answer, None) => Ok(answer),
         }
@@ -212,52 +228,93 @@ impl Question<'_> {
     /// Compares the needs of the archives with the free space of each file system. Also returns all
     /// shortages.
     fn compare(&self, free: &[Free]) -> (Preflight, Option<Shortage>) {
-        if self.mode == PreflightMode::Off {
-            let report = PreflightReport::skipped("the check is switched off");
-            return (Preflight { report, needs: None }, None);
-        }
+        self.compare_beside(free, false)
+    }
+
+    /// Does the same. With `beside`, the walk over all headers is left for later if samples show
+    /// that the archives fit.
+    fn compare_beside(&self, free: &[Free], beside: bool) -> (Preflight, Option<Shortage>) {
         let since = Instant::now();
-        let (surveyed, is_ample) = self.survey(free);
-        let mut report = match &surveyed {
-            Ok(surveyed) => PreflightReport::on(surveyed, is_ample),
+        let survey = match self.mode {
+            PreflightMode::Off => {
+                let report = PreflightReport::skipped("the check is switched off");
+                return (Preflight { report, needs: None, has_margin: false, doubt: None }, None);
+            }
+            PreflightMode::Exact => {
+                let survey = |source| self.surveyor().archive(source, HeaderWalk::Whole);
+                let each: Vec<_> = self.archives.iter().map(survey).collect();
+                Survey { all: Surveyed::all(&each), is_ample: false }
+            }
+            PreflightMode::Within(time) => {
+                let sample = |source| self.surveyor().archive(source, HeaderWalk::No);
+                let each: Vec<_> = self.archives.iter().map(sample).collect();
+                let all = Surveyed::all(&each);
+                let is_ample = all.as_ref().is_ok_and(|sampled| self.is_ample(sampled, free));
+                let sampled = Survey { all, is_ample };
+                if is_ample {
+                    sampled
+                } else {
+                    if beside && let Some(doubt) = Doubt::about(self, &each, time, free) {
+                        let (mut fit, shortage) = self.judge(&sampled, free, since);
+                        if shortage.is_none() && fit.has_margin {
+                            fit.doubt = Some(Box::new(doubt));
+                            return (fit, None);
+                        }
+                    }
+                    self.walked(each, time, &self.surveyor())
+                }
+            }
+        };
+        self.judge(&survey, free, since)
+    }
+
+    /// Judges the needs that a survey has found.
+    pub(crate) fn judge(
+        &self,
+        Survey { all, is_ample }: &Survey,
+        free: &[Free],
+        since: Instant,
+    ) -> (Preflight, Option<Shortage>) {
+        let mut report = match all {
+            Ok(surveyed) => PreflightReport::on(surveyed, *is_ample),
             Err(reason) => PreflightReport::skipped(reason),
         };
         let (mut needs, mut shortages) = (Vec::new(), Vec::new());
+        let mut has_margin = all.is_ok();
         for (system, on_it) in self.systems.iter().zip(free) {
-            let surveyed = surveyed.as_ref().ok();
+            let surveyed = all.as_ref().ok();
             let needed = surveyed.map(|surveyed| self.needed(surveyed, system, on_it, free));
-            shortages.extend(report.add(system, on_it, needed.as_ref()));
+            let (short, doubtful) = report.add(system, on_it, needed.as_ref());
+            has_margin &= short.is_empty() && !doubtful;
+            shortages.extend(short);
             needs.extend(needed.map(|needed| needed.least()));
         }
         report.elapsed_ms = millis(since.elapsed());
         tracing::debug!(?report, "preflight");
-        (Preflight { report, needs: Some(needs) }, Shortage::of_all(shortages))
+        let fit = Preflight { report, needs: Some(needs), has_margin, doubt: None };
+        (fit, Shortage::of_all(shortages))
     }
 
-    /// Surveys the archives: by samples first and, where these leave a doubt, by a walk over all
-    /// headers. Also returns whether there was no doubt.
-    fn survey(&self, free: &[Free]) -> (SurveyResult, bool) {
-        let Self { archives, options, handles, .. } = self;
-        let surveyor = Surveyor { options, handles, split_accounts: self.accounts > 0 };
-        let time = match self.mode {
-            PreflightMode::Within(time) => time,
-            PreflightMode::Exact | PreflightMode::Off => {
-                let survey = |source| surveyor.archive(source, HeaderWalk::Whole);
-                let each: Vec<_> = archives.iter().map(survey).collect();
-                return (Surveyed::all(&each), false);
-            }
-        };
-        let sample = |source| surveyor.archive(source, HeaderWalk::No);
-        let mut each: Vec<_> = archives.iter().map(sample).collect();
-        let sampled = Surveyed::all(&each);
-        let is_ample = sampled.as_ref().is_ok_and(|sampled| {
-            let ample = |(system, on_it)| self.needed(sampled, system, on_it, free).is_ample(on_it);
-            self.systems.iter().zip(free).all(ample)
-        });
-        if is_ample {
-            return (sampled, true);
-        }
-        for (surveyed, source) in each.iter_mut().zip(archives) {
+    /// Returns the surveyor of a run that waits for it.
+    fn surveyor(&self) -> Surveyor<'_> {
+        let Self { options, handles, .. } = self;
+        Surveyor { options, go_on: GoOn::Shown(handles), split_accounts: self.accounts > 0 }
+    }
+
+    /// Returns whether the space suffices beyond doubt, by samples.
+    fn is_ample(&self, sampled: &Surveyed, free: &[Free]) -> bool {
+        let ample = |(system, on_it)| self.needed(sampled, system, on_it, free).is_ample(on_it);
+        self.systems.iter().zip(free).all(ample)
+    }
+
+    /// Walks all headers of the archives that have been sampled, where they may tell more.
+    pub(crate) fn walked(
+        &self,
+        mut sampled: Vec<SurveyResult>,
+        time: Option<Duration>,
+        surveyor: &Surveyor<'_>,
+    ) -> Survey {
+        for (surveyed, source) in sampled.iter_mut().zip(&self.archives) {
             // Headers may tell the size even where samples do not.
             let reads = match surveyed {
                 Ok(sampled) if sampled.untold == Some(Untold::NoTime) => sampled.reads,
@@ -267,7 +324,7 @@ impl Question<'_> {
             let walked = surveyor.archive(source, HeaderWalk::For(time));
             *surveyed = walked.map(|walked| walked.after(reads));
         }
-        (Surveyed::all(&each), false)
+        Survey { all: Surveyed::all(&sampled), is_ample: false }
     }
 
     /// Returns the needs on one file system.
@@ -288,6 +345,13 @@ impl Question<'_> {
         let needed = Needed::on(system, on_it, &surveyed.need, basis, self.accounts, part);
         needed.without(system, self.kept, on_it.unit_bytes)
     }
+}
+
+/// Result of surveying all archives.
+pub(crate) struct Survey {
+    pub all: SurveyResult,
+    /// Whether samples left no doubt.
+    pub is_ample: bool,
 }
 
 fn basis_name(basis: Basis) -> &'static str {
@@ -334,8 +398,14 @@ impl PreflightReport {
         Self { basis: "unknown", skipped: Some(reason.to_owned()), ..Self::default() }
     }
 
-    /// Adds a file system: its free space and the needs there. Returns its shortages.
-    fn add(&mut self, system: &FileSystem, free: &Free, needed: Option<&Needed>) -> Vec<Shortage> {
+    /// Adds a file system: its free space and the needs there. Returns its shortages, and whether
+    /// it may have another.
+    fn add(
+        &mut self,
+        system: &FileSystem,
+        free: &Free,
+        needed: Option<&Needed>,
+    ) -> (Vec<Shortage>, bool) {
         let inodes = needed.and_then(|needed| needed.inodes);
         self.file_systems.push(FileSystemReport {
             destinations: system.paths.iter().map(|path| path.display().to_string()).collect(),
@@ -345,8 +415,8 @@ impl PreflightReport {
             inodes_needed: inodes,
             inodes_available: free.inodes,
         });
-        let mut shortages = Vec::new();
-        let Some(needed) = needed else { return shortages };
+        let (mut shortages, mut doubtful) = (Vec::new(), false);
+        let Some(needed) = needed else { return (shortages, doubtful) };
         self.bytes_needed = self.bytes_needed.map(|sum| sum.saturating_add(needed.bytes));
         self.inodes_needed = self.inodes_needed.zip(inodes).map(|(sum, more)| sum + more);
         let exact = needed.exact;
@@ -374,11 +444,12 @@ impl PreflightReport {
                     let warning = format!("it may not fit: {}", shortage.figures());
                     tracing::warn!("{warning}");
                     self.warnings.push(warning);
+                    doubtful = true;
                 }
                 Verdict::Short => shortages.push(shortage),
             }
         }
-        shortages
+        (shortages, doubtful)
     }
 }
 

@@ -33,8 +33,17 @@ pub struct PreflightReport {
     pub reads: u64,
     /// Sum of the bytes of these reads.
     pub read_bytes: u64,
-    /// Duration of the check.
+    /// Time for which the run waited for the check.
     pub elapsed_ms: u64,
+}
+
+impl PreflightReport {
+    /// Completes the report of a walk beside the run: the run has waited only for the check before,
+    /// whose report is `before`.
+    #[must_use]
+    pub fn after(self, before: &Self) -> Self {
+        Self { elapsed_ms: before.elapsed_ms, ..self }
+    }
 }
 
 /// Needs and free space on one file system.

@@ -3,7 +3,7 @@
 use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
 use rustix::{
@@ -120,10 +120,10 @@ fn is_initial_user_namespace() -> bool {
 }
 
 /// A file system, and the destinations on it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FileSystem {
     calls: Syscalls,
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     /// Device number, as in `stat`.
     pub device: u64,
     /// Indices of the destinations; 0 is the output.
@@ -156,7 +156,7 @@ impl FileSystem {
                 system.paths.push(path);
             } else {
                 let (calls, destinations, paths) = (calls.clone(), vec![index], vec![path]);
-                let device = stat.st_dev;
+                let (device, directory) = (stat.st_dev, Arc::new(directory));
                 let min_free = Reserve::NONE;
                 systems.push(Self { calls, directory, device, destinations, paths, min_free });
             }
@@ -199,7 +199,7 @@ impl FileSystem {
     pub fn made_up(device: u64, destinations: &[usize]) -> Self {
         Self {
             calls: Syscalls::default(),
-            directory: std::fs::File::open("/").expect("the root can be opened").into(),
+            directory: Arc::new(std::fs::File::open("/").expect("the root can be opened").into()),
             device,
             destinations: destinations.to_vec(),
             paths: destinations.iter().map(|index| format!("/made-up/{index}").into()).collect(),

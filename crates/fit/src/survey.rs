@@ -1,6 +1,9 @@
 //! Survey of archives: determines or estimates the size of their content.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use unsnap_decode::{Basis, Effort, Reads, Untold, survey};
 use unsnap_index::Index;
@@ -43,11 +46,39 @@ pub(crate) struct Surveyed {
     pub warnings: Vec<String>,
 }
 
+/// Decides whether a walk over headers goes on.
+#[derive(Clone, Copy)]
+pub(crate) enum GoOn<'a> {
+    /// Until the run is cancelled. It waits for the walk, whose progress is shown.
+    Shown(&'a Handles),
+    /// Until the run, which goes on meanwhile, has ended or is cancelled.
+    Beside(&'a Handles, &'a AtomicBool),
+}
+
+impl GoOn<'_> {
+    /// Returns whether the walk goes on.
+    pub fn is_on(self) -> bool {
+        match self {
+            Self::Shown(handles) => !handles.cancel.is_cancelled(),
+            Self::Beside(handles, ended) => {
+                !ended.load(Ordering::Acquire) && !handles.cancel.is_cancelled()
+            }
+        }
+    }
+
+    fn after(self, walked_bytes: u64, archive_bytes: u64) -> bool {
+        if let Self::Shown(handles) = self {
+            handles.progress.walk(walked_bytes, archive_bytes);
+        }
+        self.is_on()
+    }
+}
+
 /// Parameters of surveys.
 #[derive(Clone, Copy)]
 pub(crate) struct Surveyor<'a> {
     pub options: &'a Options,
-    pub handles: &'a Handles,
+    pub go_on: GoOn<'a>,
     /// Whether storages go to directories of their own.
     pub split_accounts: bool,
 }
@@ -72,7 +103,7 @@ impl Surveyor<'_> {
     }
 
     fn file(&self, file: &ArchiveFile, walk: HeaderWalk) -> Option<Surveyed> {
-        let Self { options, handles, split_accounts } = *self;
+        let Self { options, go_on, split_accounts } = *self;
         let mut warnings = Vec::new();
         let by_table = length_by_seek_table(file, options.io.index, &mut warnings);
         let mut members = Members::new(options.limits.tar);
@@ -84,10 +115,7 @@ impl Surveyor<'_> {
                 HeaderWalk::For(time) => time.or(default.walk_time),
                 HeaderWalk::Whole => None,
             },
-            go_on: &|walked_bytes| {
-                handles.progress.walk(walked_bytes, file.size());
-                !handles.cancel.is_cancelled()
-            },
+            go_on: &|walked_bytes| go_on.after(walked_bytes, file.size()),
         };
         let archive = Anywhere(file);
         let survey = survey(&archive, file.size(), &options.limits.decode, &effort, &mut members);

@@ -224,12 +224,12 @@ impl UringRefused {
     }
 }
 
-/// Checks whether the kernel allows io_uring, by setting up a small ring and closing it.
+/// Number of entries of a ring as engines set it up by default: up to 63 operations in flight, and a
+/// wake-up.
+const PROBED_ENTRIES: u32 = 64;
+
+/// Checks whether the kernel allows io_uring, by setting up a ring like an engine's and closing it.
+/// A smaller one could be within the locked-memory limit, to which rings count before Linux 5.12.
 pub fn probe_uring() -> Result<(), UringRefused> {
-    match io_uring::IoUring::new(2) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(UringRefused { errno: Errno::from_io_error(&error).unwrap_or(Errno::NOSYS) })
-        }
-    }
+    crate::uring::build_ring(PROBED_ENTRIES, None).map(drop)
 }

@@ -33,7 +33,10 @@ pub(crate) fn execute(step: Step<'_>) -> Result<StepDone, Errno> {
         Step::SetMode { file, mode } => {
             rustix::fs::fchmod(file, Mode::from_raw_mode(mode)).map(|()| StepDone::Nothing)
         }
-        Step::SetLen { file, len } => rustix::fs::ftruncate(file, len).map(|()| StepDone::Nothing),
+        // The file was opened with no other flag that the call can change.
+        Step::LeaveDirect { file } => {
+            rustix::fs::fcntl_setfl(file, OFlags::empty()).map(|()| StepDone::Nothing)
+        }
         Step::Read { file, offset, buffer, .. } => {
             rustix::io::pread(file, buffer, offset).map(StepDone::Count)
         }

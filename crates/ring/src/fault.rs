@@ -283,6 +283,8 @@ pub enum Call {
     TrialWrite,
     /// `ftruncate`.
     SetLen,
+    /// `fcntl` with `F_SETFL` that clears `O_DIRECT`.
+    SetFlags,
     /// `fchmod`.
     SetMode,
     /// `close` of a written file.
@@ -360,6 +362,10 @@ impl Call {
             Self::SetLen => &[
                 Errno::IO, Errno::NOSPC, Errno::FBIG, Errno::INTR, Errno::INVAL, Errno::PERM,
                 Errno::ROFS, Errno::TXTBSY,
+            ],
+            // fcntl(2), with the errors of a file system that refuses the flags.
+            Self::SetFlags => &[
+                Errno::IO, Errno::INVAL, Errno::PERM,
             ],
             // chmod(2).
             Self::SetMode => &[

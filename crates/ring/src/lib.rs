@@ -1,7 +1,7 @@
 //! Asynchronous file operations over io_uring, worker threads or injected faults.
 //!
-//! An [`Operation`] is a complete task, such as "create this file, write these bytes, truncate it
-//! to its size, close it". It owns everything that the kernel will access, and is moved into an
+//! An [`Operation`] is a complete task, such as "create this file, write these bytes,
+//! close it". It owns everything that the kernel will access, and is moved into an
 //! [`Engine`]. A [`Completion`] returns the result under the token that the operation was submitted
 //! with. There is no other way to learn that an operation has ended, and completions arrive in any
 //! order.
@@ -24,8 +24,9 @@
 //! | [`EngineKind::Threads`] | a system call on a worker thread | containers, hardened kernels |
 //! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering | tests |
 //!
-//! The io_uring engine makes an ordinary system call for `fchmod`, and before Linux 6.9 for
-//! `ftruncate`, since a ring has no such operations.
+//! The io_uring engine makes ordinary system calls for `fchmod`, and for the `fcntl` before the end
+//! of a file that direct I/O cannot write, since a ring has no such operations. The latter never
+//! waits; for the former, see `CreatorPool` in the crate `create`.
 //!
 //! [`Syscalls`] makes calls one at a time, such as those that create directories. A [`FaultPlan`]
 //! counts the steps of engines and the calls made through [`Syscalls`], and can fail any of them.

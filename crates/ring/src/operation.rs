@@ -8,7 +8,7 @@ use std::{
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use unsnap_arena::{Block, Slice};
+use unsnap_arena::{Block, PAGE_BYTES, Slice};
 
 use crate::{Call, DirectIo};
 
@@ -67,9 +67,9 @@ pub enum Operation {
     Create(CreateFile),
     /// Write a range of an open file.
     Write(WriteAt),
-    /// Truncate an open file to its size and close it.
+    /// Write the end of an open file and close it.
     Finish(FinishFile),
-    /// Create, write, truncate and close a file.
+    /// Create, write and close a file.
     WriteFile(WriteFile),
 }
 
@@ -88,7 +88,7 @@ pub enum Outcome {
     Created(Arc<OwnedFd>),
     /// [`WriteAt`]: every byte was written.
     Written,
-    /// [`FinishFile`] and [`WriteFile`]: the file has its size and is closed.
+    /// [`FinishFile`] and [`WriteFile`]: the file is complete and closed.
     Finished,
     /// The same, but the file is still open, as requested by [`NewFile::keep_open`].
     Kept(OwnedFd),
@@ -181,7 +181,8 @@ pub struct NewFile {
     /// Open for direct I/O with this alignment.
     pub direct: Option<DirectIo>,
     /// Open for reading too, and return the descriptor when the file is complete
-    /// ([`Outcome::Kept`]) instead of closing it.
+    /// ([`Outcome::Kept`]) instead of closing it. It is in direct mode if the file was opened for
+    /// direct I/O and consists of whole blocks.
     pub keep_open: bool,
 }
 
@@ -189,40 +190,48 @@ pub struct NewFile {
 #[derive(Debug)]
 pub struct CreateFile {
     new: NewFile,
-    /// Initial size, so that several writes inside it can run in parallel.
-    preset_len: Option<u64>,
-    state: CreateState,
+    /// The open file, once its mode is to be set.
     file: Option<OwnedFd>,
 }
 
 impl CreateFile {
-    /// Creates the operation. `preset_len` is the size that the file gets before the first write.
-    pub fn new(new: NewFile, preset_len: Option<u64>) -> Self {
-        Self { new, preset_len, state: CreateState::Open, file: None }
+    /// Creates the operation.
+    pub fn new(new: NewFile) -> Self {
+        Self { new, file: None }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum CreateState {
-    Open,
-    Mode,
-    Preset,
-}
-
-/// Truncates an open file to its exact size, then closes it. All its writes must have completed.
+/// Writes the end of a file, then closes it. All other writes must have completed.
+///
+/// Direct I/O writes whole blocks, so the end of a file that is less than a block goes through the
+/// page cache. Rounding it up and truncating the file was tried: the file system then read the last
+/// block back and wrote it again, a read and a write for each file.
 #[derive(Debug)]
 pub struct FinishFile {
     file: Option<Arc<OwnedFd>>,
-    len: Option<u64>,
+    tail: Option<Tail>,
     keep_open: bool,
 }
 
 impl FinishFile {
-    /// Creates the operation. `len` is the exact size if writes were rounded up, and `None`
-    /// otherwise. `keep_open` returns the descriptor instead of closing it.
-    pub fn new(file: Arc<OwnedFd>, len: Option<u64>, keep_open: bool) -> Self {
-        Self { file: Some(file), len, keep_open }
+    /// Creates the operation. `tail` is the end of a file that was written by direct I/O, and its
+    /// offset; `None` if nothing is left to be written. `keep_open` returns the descriptor instead
+    /// of closing it.
+    pub fn new(file: Arc<OwnedFd>, tail: Option<(u64, Slice)>, keep_open: bool) -> Self {
+        let tail = tail.map(|(offset, data)| Tail {
+            write: WriteAt::new(Arc::clone(&file), offset, data, None),
+            cached: false,
+        });
+        Self { file: Some(file), tail, keep_open }
     }
+}
+
+/// The end of a file that direct I/O cannot write.
+#[derive(Debug)]
+struct Tail {
+    write: WriteAt,
+    /// Whether the descriptor has left direct mode.
+    cached: bool,
 }
 
 /// Creates, writes and closes a file that consists of one write.
@@ -234,24 +243,39 @@ pub struct WriteFile {
 
 #[derive(Debug)]
 enum WriteFileRest {
-    /// Not open yet. `len` is the exact size if it is less than the length of `data`.
+    /// Not open yet.
     Waiting {
         data: Slice,
-        len: Option<u64>,
     },
+    /// `tail` is what follows the bytes that are being written.
     Writing {
         write: WriteAt,
-        len: Option<u64>,
+        tail: Option<(u64, Slice)>,
     },
     Finishing(FinishFile),
     Done,
 }
 
 impl WriteFile {
-    /// Creates the operation. `len` is the exact size if `data` was rounded up for direct I/O, and
-    /// `None` if `data` is exact. Empty `data` creates an empty file.
-    pub fn new(new: NewFile, data: Slice, len: Option<u64>) -> Self {
-        Self { create: CreateFile::new(new, None), rest: WriteFileRest::Waiting { data, len } }
+    /// Creates the operation. `data` is the whole content. For direct I/O its address must be a
+    /// multiple of the memory alignment; only its whole blocks of 4096 bytes are written directly.
+    /// Empty `data` creates an empty file.
+    pub fn new(new: NewFile, data: Slice) -> Self {
+        Self { create: CreateFile::new(new), rest: WriteFileRest::Waiting { data } }
+    }
+
+    /// Returns the first step for the content of the open file.
+    fn begin(&self, file: OwnedFd, data: &Slice) -> WriteFileRest {
+        let NewFile { direct, keep_open, .. } = self.create.new;
+        let tail_bytes = if direct.is_some() { data.len() % PAGE_BYTES } else { 0 };
+        let whole = data.len() - tail_bytes;
+        let tail = (tail_bytes > 0).then(|| (whole as u64, data.slice(whole..data.len())));
+        let file = Arc::new(file);
+        if whole == 0 {
+            return WriteFileRest::Finishing(FinishFile::new(file, tail, keep_open));
+        }
+        let write = WriteAt::new(file, 0, data.slice(..whole), direct);
+        WriteFileRest::Writing { write, tail }
     }
 }
 
@@ -264,9 +288,9 @@ pub(crate) enum Step<'op> {
         file: BorrowedFd<'op>,
         mode: u32,
     },
-    SetLen {
+    /// Leave direct mode. It never waits.
+    LeaveDirect {
         file: BorrowedFd<'op>,
-        len: u64,
     },
     Read {
         file: BorrowedFd<'op>,
@@ -293,7 +317,7 @@ impl Step<'_> {
         match self {
             Self::Open { .. } => "open",
             Self::SetMode { .. } => "chmod",
-            Self::SetLen { .. } => "truncate",
+            Self::LeaveDirect { .. } => "fcntl",
             Self::Read { .. } => "read",
             Self::Write { .. } => "write",
             Self::Close { .. } | Self::Nothing => "close",
@@ -305,7 +329,7 @@ impl Step<'_> {
         Some(match self {
             Self::Open { .. } => Call::Create,
             Self::SetMode { .. } => Call::SetMode,
-            Self::SetLen { .. } => Call::SetLen,
+            Self::LeaveDirect { .. } => Call::SetFlags,
             Self::Read { .. } => Call::Read,
             Self::Write { .. } => Call::Write,
             Self::Close { .. } => Call::Close,
@@ -438,7 +462,7 @@ impl Operation {
                 None => Progress::Again,
                 Some(file) => Progress::Done(Outcome::Created(Arc::new(file))),
             }),
-            Self::Finish(finish) => Ok(finish.complete().map_or(Progress::Again, Progress::Done)),
+            Self::Finish(finish) => finish.complete(&done),
             Self::WriteFile(whole) => whole.complete(done),
         }
     }
@@ -477,41 +501,31 @@ impl WriteAt {
 
 impl CreateFile {
     fn step(&mut self) -> Step<'_> {
-        match (self.state, &self.file) {
-            (CreateState::Mode, Some(file)) => {
-                Step::SetMode { file: file.as_fd(), mode: self.new.mode }
-            }
-            (CreateState::Preset, Some(file)) => {
-                Step::SetLen { file: file.as_fd(), len: self.preset_len.unwrap_or(0) }
-            }
-            _ => Step::Open { new: &self.new },
+        match &self.file {
+            Some(file) => Step::SetMode { file: file.as_fd(), mode: self.new.mode },
+            None => Step::Open { new: &self.new },
         }
     }
 
     /// Returns the open file after the last step.
     fn complete(&mut self, done: StepDone) -> Result<Option<OwnedFd>, Errno> {
-        if let CreateState::Open = self.state {
-            let StepDone::File(file) = done else { return Err(Errno::BADF) };
-            self.file = Some(file);
+        if let Some(file) = self.file.take() {
+            return Ok(Some(file));
         }
-        self.state = match self.state {
-            CreateState::Open if self.new.force_mode => CreateState::Mode,
-            CreateState::Open | CreateState::Mode if self.preset_len.is_some() => {
-                CreateState::Preset
-            }
-            _ => return self.file.take().map(Some).ok_or(Errno::BADF),
-        };
-        Ok(None)
+        let StepDone::File(file) = done else { return Err(Errno::BADF) };
+        if self.new.force_mode {
+            self.file = Some(file);
+            return Ok(None);
+        }
+        Ok(Some(file))
     }
 }
 
 impl FinishFile {
     fn step(&mut self) -> Step<'_> {
-        match self.len {
-            Some(len) => match &self.file {
-                Some(file) => Step::SetLen { file: file.as_fd(), len },
-                None => Step::Nothing,
-            },
+        match &mut self.tail {
+            Some(Tail { write, cached: false }) => Step::LeaveDirect { file: write.file.as_fd() },
+            Some(tail) => tail.write.step(),
             None if self.keep_open => Step::Nothing,
             None => match self.file.take().and_then(Arc::into_inner) {
                 Some(file) => Step::Close { file },
@@ -520,47 +534,47 @@ impl FinishFile {
         }
     }
 
-    /// Returns the outcome after the last step.
-    fn complete(&mut self) -> Option<Outcome> {
-        if self.len.take().is_some() {
-            return None;
+    fn complete(&mut self, done: &StepDone) -> Result<Progress, Errno> {
+        match &mut self.tail {
+            Some(tail) if !tail.cached => tail.cached = true,
+            Some(tail) => match tail.write.complete(done)? {
+                WriteProgress::Again => {}
+                WriteProgress::Stalled => return Ok(Progress::Stalled),
+                // It refers to the file, which is closed by its last owner.
+                WriteProgress::Complete => self.tail = None,
+            },
+            None => {
+                // Without `keep_open` the file has been closed.
+                let kept = self.file.take().and_then(Arc::into_inner);
+                return Ok(Progress::Done(kept.map_or(Outcome::Finished, Outcome::Kept)));
+            }
         }
-        // Without `keep_open` the file has been closed.
-        let kept = self.file.take().and_then(Arc::into_inner);
-        Some(kept.map_or(Outcome::Finished, Outcome::Kept))
+        Ok(Progress::Again)
     }
 }
 
 impl WriteFile {
     fn complete(&mut self, done: StepDone) -> Result<Progress, Errno> {
         self.rest = match std::mem::replace(&mut self.rest, WriteFileRest::Done) {
-            WriteFileRest::Waiting { data, len } => match self.create.complete(done)? {
-                None => WriteFileRest::Waiting { data, len },
-                Some(file) if data.is_empty() => {
-                    let keep_open = self.create.new.keep_open;
-                    WriteFileRest::Finishing(FinishFile::new(Arc::new(file), None, keep_open))
-                }
-                Some(file) => {
-                    let write = WriteAt::new(Arc::new(file), 0, data, self.create.new.direct);
-                    WriteFileRest::Writing { write, len }
-                }
+            WriteFileRest::Waiting { data } => match self.create.complete(done)? {
+                None => WriteFileRest::Waiting { data },
+                Some(file) => self.begin(file, &data),
             },
-            WriteFileRest::Writing { mut write, len } => match write.complete(&done)? {
+            WriteFileRest::Writing { mut write, tail } => match write.complete(&done)? {
                 WriteProgress::Complete => {
                     let keep_open = self.create.new.keep_open;
-                    WriteFileRest::Finishing(FinishFile::new(write.file, len, keep_open))
+                    WriteFileRest::Finishing(FinishFile::new(write.file, tail, keep_open))
                 }
-                WriteProgress::Again => WriteFileRest::Writing { write, len },
+                WriteProgress::Again => WriteFileRest::Writing { write, tail },
                 WriteProgress::Stalled => {
-                    self.rest = WriteFileRest::Writing { write, len };
+                    self.rest = WriteFileRest::Writing { write, tail };
                     return Ok(Progress::Stalled);
                 }
             },
             WriteFileRest::Finishing(mut finish) => {
-                if let Some(outcome) = finish.complete() {
-                    return Ok(Progress::Done(outcome));
-                }
-                WriteFileRest::Finishing(finish)
+                let progress = finish.complete(&done)?;
+                self.rest = WriteFileRest::Finishing(finish);
+                return Ok(progress);
             }
             WriteFileRest::Done => return Ok(Progress::Done(Outcome::Finished)),
         };

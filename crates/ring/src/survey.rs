@@ -1,6 +1,6 @@
 //! Survey of the io_uring features that engines use on this kernel, made without any I/O.
 
-use io_uring::{Parameters, Probe, opcode};
+use io_uring::{Parameters, Probe};
 use unsnap_arena::Arena;
 
 use crate::{
@@ -20,8 +20,6 @@ pub struct UringSurvey {
     /// Operations that engines need and the kernel lacks. Lists all that they need if the kernel
     /// cannot be asked (before Linux 5.6).
     pub missing_operations: Vec<&'static str>,
-    /// Whether the ring can truncate files (Linux 6.9). If not, engines use system calls.
-    pub truncates: bool,
     /// Whether a ring can be restricted to the operations that engines submit (Linux 5.10).
     pub restricts: bool,
     /// Whether a few pages can be registered. The locked-memory limit decides how many more can.
@@ -38,14 +36,13 @@ pub fn survey_uring() -> Result<UringSurvey, UringRefused> {
     let has = |code| probed && probe.is_supported(code);
     let missing = OPERATIONS.into_iter().filter(|(_, code)| !has(*code));
     let missing_operations = missing.map(|(name, _)| name).collect();
-    let truncates = has(opcode::Ftruncate::CODE);
-    let restricts = restrict(&ring, truncates).is_ok();
+    let restricts = restrict(&ring).is_ok();
     let registers = arena.as_ref().is_ok_and(|arena| {
         // SAFETY: the arena is dropped after the ring.
         unsafe { register(&ring, &arena.ranges()) }.is_ok()
     });
     let features = features(ring.params());
-    Ok(UringSurvey { features, missing_operations, truncates, restricts, registers })
+    Ok(UringSurvey { features, missing_operations, restricts, registers })
 }
 
 fn features(parameters: &Parameters) -> Vec<&'static str> {

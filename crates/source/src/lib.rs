@@ -7,7 +7,7 @@
 //! | kind | for | how |
 //! |---|---|---|
 //! | [`SequentialFileReader`] | regular files | several aligned reads in flight, direct or cached |
-//! | [`StreamReader`] | standard input, pipes | one blocking read after the other |
+//! | [`StreamReader`] | standard input, pipes | a thread that reads ahead |
 //!
 //! Opening a file is a separate first step. An [`ArchiveFile`] holds every descriptor that its
 //! reader needs, so that a process may give up the right to open files before it looks at a byte.

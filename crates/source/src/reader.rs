@@ -12,8 +12,8 @@ use std::{
 use rustix::{fs::Advice, io::Errno};
 use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
-    Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, IoPriority, Operation,
-    Outcome, ReadAt, Syscalls,
+    Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, IoPriority, OpError,
+    Operation, Outcome, ReadAt, Syscalls,
 };
 
 use crate::{ArchiveFile, Source, SourceError, SourceTraits, Span, file::refused};
@@ -110,9 +110,9 @@ impl ReaderBuilder {
         // Only advice. The kernel need not read ahead in a file that is read directly.
         let advice = if direct.is_some() { Advice::Random } else { Advice::Sequential };
         let _ = rustix::fs::fadvise(&buffered, 0, None, advice);
-        let (file, direct, cached) = match direct {
+        let (file, direct, other) = match direct {
             Some((file, direct)) => {
-                (file, Some(direct), (mode == DirectMode::Auto).then_some(buffered))
+                (file, Some(direct), (mode == DirectMode::Auto).then(|| Arc::new(buffered)))
             }
             None => (buffered, None, None),
         };
@@ -130,7 +130,8 @@ impl ReaderBuilder {
             path,
             file: Arc::new(file),
             direct,
-            cached: cached.map(Arc::new),
+            cached: other.clone(),
+            instead: other,
             cached_bytes: 0,
             fallbacks: fallback.into_iter().collect(),
             size,
@@ -171,6 +172,9 @@ pub struct SequentialFileReader {
     /// disk and leaves the disk to others. `None` if not wanted or if the kernel does not report
     /// which chunks are cached.
     cached: Option<Arc<OwnedFd>>,
+    /// The same file without direct I/O, for all reads once the file system has refused a direct
+    /// one. `None` if direct I/O is required or not used.
+    instead: Option<Arc<OwnedFd>>,
     cached_bytes: u64,
     fallbacks: Vec<String>,
     size: u64,
@@ -202,7 +206,10 @@ pub struct SequentialFileReader {
 /// State of a submitted chunk. A failure waits for its turn like bytes do, so that all bytes before
 /// it are returned first; from then on it stays at the front of the window.
 enum Chunk {
-    Awaited,
+    /// In flight, directly or not.
+    Awaited {
+        direct: bool,
+    },
     Read(Slice),
     /// The file ended after this many bytes of the chunk.
     Short(usize),
@@ -246,7 +253,7 @@ impl SequentialFileReader {
             let (file, direct) = self.choose_file(wanted);
             let read = ReadAt::new(file, self.submitted, block, wanted, direct);
             self.engine.submit(token, Operation::Read(read));
-            self.window.push_back(Chunk::Awaited);
+            self.window.push_back(Chunk::Awaited { direct: direct.is_some() });
             self.submitted += wanted as u64;
         }
         if self.submitted > before {
@@ -273,9 +280,15 @@ impl SequentialFileReader {
     }
 
     fn take_completions(&mut self) {
-        for Completion { token, result } in self.done.drain(..) {
+        let mut done = std::mem::take(&mut self.done);
+        for Completion { token, result } in done.drain(..) {
             let wanted = self.end - self.base - token * self.chunk_bytes as u64;
             let wanted = wanted.min(self.chunk_bytes as u64);
+            if let Err(OpError { errno, .. }) = result
+                && self.is_read_instead(token, wanted, errno)
+            {
+                continue;
+            }
             let chunk = match result {
                 Ok(Outcome::Read { filled, .. }) if (filled as u64) < wanted => {
                     Chunk::Short(filled)
@@ -289,20 +302,50 @@ impl SequentialFileReader {
                 *place = chunk;
             }
         }
+        self.done = done;
+    }
+
+    /// Reads a chunk again, through the page cache, if a direct read of it was refused. An alignment
+    /// that the kernel reports, or that every file system is said to accept, may not be what the
+    /// file system wants, and only a read shows that.
+    fn is_read_instead(&mut self, token: u64, wanted: u64, errno: Errno) -> bool {
+        let place = token.checked_sub(self.first_token).and_then(|at| usize::try_from(at).ok());
+        let Some(Chunk::Awaited { direct: direct @ true }) =
+            place.and_then(|place| self.window.get_mut(place))
+        else {
+            return false;
+        };
+        let (Some(instead), Errno::INVAL | Errno::OPNOTSUPP) = (&self.instead, errno) else {
+            return false;
+        };
+        // The refused read has just returned as much.
+        let Some(block) = self.pool.try_allocate(self.chunk_bytes) else { return false };
+        *direct = false;
+        if self.direct.take().is_some() {
+            let reason = format!("the file system refuses direct reads ({errno})");
+            self.fallbacks.push(format!("buffered reads: {reason}"));
+            self.file = Arc::clone(instead);
+            self.cached = None;
+        }
+        let offset = self.base + token * self.chunk_bytes as u64;
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(block.len());
+        let read = ReadAt::new(Arc::clone(instead), offset, block, wanted, None);
+        self.engine.submit(token, Operation::Read(read));
+        true
     }
 
     /// Waits for the chunk at the front of the window and returns it; `None` if the window is
     /// empty.
     fn next_chunk(&mut self) -> Result<Option<Slice>, SourceError> {
         let waiting_since = Instant::now();
-        while let Some(Chunk::Awaited) = self.window.front() {
+        while let Some(Chunk::Awaited { .. }) = self.window.front() {
             self.engine.wait(&mut self.done)?;
             self.take_completions();
         }
         self.waited += waiting_since.elapsed();
         let path = || self.path.clone();
         match self.window.front() {
-            None | Some(Chunk::Awaited) => Ok(None),
+            None | Some(Chunk::Awaited { .. }) => Ok(None),
             Some(Chunk::Read(bytes)) => Ok(Some(bytes.clone())),
             Some(&Chunk::Failed(errno)) => {
                 Err(SourceError::Read { path: path(), offset: self.handed_out, errno })

@@ -285,6 +285,58 @@ fn a_shrunken_file_is_reported_with_its_true_end() {
     });
 }
 
+/// Removes a file from the page cache.
+fn evict(path: &Path) {
+    let file = File::open(path).unwrap();
+    let len = file.metadata().unwrap().len();
+    for _ in 0..1000 {
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let pages = (0..len).step_by(PAGE);
+        if !pages.into_iter().any(|at| is_cached(&file, at, 1) == Some(true)) {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{} stays in the page cache", path.display());
+}
+
+/// The file system has announced direct I/O, and refuses a read all the same.
+#[test]
+fn a_refused_direct_read_goes_through_the_page_cache() {
+    if !direct_modes().contains(&DirectMode::On) {
+        return;
+    }
+    watched(|| {
+        let scratch = Scratch::new();
+        let bytes = random_bytes(40 * PAGE + 5);
+        let path = scratch.file(&bytes);
+        for (nth, errno) in [(0, Errno::INVAL), (3, Errno::INVAL), (1, Errno::OPNOTSUPP)] {
+            let plan = FaultPlan::new(nth).fail_nth(Call::Read, nth, errno);
+            let reading = Reading::new(EngineKind::Faulty(plan.clone()), 4 * PAGE);
+            evict(&path);
+            let mut reader = reading.open(&path).unwrap();
+            let (read, result) = drain(&mut reader);
+            result.unwrap();
+            assert!(read == bytes && plan.injected().len() == 1, "{nth} {errno}");
+            let traits = reader.traits();
+            assert!(!traits.direct);
+            let [told] = &traits.fallbacks[..] else { panic!("{:?}", traits.fallbacks) };
+            assert!(told.starts_with("buffered reads: ") && told.contains(&errno.to_string()));
+        }
+        // Not where direct I/O is required, and not after another error.
+        for (direct, errno) in [(DirectMode::On, Errno::INVAL), (DirectMode::Auto, Errno::IO)] {
+            let plan = FaultPlan::new(1).fail_nth(Call::Read, 0, errno);
+            let reading = Reading::new(EngineKind::Faulty(plan), 4 * PAGE);
+            evict(&path);
+            let mut reader = Reading { direct, ..reading }.open(&path).unwrap();
+            let error = drain(&mut reader).1.unwrap_err();
+            assert!(matches!(error, SourceError::Read { errno: found, .. } if found == errno));
+            assert!(reader.traits().fallbacks.is_empty());
+        }
+    });
+}
+
 #[test]
 fn a_file_that_grew_is_refused() {
     let scratch = Scratch::new();

@@ -119,6 +119,47 @@ fn a_silent_writer_does_not_delay_a_cancellation() {
     });
 }
 
+/// As many bytes as the pool holds are read before they are asked for.
+#[test]
+fn a_writer_need_not_wait_for_the_decoder() {
+    watched(|| {
+        let bytes = random_bytes(5 * MIB);
+        let (written, pool) = (bytes.clone(), pool(8 * MIB));
+        let (done, all_written) = mpsc::channel();
+        let mut reader = stream(&pool, move |mut pipe| {
+            pipe.write_all(&written).unwrap();
+            done.send(()).unwrap();
+        });
+        let first = reader.next_span().unwrap().unwrap();
+        // A pipe holds 64 KiB. Nothing else is asked for.
+        all_written.recv().unwrap();
+        assert_eq!(first.bytes[..], bytes[..first.bytes.len()]);
+        let mut rest = Vec::new();
+        while let Some(span) = reader.next_span().unwrap() {
+            rest.extend_from_slice(&span.bytes);
+        }
+        assert!(rest == bytes[first.bytes.len()..]);
+    });
+}
+
+#[test]
+fn a_dropped_reader_returns_its_memory_although_the_writer_is_silent() {
+    watched(|| {
+        let pool = pool(4 * MIB);
+        let (hold, held) = mpsc::channel::<()>();
+        let mut reader = stream(&pool, move |mut pipe| {
+            pipe.write_all(&vec![1; MIB]).unwrap();
+            let _ = held.recv();
+        });
+        drop(reader.next_span().unwrap().unwrap());
+        drop(reader);
+        while pool.try_allocate(4 * MIB).is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(hold);
+    });
+}
+
 #[test]
 fn waiting_for_memory_ends_when_the_pool_closes() {
     watched(|| {

@@ -81,7 +81,27 @@ struct AccountsPath {
     path: String,
     files: u64,
     bytes: u64,
+    /// Free space when it was last asked for.
+    known: Option<KnownRoom>,
 }
+
+/// Free space of an accounts path, as the file system reported it.
+#[derive(Clone, Copy, Debug)]
+struct KnownRoom {
+    /// Free bytes, less those that were in flight at that time.
+    bytes: u64,
+    /// Size of the storages that all paths of the file system have been given since.
+    given: u64,
+}
+
+/// Size of the storages after which a file system is asked for its free space again: as large as
+/// two segments. It was asked for each storage and path before, 860,000 times for mainnet on two
+/// paths. A guess.
+const ASK_EVERY_BYTES: u64 = 64 << 20;
+
+/// Free bytes below which a file system is asked for each storage, since then a choice may depend on
+/// a single one.
+const ASK_ALWAYS_BYTES: u64 = 4 * FULL_BYTES;
 
 /// Bytes in flight by which a device counts as slower than another. As many as a few large files
 /// have; a guess.
@@ -98,7 +118,7 @@ const LAST_BYTES: u64 = 1 << 20;
 impl AccountsSpread {
     /// Creates a spread over these paths, each given by its file system and its name in messages.
     pub fn new(paths: impl Iterator<Item = (FileSystem, String)>) -> Self {
-        let path = |(system, path)| AccountsPath { system, path, files: 0, bytes: 0 };
+        let path = |(system, path)| AccountsPath { system, path, files: 0, bytes: 0, known: None };
         Self { paths: Mutex::new(paths.map(path).collect()) }
     }
 
@@ -117,11 +137,22 @@ impl AccountsSpread {
     /// Chooses the destination of a storage of `size` bytes. `in_flight` returns the bytes in
     /// flight to the device of a destination.
     fn choose(&self, size: u64, in_flight: &dyn Fn(usize) -> u64) -> Result<usize, FitError> {
+        self.choose_by(size, in_flight, &mut |system| Ok(system.free()?.bytes))
+    }
+
+    /// Does the same with the free bytes that `free` returns.
+    fn choose_by(
+        &self,
+        size: u64,
+        in_flight: &dyn Fn(usize) -> u64,
+        free: &mut dyn FnMut(&FileSystem) -> Result<Option<u64>, FitError>,
+    ) -> Result<usize, FitError> {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let index = if paths.len() > 1 {
-            let candidates = paths.iter().enumerate().map(|(index, path)| {
-                let free = path.system.free()?.bytes.unwrap_or(u64::MAX / 2);
-                Ok(Candidate { free, in_flight: in_flight(index + 1), given: path.bytes })
+            let candidates = paths.iter_mut().enumerate().map(|(index, path)| {
+                let in_flight = in_flight(index + 1);
+                let room = path.room(size, in_flight, free)?;
+                Ok(Candidate { room, in_flight, given: path.bytes })
             });
             best(candidates, size)?
         } else {
@@ -130,6 +161,11 @@ impl AccountsSpread {
         if let Some(path) = paths.get_mut(index) {
             path.files += 1;
             path.bytes += size;
+            let device = path.system.device;
+            let beside = paths.iter_mut().filter(|path| path.system.device == device);
+            for known in beside.filter_map(|path| path.known.as_mut()) {
+                known.given = known.given.saturating_add(size);
+            }
         }
         Ok(index + 1)
     }
@@ -148,10 +184,32 @@ impl AccountsSpread {
     }
 }
 
+impl AccountsPath {
+    /// Returns the bytes that are free for a storage of `size` bytes and others after it, by what
+    /// `free` returned last if that suffices.
+    fn room(
+        &mut self,
+        size: u64,
+        in_flight: u64,
+        free: &mut dyn FnMut(&FileSystem) -> Result<Option<u64>, FitError>,
+    ) -> Result<u64, FitError> {
+        if let Some(KnownRoom { bytes, given }) = self.known {
+            let room = bytes.saturating_sub(given);
+            if given < ASK_EVERY_BYTES && room.saturating_sub(size) >= ASK_ALWAYS_BYTES {
+                return Ok(room);
+            }
+        }
+        let bytes = free(&self.system)?.unwrap_or(u64::MAX / 2).saturating_sub(in_flight);
+        self.known = Some(KnownRoom { bytes, given: 0 });
+        Ok(bytes)
+    }
+}
+
 /// An accounts path at the moment of a choice. All figures are bytes.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    free: u64,
+    /// Free, without those in flight.
+    room: u64,
     /// In flight to its device.
     in_flight: u64,
     /// Size of the storages that it has been given so far.
@@ -162,7 +220,7 @@ impl Candidate {
     /// Returns the rank for a storage of `size` bytes: how full the path is, how slow its device,
     /// and which part of its space is used. The least rank is the best.
     fn rank(&self, size: u64) -> (u8, u64, u64) {
-        let room = self.free.saturating_sub(self.in_flight);
+        let room = self.room;
         let full = match room.checked_sub(size.saturating_add(size / 64)) {
             Some(after) if after >= FULL_BYTES => 0,
             Some(after) if after >= LAST_BYTES => 1,
@@ -210,7 +268,7 @@ mod tests {
     }
 
     fn path(free: u64, in_flight: u64, given: u64) -> Candidate {
-        Candidate { free, in_flight, given }
+        Candidate { room: free.saturating_sub(in_flight), in_flight, given }
     }
 
     #[test]
@@ -245,7 +303,7 @@ mod tests {
         for _ in 0..1000 {
             let chosen = &mut paths[best_of(&paths, 10 << 20)];
             chosen.given += 10 << 20;
-            chosen.free -= 10 << 20;
+            chosen.room -= 10 << 20;
         }
         assert_eq!(paths.map(|path| path.given / (10 << 20)), [250, 750]);
     }
@@ -306,6 +364,33 @@ mod tests {
         assert_eq!(placed(&mut incremental, Role::Other), None);
         let mut only = StatePlaces::new(StateNames::new(0, 1), Vec::new(), spread);
         assert_eq!(placed(&mut only, Role::Version), Some((0, "version".to_owned())));
+    }
+
+    #[test]
+    fn a_file_system_is_asked_once_for_many_storages_and_for_each_when_it_is_nearly_full() {
+        let spread = spread(2);
+        let (mut asked, mut left) = (0, 2 * ASK_ALWAYS_BYTES);
+        let mut choose = |left: u64, size| {
+            let mut free = |_: &FileSystem| {
+                asked += 1;
+                Ok(Some(left))
+            };
+            spread.choose_by(size, &|_| 0, &mut free).unwrap();
+            std::mem::take(&mut asked)
+        };
+        // The first time each path is asked, and then once for so many bytes.
+        let size = ASK_EVERY_BYTES / 8;
+        for round in 0..3 {
+            for storage in 0..8 {
+                assert_eq!(choose(left, size), if storage == 0 { 2 } else { 0 }, "{round}");
+                left -= size;
+            }
+        }
+        // A storage that would leave little is not placed by what was known.
+        assert_eq!(choose(left, left - ASK_ALWAYS_BYTES), 2);
+        for _ in 0..3 {
+            assert_eq!(choose(ASK_ALWAYS_BYTES, 1), 2);
+        }
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::{
 use unsnap_commit::{Manifest, Staging, Target, Writeback};
 use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
-use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
+use unsnap_fit::{
+    BesideWalk, Decided, FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch,
+};
 use unsnap_pass::{
     CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, Pace, PassError, Phase,
     Progress, ReadMark, Tap, Unfinished, choose_engine,
@@ -112,7 +114,7 @@ fn stage_all(
     let inputs = Input::begin_all(opened.archives, options.archives(), cancel)?;
     let opened_in = since.elapsed();
     let systems = target.as_ref().map(|target| file_systems(target, options)).transpose()?;
-    let preflight = match &systems {
+    let mut preflight = match &systems {
         None => fits(Room::Beside).map(|()| None)?,
         Some(systems) => {
             let files = inputs.iter().map(Input::file).zip(indexes.iter().map(Option::as_ref));
@@ -164,6 +166,9 @@ fn stage_all(
     let stop = stopper(&decoding.memory, creators);
     let lost = creators.map(|creation| creation.creators.lost());
     let grace = start_grace(options, &stop);
+    // Where samples left a doubt about the space, all headers are walked meanwhile.
+    let stop_for_space = Arc::clone(&stop);
+    let headers = preflight.as_mut().and_then(|fit| fit.walk_beside(move || stop_for_space()));
     let _rouse = cancel.rouse_by(on_cancel(options, &decoding.memory, &stop, grace.as_ref()));
 
     // Walk: on this thread, entries and payloads go from segments to creators. A second archive is
@@ -186,7 +191,9 @@ fn stage_all(
         Ok((walked, created))
     });
     let paused = paused_watch.and_then(PausedWatch::finish);
-    let walked = paused.map_or(walked, |error| Err(error.into())).map_err(with_resource);
+    let walked = paused.map_or(walked, |error| Err(error.into()));
+    let headers = headers.and_then(BesideWalk::finish);
+    let walked = refused_by_headers(walked, headers, &mut preflight).map_err(with_resource);
 
     // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
@@ -382,6 +389,9 @@ fn question<'a>(
         mode: options.preflight,
         options: &options.pass,
         handles,
+        // A state's older files are removed before it is unpacked, and those of a run that can be
+        // resumed are kept after it has failed.
+        may_walk_beside: options.state().is_none() && !options.resumes(),
     }
 }
 
@@ -434,6 +444,23 @@ fn watch_paused(
     let (pace, watch, creation) = (options.pass.neighbour.pace.as_ref()?, watch?, creators?);
     let (written, stop) = (creation.creators.written(), Arc::clone(stop));
     Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
+}
+
+/// Takes what the walk over headers has decided beside the run: its report, and the shortage that it
+/// has ended the run for. A run that was complete before has proven that the archives fit.
+fn refused_by_headers<T>(
+    walked: Result<T, UnpackError>,
+    headers: Option<Decided>,
+    preflight: &mut Option<Preflight>,
+) -> Result<T, UnpackError> {
+    let Some(Decided { report, shortage }) = headers else { return walked };
+    if let Some(preflight) = preflight {
+        preflight.report = report.after(&preflight.report);
+    }
+    match (walked, shortage) {
+        (Err(_), Some(shortage)) => Err(shortage.into()),
+        (walked, _) => walked,
+    }
 }
 
 /// Compares the archive's digest with the expected one.

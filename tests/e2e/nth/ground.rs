@@ -344,8 +344,10 @@ fn may_be_survived(fault: &Injected, before: Before) -> bool {
         | Call::Statx
         | Call::CacheStat
         | Call::Stat => true,
-        // An operation that was interrupted starts over.
-        Call::Read | Call::Write => matches!(fault.errno, Errno::INTR | Errno::AGAIN),
+        // An operation that was interrupted starts over, and a direct read that is refused goes
+        // through the page cache.
+        Call::Read => matches!(fault.errno, Errno::INTR | Errno::AGAIN | Errno::INVAL),
+        Call::Write => matches!(fault.errno, Errno::INTR | Errno::AGAIN),
         // And what an interrupted run has left of trying things out is removed.
         Call::Create => matches!(fault.errno, Errno::INTR | Errno::AGAIN | Errno::EXIST),
         // Directories that were left are tried.

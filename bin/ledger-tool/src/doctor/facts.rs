@@ -35,7 +35,6 @@ pub struct Uring {
     pub disabled: Option<u32>,
     pub features: Vec<&'static str>,
     pub missing_operations: Vec<&'static str>,
-    pub truncates: bool,
     pub restricts: bool,
     pub registers: bool,
 }

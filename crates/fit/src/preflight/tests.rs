@@ -13,7 +13,7 @@ use unsnap_testkit::{
 use unsnap_failure::{Failure, Remedy};
 
 use super::*;
-use crate::Reserve;
+use crate::{Decided, Reserve};
 
 /// Unlimited space.
 const PLENTY: Free = Free {
@@ -73,6 +73,7 @@ impl Site {
             mode: self.mode,
             options: &self.options,
             handles: &self.handles,
+            may_walk_beside: false,
         }
     }
 
@@ -399,4 +400,78 @@ fn a_cancelled_run_does_not_wait_for_space() {
     let (result, calls) = make_room(&site, true, &[0, 0], Ok(()));
     assert!(matches!(result, Err(FitError::NoSpace(_))));
     assert_eq!(calls.len(), 1);
+}
+
+/// A large archive of many frames that fits by samples, with less than half as much space again.
+fn doubtful() -> (Site, u64) {
+    let tar = large();
+    (Site::new(&zstd_frames(&tar, 1 << 20, 1)), tar.len() as u64)
+}
+
+impl Site {
+    /// Returns the answer to a run that may begin while headers are walked.
+    fn answer_beside(&self, bytes: u64) -> Result<Preflight, FitError> {
+        let question = Question { may_walk_beside: true, ..self.question() };
+        question.answer(&[with_bytes(bytes)])
+    }
+}
+
+#[test]
+fn headers_are_walked_beside_the_run_only_where_samples_show_that_it_fits() {
+    let (mut site, bytes) = doubtful();
+    let answer = site.answer_beside(bytes * 5 / 4).unwrap();
+    assert_eq!((answer.report.basis, answer.doubt.is_some()), ("sampled", true));
+    assert!(!site.has_walked());
+    // Without doubt there is nothing to walk.
+    let answer = site.answer_beside(bytes * 2).unwrap();
+    assert!(answer.doubt.is_none() && !site.has_walked());
+    // Where samples leave it open, or deny it, the run waits for the walk.
+    let answer = site.answer_beside(bytes * 104 / 100).unwrap();
+    assert_eq!((answer.report.basis, answer.doubt.is_some()), ("declared", false));
+    assert!(site.has_walked());
+    assert!(shortage(site.answer_beside(bytes / 2).map(|answer| answer.report)).needed.is_some());
+    // So it does where it must not be refused later, and where the operator asks for the walk.
+    assert_eq!(site.answer(&[with_bytes(bytes * 5 / 4)]).unwrap().basis, "declared");
+    site.mode = PreflightMode::Exact;
+    let answer = site.answer_beside(bytes * 5 / 4).unwrap();
+    assert_eq!((answer.report.basis, answer.doubt.is_some()), ("declared", false));
+    // Frames that declare nothing cannot remove the doubt.
+    let site = Site::new(&zstd_frames_unsized(&large(), 1 << 20, 1));
+    assert!(site.answer_beside(bytes * 5 / 4).unwrap().doubt.is_none());
+}
+
+#[test]
+fn a_walk_beside_the_run_decides_as_one_before_it_would_have() {
+    let (site, bytes) = doubtful();
+    let decide = |free: u64| {
+        let mut answer = site.answer_beside(bytes * 5 / 4).unwrap();
+        answer.doubt.as_mut().unwrap().free = vec![with_bytes(free)];
+        let (tell, stopped) = std::sync::mpsc::channel();
+        let walk = answer.walk_beside(move || tell.send(()).unwrap()).unwrap();
+        assert!(answer.doubt.is_none());
+        // It ends by itself: the sender is dropped with it.
+        let stopped = stopped.iter().count();
+        (walk.finish().unwrap(), stopped)
+    };
+    let (Decided { report, shortage: none }, stopped) = decide(bytes * 5 / 4);
+    assert_eq!((report.basis, report.tar_bytes), ("declared", Some(bytes)));
+    assert!(none.is_none() && stopped == 0 && !site.has_walked(), "its progress is not the run's");
+
+    let (Decided { shortage: found, .. }, stopped) = decide(bytes / 2);
+    let before = site.answer(&[with_bytes(bytes / 2)]).unwrap_err();
+    let found = found.unwrap();
+    assert_eq!((found.to_string(), stopped), (before.to_string(), 1));
+    assert_eq!((found.code(), found.remedy()), (before.code(), before.remedy()));
+}
+
+#[test]
+fn a_walk_beside_a_run_that_is_over_decides_nothing() {
+    let (site, bytes) = doubtful();
+    let mut answer = site.answer_beside(bytes * 5 / 4).unwrap();
+    answer.doubt.as_mut().unwrap().free = vec![with_bytes(0)];
+    site.handles.cancel.cancel();
+    let (tell, stopped) = std::sync::mpsc::channel();
+    let walk = answer.walk_beside(move || tell.send(()).unwrap()).unwrap();
+    assert_eq!(stopped.iter().count(), 0);
+    assert!(walk.finish().is_none());
 }

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::{
     event::{EventfdFlags, eventfd},
     io::Errno,
@@ -62,7 +62,6 @@ pub(crate) struct Uring {
     arena: Option<ArenaRanges>,
     registered: bool,
     restricted: bool,
-    truncates: bool,
     /// I/O priority of reads and writes; 0 for the priority of the submitting thread.
     priority: u16,
     event: Arc<OwnedFd>,
@@ -93,11 +92,7 @@ impl Uring {
         // One entry for the next step of each operation and one for the wake-up: the queue never
         // overflows.
         let ring = build_ring((capacity + 1).next_power_of_two(), config.attach)?;
-        let mut probe = Probe::new();
-        let probed = ring.submitter().register_probe(&mut probe).is_ok();
-        // Linux 6.9. On older kernels truncation is a system call.
-        let truncates = probed && probe.is_supported(opcode::Ftruncate::CODE);
-        let restricted = restrict(&ring, truncates);
+        let restricted = restrict(&ring);
         if let Err(error) = &restricted {
             tracing::debug!(%error, "cannot restrict the ring's operations");
         }
@@ -118,7 +113,6 @@ impl Uring {
             arena: config.register.clone(),
             registered: false,
             restricted: restricted.is_ok(),
-            truncates,
             priority: config.priority.map_or(0, IoPriority::bits),
             event: Arc::new(event),
             event_count: Box::new([0; 8]),
@@ -168,10 +162,7 @@ impl Uring {
             // would stall every other operation and every thread that waits for the submitter.
             let stalls = matches!(step, Step::Write { .. } | Step::Read { copies: true, .. });
             let entry = match step {
-                Step::SetLen { file, len } if self.truncates => {
-                    opcode::Ftruncate::new(types::Fd(file.as_raw_fd()), len).build()
-                }
-                step @ (Step::SetMode { .. } | Step::SetLen { .. } | Step::Nothing) => {
+                step @ (Step::SetMode { .. } | Step::LeaveDirect { .. } | Step::Nothing) => {
                     let result = execute(step);
                     match self.complete(index, result) {
                         None => continue,

@@ -56,14 +56,9 @@ pub(crate) const OPERATIONS: [(&str, u8); 6] = [
 
 /// Restricts the ring to what [`Uring::issue`](super::Uring) submits (Linux 5.10). Once the ring is
 /// enabled, the kernel refuses every other operation, every other flag and every registration.
-pub(crate) fn restrict(ring: &IoUring, truncates: bool) -> io::Result<()> {
-    let mut restrictions: Vec<Restriction> = OPERATIONS
-        .into_iter()
-        .map(|(_, code)| code)
-        // A kernel refuses restrictions that name an operation it does not know.
-        .chain(truncates.then_some(opcode::Ftruncate::CODE))
-        .map(Restriction::sqe_op)
-        .collect();
+pub(crate) fn restrict(ring: &IoUring) -> io::Result<()> {
+    let mut restrictions: Vec<Restriction> =
+        OPERATIONS.into_iter().map(|(_, code)| Restriction::sqe_op(code)).collect();
     restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits()));
     ring.submitter().register_restrictions(&mut restrictions)
 }

@@ -1,5 +1,7 @@
 use std::{fs::File, sync::Arc};
 
+use rustix::fs::{Mode, OFlags};
+use unsnap_arena::Arena;
 use unsnap_testkit::skip::skip_unsupported;
 
 use super::*;
@@ -17,21 +19,25 @@ fn engine(capacity: usize) -> Option<Uring> {
     Uring::open(&config).inspect_err(|error| skip_unsupported(error)).ok()
 }
 
-/// On kernels before 6.9 truncation is a system call. Its failure must be reported like any other.
+/// Leaving direct mode is a system call. Its failure must be reported like any other.
 #[test]
 fn an_operation_that_fails_during_submission_completes_once() {
     let Some(mut engine) = engine(2) else { return };
-    engine.truncates = false;
+    let mut arena = Arena::builder().bytes(64 << 10).populate(false).build().unwrap();
+    let pool = arena.pool(64 << 10).unwrap();
     for round in 0..5 {
-        let read_only = File::open("/proc/self/exe").unwrap();
-        let finish = FinishFile::new(Arc::new(read_only.into()), Some(5), false);
+        // The flags of such a descriptor cannot be set.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let no_file = rustix::fs::open("/proc/self/exe", flags, Mode::empty()).unwrap();
+        let tail = pool.try_allocate(4096).unwrap().freeze();
+        let finish = FinishFile::new(Arc::new(no_file), Some((0, tail)), false);
         engine.submit(round, Operation::Finish(finish));
         assert_eq!(engine.in_flight(), 1);
         let mut done = Vec::new();
         engine.wait(&mut done).unwrap();
         assert_eq!((done.len(), engine.in_flight()), (1, 0));
         assert_eq!(done[0].token, round);
-        assert_eq!(done[0].result.as_ref().unwrap_err().step, "truncate");
+        assert_eq!(done[0].result.as_ref().unwrap_err().step, "fcntl");
     }
 }
 

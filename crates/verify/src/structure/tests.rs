@@ -241,3 +241,24 @@ proptest! {
         prop_assert_eq!(at_once, in_pieces);
     }
 }
+
+#[test]
+fn each_line_ahead_is_requested_once_and_none_behind_the_piece() {
+    let piece = vec![1; 3 * AHEAD_BYTES + 7];
+    let mut ahead = Ahead::default();
+    let mut before = 0;
+    for at in (0..piece.len()).step_by(304) {
+        ahead.request(&piece, at);
+        let next = ahead.next;
+        assert!(next >= before && next - before <= AHEAD_BYTES + LINE_BYTES, "{before} {next}");
+        assert!(next >= piece.len().min(at + AHEAD_BYTES), "{at} {next}");
+        assert!(next < piece.len() + LINE_BYTES, "{at} {next}");
+        before = next;
+    }
+    ahead.request(&piece, usize::MAX);
+    assert_eq!(ahead.next, before);
+    // After a long record, what it skipped is not requested.
+    let mut ahead = Ahead::default();
+    ahead.request(&piece, 2 * AHEAD_BYTES);
+    assert_eq!(ahead.next, 3 * AHEAD_BYTES);
+}

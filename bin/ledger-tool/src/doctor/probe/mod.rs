@@ -68,7 +68,6 @@ fn uring() -> Uring {
             disabled,
             features: survey.features,
             missing_operations: survey.missing_operations,
-            truncates: survey.truncates,
             restricts: survey.restricts,
             registers: survey.registers,
             ..Uring::default()

@@ -12,11 +12,10 @@ const RELEASE_MIN: (u32, u32) = (5, 6);
 const RELEASE_SYNCFS: (u32, u32) = (5, 8);
 
 /// Features of later kernels that unsnap uses.
-const FEATURES: [((u32, u32), &str); 5] = [
+const FEATURES: [((u32, u32), &str); 4] = [
     ((5, 19), "the sandbox (Landlock, 5.19)"),
     ((6, 1), "the alignment of direct I/O (STATX_DIOALIGN, 6.1)"),
     ((6, 5), "reads of cached parts from the page cache (cachestat, 6.5)"),
-    ((6, 9), "truncation of files by io_uring (6.9)"),
     ((6, 12), "the full sandbox (Landlock ABI 6, 6.12)"),
 ];
 
@@ -75,9 +74,6 @@ pub fn uring(uring: &Uring) -> Check {
         let why = "buffers cannot be registered: the kernel pins memory at each read and write";
         let remedy = "LimitMEMLOCK=2G (or ulimit -l)";
         return check.but(Verdict::Warning, why).remedy(remedy);
-    }
-    if !uring.truncates {
-        return check.but(Verdict::Note, "system calls truncate files (before Linux 6.9)");
     }
     check
 }
@@ -196,11 +192,9 @@ mod tests {
 
     #[test]
     fn a_ring_is_judged_by_what_it_lacks() {
-        let whole = Uring { truncates: true, restricts: true, registers: true, ..Uring::default() };
+        let whole = Uring { restricts: true, registers: true, ..Uring::default() };
         assert_eq!(uring(&whole).verdict, Verdict::Ok);
         assert_eq!(ring_restrictions(&whole).verdict, Verdict::Ok);
-        let cut = Uring { truncates: false, ..whole.clone() };
-        assert_eq!(uring(&cut).verdict, Verdict::Note);
         let unregistered = Uring { registers: false, ..whole.clone() };
         assert_eq!(uring(&unregistered).verdict, Verdict::Warning);
         let lacking = Uring { missing_operations: vec!["OPENAT2"], ..whole.clone() };
