@@ -33,7 +33,7 @@ const REDIRECTS_MAX: usize = 5;
 const LINKS_MAX: usize = 32;
 
 /// How to fetch an archive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchOptions {
     /// Further headers of each request, as `Name: value`. They are sent to the first address's host
     /// and port only.
@@ -107,42 +107,43 @@ impl Remote {
         options: &FetchOptions,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, FetchError> {
-        let headers = parse_headers(&options.headers)?;
-        let tls = Arc::new(trusted(&options.authorities)?);
-        let patience = options.patience;
-        let mut at = address.clone();
-        for _ in 0..=REDIRECTS_MAX {
-            let hosts = look_up(&at)?;
-            let mut connection = Connection::open(&at, &hosts, &tls, &patience, cancelled)?;
-            let headers = if at.is_same_origin(address) { headers.clone() } else { Vec::new() };
-            let request = head::request(&at, 0, Some(HEAD_BYTES - 1), None, &headers);
-            let answer = connection.ask(&request, &patience, cancelled)?;
-            if let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, &answer.location)
-            {
-                at = at.redirected(location)?;
-                continue;
-            }
-            let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
-            let mut head = vec![0; usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default()];
-            let mut filled = 0;
-            while filled < head.len() {
-                let into = &mut head[filled..];
-                filled += connection.receive(into, filled as u64, &patience, cancelled)?;
-            }
-            let has_ranges = body.is_part();
-            let keeps = !has_ranges || body.keeps;
-            let site = Site { address: at, hosts, tls, headers, patience, head };
-            let remote = Self {
-                site: Arc::new(site),
-                identity: body.identity,
-                has_ranges,
-                shared: Arc::default(),
-            };
-            remote.start_links(options, keeps.then_some(connection))?;
-            return Ok(remote);
+        let Answered { mut site, body, mut connection } = answered(address, options, cancelled)?;
+        let head_bytes = usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default();
+        site.head.resize(head_bytes, 0);
+        let mut filled = 0;
+        while filled < head_bytes {
+            let into = &mut site.head[filled..];
+            filled += connection.receive(into, filled as u64, &site.patience, cancelled)?;
         }
-        let reason = format!("there are more than {REDIRECTS_MAX} redirects");
-        Err(FetchError::Protocol { address: address.clone(), reason })
+        let has_ranges = body.is_part();
+        let keeps = !has_ranges || body.keeps;
+        let remote = Self {
+            site: Arc::new(site),
+            identity: body.identity,
+            has_ranges,
+            shared: Arc::default(),
+        };
+        remote.start_links(options, keeps.then_some(connection))?;
+        Ok(remote)
+    }
+
+    /// Follows redirects. Returns the archive's own address, and the options for it: without headers if
+    /// they are for another host. The answer to its request is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn resolve(
+        address: &Address,
+        options: &FetchOptions,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Address, FetchOptions), FetchError> {
+        let site = answered(address, options, cancelled)?.site;
+        let mut options = options.clone();
+        if site.headers.is_empty() {
+            options.headers.clear();
+        }
+        Ok((site.address, options))
     }
 
     fn start_links(
@@ -232,6 +233,41 @@ impl Drop for Remote {
         drop(state);
         self.shared.tell();
     }
+}
+
+/// A server that sends the archive, and a connection on which its first bytes come next.
+struct Answered {
+    site: Site,
+    body: Body,
+    connection: Connection,
+}
+
+/// Asks for the first bytes of an archive. Follows redirects.
+fn answered(
+    address: &Address,
+    options: &FetchOptions,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Answered, FetchError> {
+    let headers = parse_headers(&options.headers)?;
+    let tls = Arc::new(trusted(&options.authorities)?);
+    let patience = options.patience;
+    let mut at = address.clone();
+    for _ in 0..=REDIRECTS_MAX {
+        let hosts = look_up(&at)?;
+        let mut connection = Connection::open(&at, &hosts, &tls, &patience, cancelled)?;
+        let headers = if at.is_same_origin(address) { headers.clone() } else { Vec::new() };
+        let request = head::request(&at, 0, Some(HEAD_BYTES - 1), None, &headers);
+        let answer = connection.ask(&request, &patience, cancelled)?;
+        if let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, &answer.location) {
+            at = at.redirected(location)?;
+            continue;
+        }
+        let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
+        let site = Site { address: at, hosts, tls, headers, patience, head: Vec::new() };
+        return Ok(Answered { site, body, connection });
+    }
+    let reason = format!("there are more than {REDIRECTS_MAX} redirects");
+    Err(FetchError::Protocol { address: address.clone(), reason })
 }
 
 fn parse_headers(headers: &[String]) -> Result<Vec<(String, String)>, FetchError> {

@@ -4,15 +4,18 @@
 
 use std::{
     collections::VecDeque,
-    sync::Mutex,
+    io::Write,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
+use base64::Engine;
+use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 use unsnap_arena::{Arena, Pool};
 use unsnap_failure::{Code, Failure, Family};
 use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Remote};
 use unsnap_source::{Source, SourceError, Span};
-use unsnap_testkit::server::{Fault, Personality, Script, Server};
+use unsnap_testkit::server::{Connection, Fault, Personality, Script, Server};
 
 const NAME: &str = "snapshot-39-HwfKuUWRB5TgYYvoQHZQnnSf4FWMTmAW2Rx5zLyKPwyH.tar.zst";
 
@@ -341,4 +344,68 @@ fn a_missing_server_is_named() {
     assert_eq!((error.family(), error.code()), (Family::Environment, Code::Network));
     let text = error.to_string();
     assert!(text.contains("refused") && !text.contains("5ecret"), "{text}");
+}
+
+/// A certificate of this machine, for a server and for its clients.
+struct Certificate {
+    server: Arc<ServerConfig>,
+    file: tempfile::NamedTempFile,
+}
+
+impl Certificate {
+    fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        let text = base64::engine::general_purpose::STANDARD.encode(made.cert.der());
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
+        writeln!(file, "{begin}\n{text}\n{end}").unwrap();
+        Self { server: Arc::new(server), file }
+    }
+
+    fn serve(&self, bytes: Vec<u8>, personality: Personality, script: Script) -> Server {
+        let config = Arc::clone(&self.server);
+        let wrap = move |plain| {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            Ok(Box::new(StreamOwned::new(session, plain)) as Box<dyn Connection>)
+        };
+        Server::start_wrapped(NAME, bytes, personality, script, Box::new(wrap))
+    }
+}
+
+fn open_tls(server: &Server, options: &FetchOptions) -> Result<Remote, FetchError> {
+    let url = format!("https://127.0.0.1:{}/{NAME}", server.port());
+    Remote::open(&Address::parse(&url).unwrap(), options, &|| false)
+}
+
+#[test]
+fn encrypted_archives_need_a_trusted_certificate() {
+    let certificate = Certificate::new();
+    let bytes = file(1_000_003);
+    for personality in [Personality::agave(), Personality::nginx()] {
+        // The server ends the second connection without a word, as an attacker would.
+        let script = script(vec![Fault::Cut(100_000), Fault::Close]);
+        let server = certificate.serve(bytes.clone(), personality, script);
+        let error = open_tls(&server, &impatient()).map(drop).unwrap_err();
+        assert_eq!((error.family(), error.code()), (Family::Environment, Code::Network));
+        assert!(error.to_string().contains("certificate"), "{error}");
+        let authorities = vec![certificate.file.path().to_owned()];
+        let options = FetchOptions { authorities, ..impatient() };
+        let memory = pool(256 << 10);
+        let reader = open_tls(&server, &options).unwrap().read(memory.clone());
+        assert!(read(reader, &memory).unwrap() == bytes);
+    }
+    for authority in ["/dev/null", "/nonexistent"] {
+        let options = FetchOptions { authorities: vec![authority.into()], ..impatient() };
+        let server = certificate.serve(file(1), Personality::agave(), never());
+        let error = open_tls(&server, &options).map(drop).unwrap_err();
+        assert_eq!(error.family(), Family::Request, "{error}");
+    }
 }
