@@ -44,6 +44,7 @@ mod outputs;
 mod pipes;
 mod programs;
 mod progress;
+mod remote;
 mod repack;
 mod scan;
 mod second_signal;

@@ -186,6 +186,35 @@ impl StateArgs {
     }
 }
 
+/// Options for archives at http:// and https:// addresses.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Network options")]
+pub struct FetchArgs {
+    /// Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated
+    ///
+    /// It is not sent to another host, nor to another port, when the server redirects. Other users of
+    /// this machine can see it in the list of processes.
+    #[arg(long, value_name = "HEADER")]
+    pub header: Vec<String>,
+
+    /// File of further trusted certificates (PEM); may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub ca: Vec<PathBuf>,
+
+    /// Number of connections, if the server answers ranges; Agave's own server does not
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u8).range(1..=32)
+    )]
+    pub connections: u8,
+
+    /// Longest time without a byte, after which nothing is tried again
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = unsnap_settings::parse_duration)]
+    pub retry_for: Duration,
+}
+
 /// Options for progress, reports, logs and colours.
 #[derive(Clone, Copy, Debug, Default, Args)]
 #[command(next_help_heading = "Output options")]

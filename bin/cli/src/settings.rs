@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use unsnap_pass::{Archive, DirectMode, Io, IoEngine, Options, Resources, SandboxMode};
+use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Remote};
+use unsnap_layout::ArchiveName;
+use unsnap_pass::{
+    Archive, DirectMode, Io, IoEngine, Options, RemoteArchive, Resources, SandboxMode,
+};
 use unsnap_settings::LimitsTable;
 pub use unsnap_settings::parse_size;
 
-use crate::args::{DirectIo, Engine, IoArgs};
+use crate::args::{DirectIo, Engine, FetchArgs, IoArgs};
 
 /// An invalid request. Exit code 2.
 #[derive(Debug)]
@@ -21,11 +25,37 @@ impl std::fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
+/// Returns the archive with this name; `-` is standard input, and `http://` or `https://` begin an
+/// address. Asks the server where the archive is if the address does not have a snapshot's name.
+pub fn archive(name: &Path, fetch: &FetchArgs, is_confined: bool) -> Result<Archive, FetchError> {
+    let address = name.to_str().filter(|name| Address::is_meant_by(name));
+    let Some(address) = address else { return Ok(local_archive(name)) };
+    let FetchArgs { header, ca, connections, retry_for } = fetch;
+    let mut remote = RemoteArchive {
+        address: Address::parse(address)?,
+        options: FetchOptions {
+            headers: header.clone(),
+            authorities: ca.clone(),
+            links: usize::from(*connections),
+            patience: Patience { give_up: *retry_for, ..Patience::default() },
+            confined: is_confined,
+        },
+    };
+    // A validator redirects from a fixed path to its newest archive. What is checked against the name
+    // must be the archive of that name, also if there is a newer one a moment later.
+    if ArchiveName::parse(remote.address.file_name()).is_err() {
+        let RemoteArchive { address, options } = &remote;
+        let (address, options) = Remote::resolve(address, options, &|| false)?;
+        remote = RemoteArchive { address, options };
+    }
+    Ok(Archive::Remote(Box::new(remote)))
+}
+
 /// Returns the archive with this name; `-` is standard input.
-pub fn archive(path: &Path) -> Archive {
-    match path.as_os_str().as_encoded_bytes() {
+pub fn local_archive(name: &Path) -> Archive {
+    match name.as_os_str().as_encoded_bytes() {
         b"-" => Archive::Stdin,
-        _ => Archive::File(path.to_owned()),
+        _ => Archive::File(name.to_owned()),
     }
 }
 

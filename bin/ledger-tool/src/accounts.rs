@@ -20,7 +20,9 @@ use crate::{
 const OUT_BYTES: usize = 256 << 10;
 
 pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
-    let archives = settings::snapshot(settings::archive(&args.archive), args.incremental.as_ref())?;
+    let (archive, incremental) =
+        settings::archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
+    let archives = settings::present_pair(archive, incremental)?;
     let query = settings::listing(args);
     let options = settings::reading(&args.io)?;
     let handles = Handles::default();

@@ -11,7 +11,7 @@ use serde::Serialize;
 use unsnap_index::ReadOptions;
 use unsnap_layout::ArchiveHash;
 use unsnap_lookup::{Account, AccountsFound, ExtractTo, Extracted, LookupError, Reader, Selection};
-use unsnap_pass::{Archive, Archives, Handles, LayoutKind, Resources};
+use unsnap_pass::{Archives, Handles, LayoutKind, Resources};
 
 use crate::{
     cli::{ExtractArgs, ExtractFormat, Layout, Pubkey, ReportFormat},
@@ -29,8 +29,9 @@ const OUTPUT_BYTES: usize = 1 << 20;
 pub fn run(args: &ExtractArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
-    let incremental = args.incremental.clone().map(Archive::File);
-    let archives = Archives::new(settings::archive(&args.archive), incremental)?;
+    let (archive, incremental) =
+        settings::archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
+    let archives = Archives::new(archive, incremental)?;
     let handles = Handles::default();
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let what = Selection::new(&args.entry, args.slot.clone())?;

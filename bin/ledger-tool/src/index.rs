@@ -36,7 +36,7 @@ struct Made {
 
 pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let options = settings::reading(&args.io)?;
-    let archive = settings::archive(&args.archive);
+    let archive = settings::local_archive(&args.archive);
     if archive == Archive::Stdin {
         let reason = "only a file can have an index, and this is a stream";
         return Err(RequestError(reason.to_owned()).into());

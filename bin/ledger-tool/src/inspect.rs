@@ -23,7 +23,7 @@ const BAR_COLUMNS: u64 = 40;
 pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
-    let (archives, handles) = (settings::archive(&args.archive).into(), Handles::default());
+    let (archives, handles) = (settings::local_archive(&args.archive).into(), Handles::default());
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = handles.clone();

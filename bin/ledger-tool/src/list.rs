@@ -40,7 +40,8 @@ struct Entry<'a> {
 pub fn run(args: &ListArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
-    let (archives, handles) = (settings::archive(&args.archive).into(), Handles::default());
+    let (archive, _) = settings::archives(&args.archive, None, &args.fetch, &args.io)?;
+    let (archives, handles) = (archive.into(), Handles::default());
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = handles.clone();

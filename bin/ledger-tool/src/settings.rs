@@ -7,7 +7,8 @@ use std::{
 };
 
 use rustix::io::Errno;
-pub use unsnap_cli::settings::{RequestError, archive, parse_size, reading};
+use unsnap_cli::args::{FetchArgs, IoArgs};
+pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{ExpectedCluster, Places, Request};
@@ -36,16 +37,39 @@ pub fn present(path: &Path) -> Result<(), PassError> {
 pub fn all_present<'a>(archives: impl IntoIterator<Item = &'a Archive>) -> Result<(), PassError> {
     archives.into_iter().try_for_each(|archive| match archive {
         Archive::File(path) | Archive::Unpublished { path, .. } => present(path),
-        Archive::Stdin => Ok(()),
+        // Whether a server has it, it says when it is asked.
+        Archive::Stdin | Archive::Remote(_) => Ok(()),
     })
+}
+
+/// Returns the archive with this name, and the incremental one that builds on it.
+pub fn archives(
+    archive: &Path,
+    incremental: Option<&PathBuf>,
+    fetch: &FetchArgs,
+    io: &IoArgs,
+) -> Result<(Archive, Option<Archive>), PassError> {
+    let open = |path: &Path| {
+        unsnap_cli::settings::archive(path, fetch, !io.no_sandbox)
+            .map_err(|error| PassError::Source(SourceError::Remote(Box::new(error))))
+    };
+    let archive = open(archive)?;
+    let incremental = match incremental {
+        // Standard input is not meant by "-" here.
+        Some(path) if path.as_os_str() == "-" => Some(Archive::File(path.clone())),
+        Some(path) => Some(open(path)?),
+        None => None,
+    };
+    Ok((archive, incremental))
 }
 
 /// Returns the options of `verify`.
 pub fn verifying(args: &VerifyArgs) -> anyhow::Result<Options> {
-    let incremental = args.incremental.clone().map(Archive::File);
-    all_present(std::iter::once(&archive(&args.archive)).chain(&incremental))?;
+    let (archive, incremental) =
+        archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
+    all_present(std::iter::once(&archive).chain(&incremental))?;
     let verify = args.verify.verify(args.verify_memory);
-    let source = source(archive(&args.archive), incremental, LayoutKind::Snapshot, verify)?;
+    let source = source(archive, incremental, LayoutKind::Snapshot, verify)?;
     Ok(Options::check(source, CheckOutputs::default()).with_pass(reading(&args.io)?))
 }
 
@@ -111,8 +135,8 @@ fn places_and_cluster(args: &PlacesArgs) -> anyhow::Result<(Places, ExpectedClus
 
 /// Returns the options of `repack` for reading.
 pub fn repacking(args: &RepackArgs) -> anyhow::Result<Options> {
-    all_present([&archive(&args.archive)])?;
-    let source = Single::new(archive(&args.archive), layout(args.layout), Verify::default())?;
+    all_present([&local_archive(&args.archive)])?;
+    let source = Single::new(local_archive(&args.archive), layout(args.layout), Verify::default())?;
     Ok(Options::check(source, CheckOutputs::default()).with_pass(reading(&args.io)?))
 }
 
@@ -134,7 +158,7 @@ pub fn packing(args: &FrameArgs) -> PackOptions {
 
 /// Returns the snapshots that `diff` compares, and how.
 pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Archives; 2], DiffOptions)> {
-    let archives = [archive(&args.before), archive(&args.after)];
+    let archives = [local_archive(&args.before), local_archive(&args.after)];
     if archives == [Archive::Stdin, Archive::Stdin] {
         let reason = "standard input can be one of the archives, not both".to_owned();
         return Err(RequestError(reason).into());
@@ -151,6 +175,11 @@ pub fn comparing(args: &DiffArgs) -> anyhow::Result<([Archives; 2], DiffOptions)
 /// Returns an archive that exists and, if it is named, the incremental one that builds on it.
 pub fn snapshot(archive: Archive, incremental: Option<&PathBuf>) -> Result<Archives, PassError> {
     let incremental = incremental.cloned().map(Archive::File);
+    present_pair(archive, incremental)
+}
+
+/// Returns an archive and, if it is given, the incremental one that builds on it. Both must exist.
+pub fn present_pair(archive: Archive, incremental: Option<Archive>) -> Result<Archives, PassError> {
     all_present(std::iter::once(&archive).chain(&incremental))?;
     Ok(Archives::new(archive, incremental)?)
 }
@@ -190,14 +219,17 @@ fn layout(layout: Layout) -> LayoutKind {
 }
 
 /// Returns the options of `unpack`.
-pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result<Options> {
+pub fn unpacking(
+    args: &UnpackArgs,
+    (archive, incremental): (Archive, Option<Archive>),
+    manifest: Option<PathBuf>,
+) -> anyhow::Result<Options> {
     let layout = layout(args.layout);
     if layout == LayoutKind::Any && !args.accounts.is_empty() {
         let reason =
             "--accounts has no meaning with --layout any: only a snapshot has account files";
         return Err(RequestError(reason.to_owned()).into());
     }
-    let incremental = args.incremental.clone().map(Archive::File);
     if layout == LayoutKind::Any && incremental.is_some() {
         let reason =
             "--incremental has no meaning with --layout any: only snapshots build on others";
@@ -210,7 +242,6 @@ pub fn unpacking(args: &UnpackArgs, manifest: Option<PathBuf>) -> anyhow::Result
         (None, DigestArg::Blake3) => DigestUse::Report(DigestKind::Blake3),
         (None, DigestArg::None) => DigestUse::None,
     };
-    let archive = archive(&args.archive);
     let mut options = match &args.output {
         Some(output) if !args.dry_run => {
             if incremental.is_some() {

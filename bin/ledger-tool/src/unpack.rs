@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_fit::PreflightReport;
-use unsnap_pass::{Archive, Handles};
+use unsnap_pass::Handles;
 use unsnap_unpack::{AccountsReport, Options, Report, Resumed, Unpacker};
 
 use crate::{
@@ -19,10 +19,11 @@ use crate::{
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    let incremental = args.incremental.clone().map(Archive::File);
-    settings::all_present(std::iter::once(&settings::archive(&args.archive)).chain(&incremental))?;
+    let archives =
+        settings::archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
+    settings::all_present(std::iter::once(&archives.0).chain(&archives.1))?;
     let manifest = Manifest::of(args)?;
-    let options = settings::unpacking(args, manifest.path())?;
+    let options = settings::unpacking(args, archives, manifest.path())?;
     let room = match &args.output {
         Some(output) if args.dry_run => {
             let paths = std::iter::once(output).chain(&args.accounts);

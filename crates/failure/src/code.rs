@@ -101,6 +101,8 @@ codes! {
     DirectRefused = "direct-refused",
     /// Verifying accounts failed for lack of memory or temporary space.
     VerifySpace = "verify-space",
+    /// A server cannot be reached, or does not send the archive.
+    Network = "network",
     /// Another error of the operating system.
     System = "system",
     /// The caller asked to stop.

@@ -86,8 +86,8 @@ pub fn list_accounts(
 ) -> Result<AccountsListed, LookupError> {
     let archives = archives.as_slice();
     let hidden = if query.newest {
-        if archives.contains(&Archive::Stdin) {
-            let reason = "finding the newest versions takes two passes, and a stream allows one";
+        if archives.iter().any(Archive::is_stream) {
+            let reason = "finding the newest versions takes two passes, and a stream or an address allows one";
             let remedy = Remedy::Set(Knob::Newest, "give a file, or go without {}");
             return Err(PassError::request_with(reason, remedy).into());
         }

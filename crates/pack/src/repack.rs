@@ -95,7 +95,7 @@ fn output_path(archive: &Archive, output: &Path) -> Result<PathBuf, PackError> {
     let name_of = |path: &Path| ArchiveName::parse(path.file_name()?.to_str()?).ok();
     let old = match archive {
         Archive::File(path) | Archive::Unpublished { name: path, .. } => name_of(path),
-        Archive::Stdin => None,
+        Archive::Stdin | Archive::Remote(_) => None,
     };
     let archive = archive.display_name();
     if output.is_dir() {

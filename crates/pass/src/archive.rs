@@ -10,6 +10,7 @@ use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
 };
+use unsnap_fetch::{Address, FetchOptions, Remote};
 use unsnap_layout::{ArchiveName, Named, Pair, PairError};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, SourceError};
@@ -31,6 +32,17 @@ pub enum Archive {
     },
     /// Standard input.
     Stdin,
+    /// On a web server.
+    Remote(Box<RemoteArchive>),
+}
+
+/// An archive on a web server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteArchive {
+    /// Its address. The last part is judged like a file name.
+    pub address: Address,
+    /// How to fetch it.
+    pub options: FetchOptions,
 }
 
 impl Archive {
@@ -39,13 +51,25 @@ impl Archive {
         match self {
             Self::File(path) | Self::Unpublished { name: path, .. } => path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
+            Self::Remote(remote) => remote.address.to_string(),
         }
+    }
+
+    /// Returns whether the archive can be read only once, from its first byte to its last.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Self::Stdin | Self::Remote(_))
     }
 
     /// Returns the parsed file name, if it is the name of a snapshot archive.
     pub fn snapshot_name(&self) -> Option<ArchiveName> {
-        let (Self::File(path) | Self::Unpublished { name: path, .. }) = self else { return None };
-        match ArchiveName::parse(path.file_name()?.to_str()?) {
+        let name = match self {
+            Self::File(path) | Self::Unpublished { name: path, .. } => {
+                path.file_name()?.to_str()?
+            }
+            Self::Remote(remote) => remote.address.file_name(),
+            Self::Stdin => return None,
+        };
+        match ArchiveName::parse(name) {
             Ok(name) => Some(name),
             Err(error) => {
                 tracing::debug!(%error, "the file name is not that of a snapshot archive");
@@ -102,6 +126,8 @@ pub enum OpenArchive {
     File(ArchiveFile),
     /// Standard input, a pipe, a socket or a character device, which can only be read in order.
     Stream(OwnedFd),
+    /// An archive on a web server, whose first bytes have been received.
+    Remote(Remote),
 }
 
 impl OpenArchive {
@@ -117,6 +143,13 @@ impl OpenArchive {
                 return file
                     .map(Self::Stream)
                     .map_err(|errno| open_error(Path::new("standard input"), errno));
+            }
+            Archive::Remote(remote) => {
+                let RemoteArchive { address, options } = &**remote;
+                let remote = Remote::open(address, options, &|| false);
+                return remote
+                    .map(Self::Remote)
+                    .map_err(|error| PassError::Source(SourceError::Remote(Box::new(error))));
             }
             Archive::File(path) | Archive::Unpublished { path, .. } => path,
         };
@@ -142,19 +175,19 @@ impl OpenArchive {
         file.map(Self::File).map_err(PassError::source)
     }
 
-    /// Opens the archive once more, at its beginning; `None` for a stream.
+    /// Opens the archive once more, at its beginning; `None` for what can be read only once.
     pub fn again(&self) -> Option<Result<Self, PassError>> {
         match self {
             Self::File(file) => Some(file.again().map(Self::File).map_err(PassError::source)),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Remote(_) => None,
         }
     }
 
-    /// Returns the file, unless the archive is a stream.
+    /// Returns the file, if the archive is one.
     pub fn file(&self) -> Option<&ArchiveFile> {
         match self {
             Self::File(file) => Some(file),
-            Self::Stream(_) => None,
+            Self::Stream(_) | Self::Remote(_) => None,
         }
     }
 }

@@ -180,6 +180,7 @@ impl DecodeJob<'_> {
                 let name = archive.display_name();
                 return Ok(Box::new(StreamReader::new(file, name.as_str(), pool).with_head(head)));
             }
+            Input::Remote(remote) => return Ok(Box::new(remote.read(pool))),
             Input::File { file, .. } => file,
         };
         let mut reader = SequentialFileReader::builder(pool)

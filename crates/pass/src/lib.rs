@@ -38,7 +38,7 @@ mod walk;
 
 use std::thread;
 
-pub use archive::{Archive, Archives, OpenArchive};
+pub use archive::{Archive, Archives, OpenArchive, RemoteArchive};
 pub use bank::{BankCheck, ProvenBank};
 pub use decoding::{DecodeJob, DecodedArchive, Decoding, ReadMark, choose_engine};
 pub use error::PassError;

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use unsnap_arena::{Arena, ArenaRanges, Pool};
 use unsnap_decode::MemoryPlan;
 use unsnap_failure::Remedy;
+use unsnap_fetch::Remote;
 use unsnap_ring::Pace;
 use unsnap_source::{ArchiveFile, read_head};
 
@@ -32,6 +33,8 @@ pub enum Input {
         /// The first bytes.
         head: Vec<u8>,
     },
+    /// An archive on a web server, with its first bytes.
+    Remote(Remote),
 }
 
 impl Input {
@@ -61,20 +64,22 @@ impl Input {
                 let head = head.map_err(PassError::source)?;
                 Ok(Self::Stream { file, head })
             }
+            OpenArchive::Remote(remote) => Ok(Self::Remote(remote)),
         }
     }
 
-    /// Returns the file, unless the archive is a stream.
+    /// Returns the file, if the archive is one.
     pub fn file(&self) -> Option<&ArchiveFile> {
         match self {
             Self::File { file, .. } => Some(file),
-            Self::Stream { .. } => None,
+            Self::Stream { .. } | Self::Remote(_) => None,
         }
     }
 
     fn head(&self) -> &[u8] {
         match self {
             Self::File { head, .. } | Self::Stream { head, .. } => head,
+            Self::Remote(remote) => remote.head(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use unsnap_failure::Failure;
 use unsnap_ring::EngineError;
 
 /// A source failed. All variants except [`SourceError::Alignment`], an invalid request, are faults
@@ -73,6 +74,9 @@ pub enum SourceError {
     /// The I/O engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A server failed to send the archive.
+    #[error("{0}")]
+    Remote(Box<dyn Failure + Send + Sync>),
     /// The run is being aborted; nobody waits for these bytes any more.
     #[error("reading was cancelled")]
     Cancelled,

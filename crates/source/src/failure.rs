@@ -10,6 +10,7 @@ impl Failure for SourceError {
     fn family(&self) -> Family {
         match self {
             Self::Alignment { .. } => Family::Request,
+            Self::Remote(error) => error.family(),
             Self::Cancelled => Family::Cancelled,
             _ => Family::Environment,
         }
@@ -22,6 +23,7 @@ impl Failure for SourceError {
             Self::DirectRefused { .. } => Code::DirectRefused,
             Self::Alignment { .. } => Code::Request,
             Self::Engine(error) => error.code(),
+            Self::Remote(error) => error.code(),
             Self::Cancelled => Code::Cancelled,
         }
     }
@@ -29,6 +31,7 @@ impl Failure for SourceError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Engine(error) => error.remedy(),
+            Self::Remote(error) => error.remedy(),
             Self::DirectRefused { .. } => Some(Remedy::BufferedIo),
             Self::Grew { .. } => Some(Remedy::WaitForDownload),
             _ => self.errno().and_then(Remedy::of_errno),

@@ -33,7 +33,7 @@ pub use digesting::Digesting;
 pub use error::SourceError;
 pub use file::ArchiveFile;
 pub use pausing::Pausing;
-pub use reader::{ReaderBuilder, SequentialFileReader};
+pub use reader::{ReaderBuilder, SequentialFileReader, default_chunk_bytes};
 pub use stream::{StreamReader, read_head};
 
 /// A contiguous part of the archive.

@@ -443,8 +443,9 @@ impl Read for SequentialFileReader {
     }
 }
 
-/// Returns the default size of a read in bytes for a pool of this size.
-pub(crate) fn default_chunk_bytes(pool_bytes: usize) -> usize {
+/// Returns the default size of a read in bytes for a pool of this size: at most 1 MiB, and small enough
+/// that a decoder that holds half of the pool can wait for more.
+pub fn default_chunk_bytes(pool_bytes: usize) -> usize {
     let share = pool_bytes / CHUNKS_MIN;
     (share - share % PAGE_BYTES).clamp(PAGE_BYTES, CHUNK_BYTES)
 }

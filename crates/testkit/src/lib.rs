@@ -16,6 +16,7 @@
 //! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all other modules |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
+//! | [`server`] | a web server that sends one file, as well or as badly as a test wants |
 //! | [`series`] | successive snapshots of one ledger, every byte of which follows from slots |
 //! | [`lattice`] | the true lattice hash and capitalization of accounts |
 //! | [`ordered`], [`size`] | parallel work with ordered results; sizes with units |
@@ -59,6 +60,8 @@ pub mod random;
 pub mod scratch;
 #[cfg(feature = "harness")]
 pub mod series;
+#[cfg(feature = "harness")]
+pub mod server;
 pub mod size;
 #[cfg(feature = "harness")]
 pub mod skip;

@@ -65,6 +65,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l prefl
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -97,6 +101,10 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -s V -l 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l format -d 'Format of the list on standard output' -r -f -a "text\t'For people'
 json\t'One array'
 json-lines\t'One object a line'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -155,6 +163,10 @@ raw\t'Only the data, of a single account'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l coalesce-gap -d 'Largest gap between two wanted frames to read through, which saves a read' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layout -d 'Entries that the archive may contain' -r -f -a "snapshot\t'Only the entries of a validator\'s snapshot'
 any\t'Files and directories under any safe relative path'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -204,6 +216,10 @@ accounts\t'The same, and all accounts add up to the hash in the archive\'s name'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l verify-memory -d 'Memory for 16 bytes per record; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -311,6 +327,10 @@ csv\t'Comma-separated values, with a line of names'
 json\t'One array'
 json-lines\t'One object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for 80 bytes per record; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat, VerifyArg};
+use unsnap_cli::args::{FetchArgs, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
 use super::shared::{Layout, Pubkey, parse_pubkey, parse_range};
 
@@ -189,7 +189,8 @@ pub enum DiffFormat {
 
 #[derive(Debug, Args)]
 pub struct AccountsArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://); "-" is standard input
     pub archive: PathBuf,
 
     /// Only records of this owner; may be repeated
@@ -227,6 +228,9 @@ pub struct AccountsArgs {
     /// for temporary files [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = unsnap_cli::settings::parse_size)]
     pub memory: Option<u64>,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

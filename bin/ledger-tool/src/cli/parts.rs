@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat};
+use unsnap_cli::args::{FetchArgs, IoArgs, OutputArgs, ReportFormat};
 
 use super::shared::{IndexArgs, Layout, Pubkey, parse_pubkey, parse_slots};
 
@@ -135,6 +135,9 @@ pub struct ExtractArgs {
 
     #[command(flatten)]
     pub index: IndexArgs,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

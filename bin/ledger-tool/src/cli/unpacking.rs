@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg};
+use unsnap_cli::args::{
+    FetchArgs, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg,
+};
 use unsnap_source::Digest;
 
 use super::shared::{IndexArgs, Layout};
@@ -40,7 +42,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct UnpackArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://); "-" is standard input
     pub archive: PathBuf,
 
     /// Incremental archive that builds on this one; with --dry-run, both are checked
@@ -122,6 +125,9 @@ pub struct UnpackArgs {
 
     #[command(flatten)]
     pub index: IndexArgs,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use unsnap_cli::args::{IoArgs, OutputArgs, ReportFormat, VerifyArg};
+use unsnap_cli::args::{FetchArgs, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
 use super::shared::IndexArgs;
 
@@ -27,7 +27,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes); "-" is standard input
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://); "-" is standard input
     pub archive: PathBuf,
 
     /// Format of the list on standard output
@@ -36,6 +37,9 @@ pub struct ListArgs {
 
     #[command(flatten)]
     pub index: IndexArgs,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,
@@ -56,7 +60,7 @@ pub enum ListFormat {
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// Archive of a full snapshot, under its own name
+    /// Archive of a full snapshot, under its own name, or its address (http:// or https://)
     pub archive: PathBuf,
 
     /// Archive of an incremental snapshot that builds on it
@@ -75,6 +79,9 @@ pub struct VerifyArgs {
     /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

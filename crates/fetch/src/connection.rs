@@ -1,0 +1,220 @@
+//! A connection to a server.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+
+use crate::{
+    Address, FetchError, Patience,
+    head::{HEAD_BYTES_MAX, Head},
+};
+
+/// Interval at which a silent connection checks for cancellation.
+const CANCEL_CHECK: Duration = Duration::from_millis(100);
+
+/// Bytes that are received at once while the head is not yet complete. What they contain of the body
+/// is copied.
+const HEAD_STEP: usize = 4096;
+
+/// A connection that may be in the middle of a body.
+pub struct Connection {
+    stream: Stream,
+    address: Address,
+    /// Bytes of the body that came with the head.
+    early: Vec<u8>,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Connection {
+    /// Connects to one of the host's addresses, the one after the other.
+    pub fn open(
+        address: &Address,
+        hosts: &[SocketAddr],
+        tls: &Arc<ClientConfig>,
+        patience: &Patience,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, FetchError> {
+        let failed = |reason: String| FetchError::Connect { address: address.clone(), reason };
+        let mut last = "the name has no addresses".to_owned();
+        for host in hosts {
+            if cancelled() {
+                return Err(FetchError::Cancelled);
+            }
+            let socket = match TcpStream::connect_timeout(host, patience.connect) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    last = format!("{host}: {error}");
+                    continue;
+                }
+            };
+            let set_up = socket
+                .set_read_timeout(Some(CANCEL_CHECK))
+                .and_then(|()| socket.set_write_timeout(Some(patience.head)))
+                .and_then(|()| socket.set_nodelay(true));
+            set_up.map_err(|error| failed(error.to_string()))?;
+            let stream = if address.is_tls() {
+                let name = ServerName::try_from(address.host().to_owned())
+                    .map_err(|error| failed(error.to_string()))?;
+                let session = ClientConnection::new(Arc::clone(tls), name)
+                    .map_err(|error| failed(error.to_string()))?;
+                Stream::Tls(Box::new(StreamOwned::new(session, socket)))
+            } else {
+                Stream::Plain(socket)
+            };
+            return Ok(Self { stream, address: address.clone(), early: Vec::new() });
+        }
+        Err(failed(last))
+    }
+
+    /// Sends a request, and returns the head of its answer.
+    pub fn ask(
+        &mut self,
+        request: &str,
+        patience: &Patience,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Head, FetchError> {
+        let address = self.address.clone();
+        let failed = |reason: String| FetchError::Connect { address: address.clone(), reason };
+        let started = Instant::now();
+        self.send(request.as_bytes(), patience, cancelled)?;
+        let mut bytes = std::mem::take(&mut self.early);
+        loop {
+            if let Some((head, length)) = Head::parse(&bytes, &address)? {
+                // The server is not asked to wait for a body, so this is rare, and then several.
+                if (100..200).contains(&head.status) {
+                    bytes.drain(..length);
+                    continue;
+                }
+                bytes.drain(..length);
+                self.early = bytes;
+                return Ok(head);
+            }
+            let filled = bytes.len();
+            bytes.resize((filled + HEAD_STEP).min(HEAD_BYTES_MAX), 0);
+            let count = loop {
+                if cancelled() {
+                    return Err(FetchError::Cancelled);
+                }
+                if started.elapsed() > patience.head {
+                    let limit = patience.head.as_secs();
+                    return Err(failed(format!("no complete answer within {limit} s")));
+                }
+                match self.stream.read(&mut bytes[filled..]) {
+                    Ok(count) => break count,
+                    Err(error) if is_idle(&error) => {}
+                    Err(error) => return Err(failed(error.to_string())),
+                }
+            };
+            if count == 0 {
+                return Err(failed(
+                    "the server closed the connection before its answer".to_owned(),
+                ));
+            }
+            bytes.truncate(filled + count);
+        }
+    }
+
+    fn send(
+        &mut self,
+        bytes: &[u8],
+        patience: &Patience,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), FetchError> {
+        let started = Instant::now();
+        let mut rest = bytes;
+        let sent = loop {
+            if cancelled() {
+                return Err(FetchError::Cancelled);
+            }
+            if rest.is_empty() {
+                match self.stream.flush() {
+                    Err(error) if is_idle(&error) && started.elapsed() <= patience.head => continue,
+                    result => break result,
+                }
+            }
+            match self.stream.write(rest) {
+                Ok(0) => break Err(ErrorKind::WriteZero.into()),
+                Ok(count) => rest = &rest[count..],
+                // The handshake waits for the server.
+                Err(error) if is_idle(&error) && started.elapsed() <= patience.head => {}
+                Err(error) => break Err(error),
+            }
+        };
+        sent.map_err(|error| FetchError::Connect {
+            address: self.address.clone(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Receives bytes of a body, as many as there are, at least one. `offset` is their place in the
+    /// archive, for messages.
+    pub fn receive(
+        &mut self,
+        into: &mut [u8],
+        offset: u64,
+        patience: &Patience,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<usize, FetchError> {
+        if !self.early.is_empty() {
+            let count = self.early.len().min(into.len());
+            into[..count].copy_from_slice(&self.early[..count]);
+            self.early.drain(..count);
+            return Ok(count);
+        }
+        let broken =
+            |reason: String| FetchError::Broken { address: self.address.clone(), offset, reason };
+        let started = Instant::now();
+        loop {
+            if cancelled() {
+                return Err(FetchError::Cancelled);
+            }
+            match self.stream.read(into) {
+                Ok(0) => return Err(broken("the server closed the connection".to_owned())),
+                Ok(count) => return Ok(count),
+                Err(error) if is_idle(&error) => {
+                    if started.elapsed() > patience.silence {
+                        let limit = patience.silence.as_secs();
+                        return Err(broken(format!("no byte within {limit} s")));
+                    }
+                }
+                Err(error) => return Err(broken(error.to_string())),
+            }
+        }
+    }
+}
+
+impl Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+fn is_idle(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

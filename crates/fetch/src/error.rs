@@ -1,0 +1,121 @@
+//! Errors of fetching.
+
+use unsnap_failure::{Code, Failure, Family, Remedy};
+
+use crate::Address;
+
+/// Fetching an archive failed. Addresses are named without their queries.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// The address, a header or a certificate of the request is unusable.
+    #[error("{address}: {reason}")]
+    Address {
+        /// The address as it was given, or what else is unusable.
+        address: String,
+        /// Reason.
+        reason: String,
+    },
+    /// No connection could be made.
+    #[error("cannot connect to {address}: {reason}")]
+    Connect {
+        /// The address.
+        address: Address,
+        /// Reason.
+        reason: String,
+    },
+    /// The server answered that it does not send the archive.
+    #[error("{address}: the server answered {status}")]
+    Status {
+        /// The address.
+        address: Address,
+        /// Status code and reason.
+        status: String,
+    },
+    /// The server's answer is unusable.
+    #[error("{address}: {reason}")]
+    Protocol {
+        /// The address.
+        address: Address,
+        /// Reason.
+        reason: String,
+    },
+    /// The connection broke, or stayed silent.
+    #[error("{address}: at byte {offset}: {reason}")]
+    Broken {
+        /// The address.
+        address: Address,
+        /// Offset in the archive of the first byte that did not arrive.
+        offset: u64,
+        /// Reason.
+        reason: String,
+    },
+    /// The archive on the server is not the one that it was at first.
+    #[error("{address} has changed on the server: {what} was {expected} and is {found}")]
+    Changed {
+        /// The address.
+        address: Address,
+        /// What is different.
+        what: &'static str,
+        /// At first.
+        expected: String,
+        /// Now.
+        found: String,
+    },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {reason}")]
+    Thread {
+        /// Reason.
+        reason: String,
+    },
+    /// The run is being aborted.
+    #[error("fetching was cancelled")]
+    Cancelled,
+}
+
+impl FetchError {
+    /// Returns whether another attempt may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Broken { .. } => true,
+            // Too many requests, and faults of the server's own.
+            Self::Status { status, .. } => {
+                status.starts_with('5') || status.starts_with("429") || status.starts_with("408")
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Failure for FetchError {
+    fn family(&self) -> Family {
+        match self {
+            Self::Address { .. } => Family::Request,
+            Self::Changed { .. } => Family::BadArchive,
+            Self::Cancelled => Family::Cancelled,
+            _ => Family::Environment,
+        }
+    }
+
+    fn code(&self) -> Code {
+        match self {
+            Self::Address { .. } => Code::Request,
+            Self::Changed { .. } => Code::ArchiveChanging,
+            Self::Thread { .. } => Code::Threads,
+            Self::Cancelled => Code::Cancelled,
+            _ => Code::Network,
+        }
+    }
+
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Changed { .. } => Some(Remedy::advice(
+                "start again: servers replace archives, and two nodes' archives of one name differ",
+            )),
+            Self::Status { status, .. } if status.starts_with("404") => Some(Remedy::advice(
+                "ask for /snapshot.tar.bz2, from which a validator redirects to its newest archive",
+            )),
+            _ => None,
+        }
+    }
+}

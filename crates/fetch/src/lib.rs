@@ -1,0 +1,44 @@
+#![forbid(unsafe_code)]
+//! Archives from HTTP servers.
+//!
+//! ```text
+//!              ┌─ link ─┐
+//! server ──────┼─ link ─┼─ runs of chunks, put in order ─▶ RemoteReader
+//!              └─ link ─┘
+//! ```
+//!
+//! [`Remote::open`] follows redirects and asks for the first bytes. The answer decides how the rest is
+//! received:
+//!
+//! | the server | how | after a break |
+//! |---|---|---|
+//! | answers ranges (Firedancer, nginx, object stores) | several links, each with a run of chunks at a time, all within a window | from the byte that is missing |
+//! | does not (Agave) | one link, from front to back | from the first byte; what came before is skipped and held to the digest of what was passed on |
+//!
+//! A link is a thread with one connection. It receives bodies into page-aligned blocks of the reader's
+//! pool, where the decoder reads them: on plain HTTP nothing is copied. Links confine themselves
+//! (Landlock): they open no files and connect to nothing but the ports that are in use.
+//!
+//! What a server sends is hostile. Heads, redirects and times are bounded, and the length is fixed by
+//! the first answer. An object that changes under way is refused by name: two nodes' archives of the
+//! same name differ in their bytes.
+//!
+//! Nothing here proves that an archive is what its name says. That is done as for files.
+
+mod address;
+mod connection;
+mod domain;
+mod error;
+mod head;
+mod identity;
+mod link;
+mod patience;
+mod reader;
+mod remote;
+mod window;
+
+pub use address::Address;
+pub use error::FetchError;
+pub use patience::Patience;
+pub use reader::RemoteReader;
+pub use remote::{FetchOptions, Remote};

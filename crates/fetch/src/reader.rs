@@ -1,0 +1,112 @@
+//! `RemoteReader`: passes an archive on in the order of its bytes, as it arrives.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use unsnap_arena::Pool;
+use unsnap_source::{Source, SourceError, SourceTraits, Span};
+
+use crate::{FetchError, link::Shared, remote::Site};
+
+/// Reads an archive from a server. Closing the pool ends a wait for bytes. Dropping the reader ends
+/// the links; they return their memory within a tenth of a second, or when a connection that is being
+/// made comes about.
+pub struct RemoteReader {
+    shared: Arc<Shared>,
+    site: Arc<Site>,
+    pool: Pool,
+    bytes: u64,
+    /// The first bytes were passed on.
+    has_begun: bool,
+    waited: Duration,
+    waited_for_memory: Duration,
+}
+
+impl RemoteReader {
+    pub(crate) fn new(shared: Arc<Shared>, site: Arc<Site>, pool: Pool, bytes: u64) -> Self {
+        Self {
+            shared,
+            site,
+            pool,
+            bytes,
+            has_begun: false,
+            waited: Duration::ZERO,
+            waited_for_memory: Duration::ZERO,
+        }
+    }
+
+    /// Returns the first bytes, which came before there was a pool.
+    fn head(&mut self) -> Result<Span, SourceError> {
+        let head = &self.site.head;
+        let (mut block, waited) =
+            self.pool.allocate(head.len()).map_err(|_| SourceError::Cancelled)?;
+        self.waited_for_memory += waited;
+        block[..head.len()].copy_from_slice(head);
+        Ok(Span { offset: 0, bytes: block.freeze().slice(..head.len()) })
+    }
+}
+
+impl Source for RemoteReader {
+    fn next_span(&mut self) -> Result<Option<Span>, SourceError> {
+        if !self.has_begun {
+            self.has_begun = true;
+            return self.head().map(Some);
+        }
+        let started = Instant::now();
+        let mut state = self.shared.lock();
+        let next = loop {
+            let Some(transfer) = &mut state.transfer else { break Ok(None) };
+            if let Some(span) = transfer.window.pass() {
+                break Ok(Some(span));
+            }
+            if transfer.window.is_passed() {
+                break Ok(None);
+            }
+            match state.failed.take() {
+                // A link ends with this only if the pool is closed.
+                Some(FetchError::Cancelled) => break Err(SourceError::Cancelled),
+                Some(error) => break Err(SourceError::Remote(Box::new(error))),
+                None if self.pool.is_closed() => break Err(SourceError::Cancelled),
+                None => state = self.shared.wait(state),
+            }
+        };
+        drop(state);
+        // There is room in the window.
+        self.shared.tell();
+        self.waited += started.elapsed();
+        next
+    }
+
+    fn len(&self) -> Option<u64> {
+        Some(self.bytes)
+    }
+
+    fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    fn waited_for_memory(&self) -> Duration {
+        self.waited_for_memory
+    }
+
+    fn traits(&self) -> SourceTraits {
+        let state = self.shared.lock();
+        let mut fallbacks = Vec::new();
+        if state.breaks > 0 {
+            fallbacks.push(format!(
+                "the connection to {} broke {} times; {} bytes were received again",
+                self.site.address, state.breaks, state.bytes_twice
+            ));
+        }
+        SourceTraits { fallbacks, ..SourceTraits::default() }
+    }
+}
+
+impl Drop for RemoteReader {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.tell();
+    }
+}

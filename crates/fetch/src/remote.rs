@@ -1,0 +1,322 @@
+//! An archive on a server, opened.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    sync::Arc,
+    thread,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use unsnap_arena::Pool;
+use unsnap_source::{DigestKind, Hasher};
+
+use crate::{
+    Address, FetchError, Patience, RemoteReader,
+    connection::Connection,
+    domain, head,
+    identity::{Body, Identity},
+    link::{Link, Shared, Transfer},
+    window::Window,
+};
+
+/// First bytes, which are received when an archive is opened. They decide how memory is divided.
+const HEAD_BYTES: u64 = 64 << 10;
+
+/// Most redirects that are followed. Firedancer follows 4.
+const REDIRECTS_MAX: usize = 5;
+
+/// Most links. A guess: a server may take more for an attack.
+const LINKS_MAX: usize = 32;
+
+/// How to fetch an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchOptions {
+    /// Further headers of each request, as `Name: value`. They are sent to the first address's host
+    /// and port only.
+    pub headers: Vec<String>,
+    /// Files of further trusted certificates (PEM).
+    pub authorities: Vec<PathBuf>,
+    /// Number of links, if the server answers ranges; between 1 and 32.
+    pub links: usize,
+    /// Waits.
+    pub patience: Patience,
+    /// Whether links confine themselves.
+    pub confined: bool,
+}
+
+impl Default for FetchOptions {
+    fn default() -> Self {
+        Self {
+            headers: Vec::new(),
+            authorities: Vec::new(),
+            // A guess: object stores give each connection some 100 MB/s.
+            links: 8,
+            patience: Patience::default(),
+            confined: true,
+        }
+    }
+}
+
+/// An archive on a server, whose first bytes have been received.
+pub struct Remote {
+    site: Arc<Site>,
+    identity: Identity,
+    has_ranges: bool,
+    shared: Arc<Shared>,
+}
+
+/// A server, and what is asked of it.
+pub struct Site {
+    /// Address, after all redirects.
+    pub address: Address,
+    /// Its host's addresses.
+    pub hosts: Vec<SocketAddr>,
+    /// Trusted certificates.
+    pub tls: Arc<ClientConfig>,
+    /// Further headers.
+    pub headers: Vec<(String, String)>,
+    /// Waits.
+    pub patience: Patience,
+    /// First bytes of the archive.
+    pub head: Vec<u8>,
+}
+
+impl Site {
+    /// Returns a hasher that contains the first bytes.
+    pub fn head_hasher(&self) -> Hasher {
+        let mut hasher = DigestKind::Xxh3.hasher();
+        hasher.update(&self.head);
+        hasher
+    }
+}
+
+impl Remote {
+    /// Opens an archive: follows redirects, receives its first bytes, and starts the links, which wait
+    /// for a reader. `cancelled` is asked about ten times a second, but not while the host's name is
+    /// looked up or a connection is made.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is tried a second time: somebody may be waiting in front of a wrong address.
+    pub fn open(
+        address: &Address,
+        options: &FetchOptions,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, FetchError> {
+        let Answered { mut site, body, mut connection } = answered(address, options, cancelled)?;
+        let head_bytes = usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default();
+        site.head.resize(head_bytes, 0);
+        let mut filled = 0;
+        while filled < head_bytes {
+            let into = &mut site.head[filled..];
+            filled += connection.receive(into, filled as u64, &site.patience, cancelled)?;
+        }
+        let has_ranges = body.is_part();
+        let keeps = !has_ranges || body.keeps;
+        let remote = Self {
+            site: Arc::new(site),
+            identity: body.identity,
+            has_ranges,
+            shared: Arc::default(),
+        };
+        remote.start_links(options, keeps.then_some(connection))?;
+        Ok(remote)
+    }
+
+    /// Follows redirects. Returns the archive's own address, and the options for it: without headers if
+    /// they are for another host. The answer to its request is not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn resolve(
+        address: &Address,
+        options: &FetchOptions,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(Address, FetchOptions), FetchError> {
+        let site = answered(address, options, cancelled)?.site;
+        let mut options = options.clone();
+        if site.headers.is_empty() {
+            options.headers.clear();
+        }
+        Ok((site.address, options))
+    }
+
+    fn start_links(
+        &self,
+        options: &FetchOptions,
+        mut connection: Option<Connection>,
+    ) -> Result<(), FetchError> {
+        if self.identity.bytes == self.site.head.len() as u64 {
+            return Ok(());
+        }
+        let count = if self.has_ranges { options.links.clamp(1, LINKS_MAX) } else { 1 };
+        for _ in 0..count {
+            let link = Link {
+                site: Arc::clone(&self.site),
+                identity: self.identity.clone(),
+                shared: Arc::clone(&self.shared),
+                connection: connection.take(),
+            };
+            let (has_ranges, confined) = (self.has_ranges, options.confined);
+            let run = move || {
+                if confined {
+                    domain::confine(link.site.address.port());
+                }
+                if has_ranges { link.receive_runs() } else { link.receive_all() }
+            };
+            let started = thread::Builder::new().name("unsnap-link".to_owned()).spawn(run);
+            started.map_err(|error| FetchError::Thread { reason: error.to_string() })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the address, after all redirects.
+    pub fn address(&self) -> &Address {
+        &self.site.address
+    }
+
+    /// Returns the length of the archive in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.identity.bytes
+    }
+
+    /// Returns whether the server answers ranges, so that several links receive the archive.
+    pub fn has_ranges(&self) -> bool {
+        self.has_ranges
+    }
+
+    /// Returns the first bytes of the archive: 64 KiB, or all.
+    pub fn head(&self) -> &[u8] {
+        &self.site.head
+    }
+
+    /// Returns a reader, which receives into blocks of `pool`.
+    pub fn read(self, pool: Pool) -> RemoteReader {
+        let chunk_bytes = unsnap_source::default_chunk_bytes(pool.bytes());
+        let begin = self.site.head.len() as u64;
+        let total = self.identity.bytes;
+        let (window, run) = if self.has_ranges {
+            let chunk = chunk_bytes as u64;
+            // What the decoder leaves while it waits: it may hold half of the pool, parts of two more
+            // chunks, and the first bytes.
+            let chunks = (pool.bytes() as u64 / 2 / chunk).saturating_sub(3).max(1);
+            (chunks * chunk, (chunks / 2).clamp(1, RUN_CHUNKS_MAX) * chunk)
+        } else {
+            (total, total)
+        };
+        self.shared.lock().transfer = Some(Transfer {
+            window: Window::new(begin, total, window, run),
+            pool: pool.clone(),
+            chunk_bytes,
+        });
+        self.shared.tell();
+        RemoteReader::new(Arc::clone(&self.shared), Arc::clone(&self.site), pool, total)
+    }
+}
+
+/// Most chunks in one request: 4 MiB at most. Object stores advise 8 to 16 MB, but the window must
+/// hold several.
+const RUN_CHUNKS_MAX: u64 = 4;
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        // Otherwise the reader ends it.
+        if state.transfer.is_none() {
+            state.is_over = true;
+        }
+        drop(state);
+        self.shared.tell();
+    }
+}
+
+/// A server that sends the archive, and a connection on which its first bytes come next.
+struct Answered {
+    site: Site,
+    body: Body,
+    connection: Connection,
+}
+
+/// Asks for the first bytes of an archive. Follows redirects.
+fn answered(
+    address: &Address,
+    options: &FetchOptions,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<Answered, FetchError> {
+    let headers = parse_headers(&options.headers)?;
+    let tls = Arc::new(trusted(&options.authorities)?);
+    let patience = options.patience;
+    let mut at = address.clone();
+    for _ in 0..=REDIRECTS_MAX {
+        let hosts = look_up(&at)?;
+        let mut connection = Connection::open(&at, &hosts, &tls, &patience, cancelled)?;
+        let headers = if at.is_same_origin(address) { headers.clone() } else { Vec::new() };
+        let request = head::request(&at, 0, Some(HEAD_BYTES - 1), None, &headers);
+        let answer = connection.ask(&request, &patience, cancelled)?;
+        if let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, &answer.location) {
+            at = at.redirected(location)?;
+            continue;
+        }
+        let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
+        let site = Site { address: at, hosts, tls, headers, patience, head: Vec::new() };
+        return Ok(Answered { site, body, connection });
+    }
+    let reason = format!("there are more than {REDIRECTS_MAX} redirects");
+    Err(FetchError::Protocol { address: address.clone(), reason })
+}
+
+fn parse_headers(headers: &[String]) -> Result<Vec<(String, String)>, FetchError> {
+    let parse = |text: &String| {
+        head::parse_header(text).ok_or_else(|| FetchError::Address {
+            // The value may be a secret.
+            address: format!("the header {:?}", text.split(':').next().unwrap_or_default()),
+            reason: "it is not \"Name: value\", or not one that can be chosen".to_owned(),
+        })
+    };
+    headers.iter().map(parse).collect()
+}
+
+fn trusted(authorities: &[PathBuf]) -> Result<ClientConfig, FetchError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    for path in authorities {
+        let refused = |reason: String| FetchError::Address {
+            address: path.display().to_string(),
+            reason: format!("no certificates: {reason}"),
+        };
+        let certificates =
+            CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))?;
+        let mut found = 0;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| refused(error.to_string()))?;
+            roots.add(certificate).map_err(|error| refused(error.to_string()))?;
+            found += 1;
+        }
+        if found == 0 {
+            return Err(refused("the file contains none".to_owned()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| FetchError::Address {
+        address: "TLS".to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+fn look_up(address: &Address) -> Result<Vec<SocketAddr>, FetchError> {
+    let found = (address.host(), address.port()).to_socket_addrs();
+    let found: Vec<SocketAddr> = found
+        .map_err(|error| FetchError::Connect {
+            address: address.clone(),
+            reason: error.to_string(),
+        })?
+        .collect();
+    Ok(found)
+}

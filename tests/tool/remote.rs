@@ -1,0 +1,140 @@
+//! Archives from a server, as a user gives them.
+
+use std::{fs, path::Path, process::Command};
+
+use unsnap_test_support::{Outcome, Site, genuine_full, ledger_tool, run};
+use unsnap_testkit::{
+    server::{Fault, Personality, Script, Server},
+    tree::read_tree,
+};
+
+fn name() -> String {
+    genuine_full().file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+fn server(personality: Personality, script: Script) -> Server {
+    Server::start(&name(), fs::read(genuine_full()).unwrap(), personality, script)
+}
+
+fn all_is_well() -> Script {
+    Box::new(|_, _| None)
+}
+
+fn unpack(url: &str, output: &Path) -> Command {
+    let mut command = ledger_tool();
+    command.arg("unpack").arg(url).arg("--output").arg(output);
+    command
+}
+
+fn assert_unpacked(outcome: Outcome, output: &Path) {
+    outcome.assert_code(0);
+    let site = Site::new();
+    let expected = site.place().join("expected");
+    let mut local = ledger_tool();
+    local.arg("unpack").arg(genuine_full()).arg("--output").arg(&expected);
+    run(&mut local).assert_code(0);
+    assert!(read_tree(output).unwrap() == read_tree(&expected).unwrap());
+}
+
+#[test]
+fn a_validators_newest_archive_is_unpacked_while_it_comes() {
+    for personality in [Personality::agave(), Personality::firedancer(), Personality::nginx()] {
+        let site = Site::new();
+        let output = site.place().join("output");
+        let server = server(personality, all_is_well());
+        let mut command = unpack(&server.url("/snapshot.tar.bz2"), &output);
+        let outcome = run(command.args(["--verify", "accounts", "--format", "json"]));
+        let report = outcome.assert_code(0).json();
+        // The redirect gave it its name, against which the bank file and the accounts were held.
+        assert_eq!(report["slot"], 39);
+        assert!(report["accounts"].is_object(), "{report}");
+        assert!(report["archive"].as_str().unwrap().ends_with(&name()));
+        assert_eq!(report["bytes_read"], fs::metadata(genuine_full()).unwrap().len());
+        let outcome =
+            run(&mut unpack(&server.url(&format!("/{}", name())), &site.place().join("2")));
+        assert_unpacked(outcome, &site.place().join("2"));
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_again_and_again_costs_no_byte() {
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let site = Site::new();
+        let output = site.place().join("output");
+        let script: Script = Box::new(|number, _| match number {
+            0 | 9.. => None,
+            1 | 4 => Some(Fault::Close),
+            2 => Some(Fault::Status("503 Slow Down")),
+            _ => Some(Fault::Cut(150_000 * number as u64)),
+        });
+        let server = server(personality, script);
+        let outcome = run(&mut unpack(&server.url(&format!("/{}", name())), &output));
+        assert_unpacked(outcome, &output);
+    }
+}
+
+#[test]
+fn an_archive_that_is_exchanged_on_the_server_leaves_nothing() {
+    let site = Site::new();
+    let script: Script = Box::new(|number, _| (number == 2).then_some(Fault::OtherTag));
+    let server = server(Personality::nginx(), script);
+    let mut command = unpack(&server.url(&format!("/{}", name())), &site.place().join("output"));
+    let outcome = run(&mut command);
+    let stderr = &outcome.assert_code(1).stderr;
+    assert!(stderr.contains("[archive-changing]") && stderr.contains("its tag was"), "{stderr}");
+    assert_eq!(fs::read_dir(site.place()).unwrap().count(), 1, "only the neighbour");
+}
+
+#[test]
+fn an_archive_that_is_cut_on_the_server_is_bad() {
+    let site = Site::new();
+    let mut bytes = fs::read(genuine_full()).unwrap();
+    bytes.truncate(bytes.len() - 1000);
+    let server = Server::start(&name(), bytes, Personality::agave(), all_is_well());
+    let mut command = unpack(&server.url("/snapshot.tar.bz2"), &site.place().join("output"));
+    let stderr = run(&mut command).assert_code(1).stderr;
+    assert!(stderr.contains("[archive-cut]"), "{stderr}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_made() {
+    let site = Site::new();
+    let server = server(Personality::agave(), all_is_well());
+    let output = site.place().join("output");
+    let closed = Server::start("x", vec![1], Personality::agave(), all_is_well()).url("/x");
+    let scheme = "http://user:word@127.0.0.1/x".to_owned();
+    for (url, code, words) in [
+        (server.url("/other.tar.zst"), 3, ["404 Not Found", "/snapshot.tar.bz2"]),
+        (closed, 3, ["cannot connect", "refused"]),
+        (scheme, 2, ["password", "header"]),
+    ] {
+        let stderr = run(&mut unpack(&url, &output)).assert_code(code).stderr;
+        for word in words {
+            assert!(stderr.contains(word), "{url}: {stderr}");
+        }
+        assert_eq!(fs::read_dir(site.place()).unwrap().count(), 1, "only the neighbour");
+    }
+    let mut command = ledger_tool();
+    command.arg("verify").arg(server.url("/snapshot.tar.bz2"));
+    let stderr = run(&mut command).assert_code(2).stderr;
+    assert!(stderr.contains("cannot be verified without unpacking"), "{stderr}");
+}
+
+#[test]
+fn what_only_reads_takes_addresses_too() {
+    let server = server(Personality::nginx(), all_is_well());
+    let url = server.url("/snapshot.tar.bz2");
+    for words in [
+        &["list"][..],
+        &["accounts", "--limit", "3"],
+        &["verify", "--verify", "structure"],
+        &["extract", "--account", "SysvarC1ock11111111111111111111111111111111"],
+    ] {
+        let told = |archive: &str| {
+            let mut command = ledger_tool();
+            command.args(words).arg(archive).args(["--quiet"]);
+            run(&mut command).assert_code(0).stdout
+        };
+        assert_eq!(told(&url), told(genuine_full().to_str().unwrap()), "{words:?}");
+    }
+}
