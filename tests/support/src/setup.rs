@@ -61,7 +61,7 @@ impl Setup {
     pub fn archive_path(&self) -> &Path {
         match &self.archive {
             Archive::File(path) | Archive::Unpublished { path, .. } => path,
-            Archive::Stdin => panic!("this reads standard input"),
+            Archive::Stdin | Archive::Remote(_) => panic!("this reads no file"),
         }
     }
 
