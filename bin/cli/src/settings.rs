@@ -7,7 +7,7 @@ use unsnap_pass::{Archive, DirectMode, Io, IoEngine, Options, Resources, Sandbox
 use unsnap_settings::LimitsTable;
 pub use unsnap_settings::parse_size;
 
-use crate::args::{DirectIo, Engine, IoArgs};
+use crate::args::{Decoder, DirectIo, Engine, IoArgs};
 
 /// An invalid request. Exit code 2.
 #[derive(Debug)]
@@ -47,6 +47,11 @@ pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
         },
         resources: Resources {
             decode_threads: io.decode_threads.map(usize::from),
+            decoder: match io.decoder {
+                Decoder::Auto => unsnap_pass::Decoder::Auto,
+                Decoder::Own => unsnap_pass::Decoder::Own,
+                Decoder::Libzstd => unsnap_pass::Decoder::Libzstd,
+            },
             memory_budget: io.memory_budget,
             hugetlb: io.hugetlb,
         },
