@@ -31,6 +31,7 @@
 //!
 //! This crate does not interpret the decoded bytes.
 
+mod batch;
 #[allow(unsafe_code)]
 mod block;
 mod chunk;

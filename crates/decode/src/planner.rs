@@ -9,20 +9,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::{Sender, bounded};
-use unsnap_arena::{Pool, Slice};
+use crossbeam::channel::Sender;
+use unsnap_arena::Pool;
 use unsnap_source::Source;
-use unsnap_zstd::{
-    BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start,
-};
+use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start};
 
 use crate::{
     DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position,
     ThreadTimes,
+    batch::Batch,
     cursor::Cursor,
     error::{hex, no_thread},
     format::HEAD_BYTES,
-    frame::block_header,
     lz4,
     output::{self, Output, Piece},
     own::{ChunkQueue, Own, chunk_queue},
@@ -78,8 +76,7 @@ fn run(
     let mut planner = Planner {
         cursor: Cursor::new(job.source, job.begin.compressed_offset),
         output: Output::new(job.segments, pieces, job.limits.clone(), job.begin.raw_offset),
-        batch: Batch::default(),
-        workers,
+        batch: Batch::new(&job.plan, workers),
         own: Own::new(&job.plan, chunks, Arc::clone(&job.frame_starts)),
         plan: job.plan,
         limits: job.limits,
@@ -91,7 +88,6 @@ fn run(
             frames_before: job.begin.frame,
             ..DecodeSummary::default()
         },
-        waited_for_workers: Duration::ZERO,
     };
     let end = match planner.decode() {
         Ok(()) => Piece::End(planner.finish()),
@@ -103,22 +99,16 @@ fn run(
         total: started.elapsed(),
         waited_for_reads: planner.cursor.source().waited(),
         waited_for_input: Duration::ZERO,
-        waited_for_workers: planner.waited_for_workers
+        waited_for_workers: planner.batch.waited
             + planner.own.map_or(Duration::ZERO, |own| own.waited),
         waited_for_output: planner.output.waited + planner.cursor.source().waited_for_memory(),
     }
 }
 
-/// Size in decoded bytes below which a frame that follows a streamed frame is streamed as well,
-/// since that costs less than passing it to a worker. Firedancer puts a frame of 512 bytes before
-/// every file. A guess.
-const PARALLEL_BYTES_MIN: usize = 64 << 10;
-
 struct Planner {
     cursor: Cursor<Box<dyn Source>>,
     output: Output,
     batch: Batch,
-    workers: Option<Sender<FrameJob>>,
     /// `None` if libzstd decodes everything.
     own: Option<Own>,
     plan: MemoryPlan,
@@ -128,7 +118,6 @@ struct Planner {
     /// Engine of the previous frame, which may have bytes that it has not sent.
     engine: Engine,
     summary: DecodeSummary,
-    waited_for_workers: Duration,
 }
 
 /// Engine of a frame.
@@ -138,20 +127,6 @@ enum Engine {
     Streaming,
     Own,
 }
-
-/// Frames to be decoded together, not yet passed to a worker.
-#[derive(Default)]
-struct Batch {
-    frames: Vec<WholeFrame>,
-    content_bytes: usize,
-    /// Offset in the archive at which the last frame ends.
-    end: u64,
-}
-
-/// Most frames in one batch. The bookkeeping for each frame lies outside the pool, and an empty
-/// frame is only nine bytes long. Genuine frames are no shorter than a tar header, of which a job
-/// holds as many.
-const JOB_FRAMES_MAX: usize = 8192;
 
 impl Planner {
     fn decode(&mut self) -> Result<(), DecodeError> {
@@ -201,7 +176,7 @@ impl Planner {
         // Also after an error: all bytes before the damage are returned, so that the walk can
         // report how far the archive was good.
         let settled = self.settle_own();
-        self.dispatch()?;
+        self.batch.dispatch(&mut self.output)?;
         streaming.flush(&mut self.output)?;
         if let Some(own) = &mut self.own {
             own.flush(&mut self.output)?;
@@ -268,9 +243,18 @@ impl Planner {
         streaming: &mut Streaming,
         progress: &impl Fn(u64),
     ) -> Result<(), DecodeError> {
-        if let Some((content_bytes, compressed)) = self.whole_frame(header)? {
+        let content_bytes = self.batch.takes(header, self.engine == Engine::Parallel);
+        if let Some(content_bytes) = content_bytes
+            && let Some(compressed) =
+                self.batch.record(&mut self.cursor, header, &mut self.output)?
+        {
             self.change_engine(Engine::Parallel, streaming)?;
-            self.batch(content_bytes, compressed)?;
+            let bytes: usize = compressed.iter().map(|slice| slice.len()).sum();
+            let end = self.cursor.offset();
+            let at = Position { compressed_offset: end - bytes as u64, ..self.position() };
+            self.frame_starts.note(at);
+            let frame = WholeFrame { at, compressed, content_bytes };
+            self.batch.add(frame, end, &mut self.output)?;
             self.summary.parallel_frames += 1;
             return Ok(());
         }
@@ -301,7 +285,7 @@ impl Planner {
             return Ok(());
         }
         match self.engine {
-            Engine::Parallel => self.dispatch()?,
+            Engine::Parallel => self.batch.dispatch(&mut self.output)?,
             Engine::Streaming => streaming.flush(&mut self.output)?,
             Engine::Own => {
                 self.settle_own()?;
@@ -324,7 +308,7 @@ impl Planner {
         Position {
             compressed_offset: self.cursor.offset(),
             frame: self.summary.frames + self.summary.skippable_frames,
-            raw_offset: self.output.raw_offset + self.batch.content_bytes as u64,
+            raw_offset: self.output.raw_offset + self.batch.content_bytes(),
         }
     }
 
@@ -335,96 +319,5 @@ impl Planner {
         self.limits
             .check_window(header.window_bytes)
             .map_err(|exceeded| DecodeError::limit(at, exceeded))
-    }
-
-    /// Returns the declared size and the bytes of the frame at the cursor, if a worker can decode it
-    /// as a whole. Otherwise leaves the cursor in place.
-    fn whole_frame(
-        &mut self,
-        header: &FrameHeader,
-    ) -> Result<Option<(usize, Vec<Slice>)>, DecodeError> {
-        let content_bytes = match header.content_bytes.map(usize::try_from) {
-            Some(Ok(bytes)) if self.workers.is_some() && bytes <= self.plan.frame_bytes_max => {
-                bytes
-            }
-            _ => return Ok(None),
-        };
-        if self.engine != Engine::Parallel && content_bytes < PARALLEL_BYTES_MIN {
-            return Ok(None);
-        }
-        let compressed = self.record_frame(header)?;
-        Ok(compressed.map(|compressed| (content_bytes, compressed)))
-    }
-
-    /// Adds a frame to the batch, at whose end the cursor is.
-    fn batch(&mut self, content_bytes: usize, compressed: Vec<Slice>) -> Result<(), DecodeError> {
-        if self.batch.content_bytes + content_bytes > self.plan.job_bytes {
-            self.dispatch()?;
-        }
-        let bytes: usize = compressed.iter().map(|slice| slice.len()).sum();
-        let end = self.cursor.offset();
-        let at = Position { compressed_offset: end - bytes as u64, ..self.position() };
-        self.frame_starts.note(at);
-        self.batch.content_bytes += content_bytes;
-        self.batch.frames.push(WholeFrame { at, compressed, content_bytes });
-        self.batch.end = end;
-        let full = self.batch.content_bytes >= self.plan.job_bytes
-            || self.batch.frames.len() >= JOB_FRAMES_MAX;
-        if full { self.dispatch() } else { Ok(()) }
-    }
-
-    /// Passes one frame by its block headers and returns its bytes. Returns `None`, with the cursor
-    /// back at the start of the frame, if they would occupy too much of the read buffer, or if the
-    /// frame is truncated or has an invalid block. In the latter case the streaming engine finds
-    /// the position and returns the bytes before it.
-    fn record_frame(&mut self, header: &FrameHeader) -> Result<Option<Vec<Slice>>, DecodeError> {
-        let start = self.cursor.offset();
-        self.cursor.record()?;
-        let mut whole = self.cursor.skip(header.header_bytes as u64)?;
-        while whole {
-            let block = self.cursor.take(BLOCK_HEADER_BYTES)?.and_then(|bytes| bytes.first_chunk());
-            let Some(block) = block.copied().and_then(block_header) else { break };
-            let checksum_bytes = if block.last && header.has_checksum { 4 } else { 0 };
-            let bytes = (block.stored_bytes() + checksum_bytes) as u64;
-            if !self.fits(start, bytes) {
-                break;
-            }
-            let first = self.batch.frames.first().map(|frame| frame.at.compressed_offset);
-            if !self.fits(first.unwrap_or(start), bytes) {
-                // The frame fits, but not together with those before it.
-                self.dispatch()?;
-            }
-            whole = self.cursor.skip(bytes)?;
-            if whole && block.last {
-                return Ok(Some(self.cursor.recorded()));
-            }
-        }
-        let recorded = self.cursor.recorded();
-        self.cursor.unread(recorded);
-        Ok(None)
-    }
-
-    /// Returns whether the read buffer may hold all bytes from `start` to `bytes` after the cursor.
-    /// Half of it must stay free for further reads, so that the planner can never starve itself.
-    fn fits(&self, start: u64, bytes: u64) -> bool {
-        self.cursor.offset() + bytes - start <= self.plan.read_bytes as u64 / 2
-    }
-
-    /// Passes the batch to a worker. Its segment is allocated here, in stream order.
-    fn dispatch(&mut self) -> Result<(), DecodeError> {
-        let Batch { frames, content_bytes, end } = std::mem::take(&mut self.batch);
-        let (Some(workers), Some(last)) = (self.workers.clone(), frames.last()) else {
-            return Ok(());
-        };
-        let at = Position { compressed_offset: end, ..last.at };
-        let (reply, promise) = bounded(1);
-        // Segments cannot be empty. Frames without content get one byte of room, and are checked
-        // like all others.
-        let segment = self.output.open(content_bytes.max(1))?;
-        self.output.count(content_bytes as u64, at)?;
-        let since = Instant::now();
-        workers.send(FrameJob { frames, segment, reply }).map_err(|_| DecodeError::Cancelled)?;
-        self.waited_for_workers += since.elapsed();
-        self.output.send(Piece::Promised(promise))
     }
 }
