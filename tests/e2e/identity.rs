@@ -9,7 +9,7 @@ use std::{
     process::Stdio,
 };
 
-use unsnap_pass::{DirectMode, FaultPlan, IoEngine};
+use unsnap_pass::{Decoder, DirectMode, FaultPlan, IoEngine};
 use unsnap_test_support::Setup;
 use unsnap_test_support::{
     Site, assert_holds, assert_same_tree, expected_tree, expected_tree_of, genuine, genuine_full,
@@ -77,9 +77,15 @@ fn genuine_archives_by_every_engine_mode_and_number_of_threads() {
                     config.pass.io.engine = engine.clone();
                     config.pass.io.direct = direct;
                     config.pass.resources.decode_threads = Some(threads);
-                    let what =
-                        format!("{}, {engine_name}, {direct:?}, {threads}", archive.display());
-                    assert_unpacks(&site, &config, &expected, &what);
+                    for decoder in [Decoder::Libzstd, Decoder::Own] {
+                        config.pass.resources.decoder = decoder;
+                        config.pass.tuning.decode.chunks = Some(1 + threads);
+                        let what = format!(
+                            "{}, {engine_name}, {direct:?}, {threads}, {decoder:?}",
+                            archive.display()
+                        );
+                        assert_unpacks(&site, &config, &expected, &what);
+                    }
                 }
             }
         }
@@ -141,6 +147,7 @@ fn generated_archives_of_every_shape() {
                 config.pass.resources.memory_budget =
                     (spec.frames != Frames::AGAVE).then_some(48 << 20);
                 config.pass.resources.decode_threads = Some([1, 2, 8][(index + number) % 3]);
+                config.pass.resources.decoder = [Decoder::Libzstd, Decoder::Own][number % 2];
                 let what = format!("{spec:?}, {engine_name}, {direct:?}");
                 assert_unpacks(&site, &config, &expected, &what);
             }
@@ -187,6 +194,8 @@ fn tiny_segments(segments: &[usize], storages: &[usize]) {
                     config.pass.io.engine = engine.clone();
                     config.pass.io.direct = modes[0];
                     config.pass.resources.decode_threads = Some(threads);
+                    config.pass.resources.decoder = [Decoder::Libzstd, Decoder::Own][run / 2 % 2];
+                    config.pass.tuning.decode.chunks = Some(2);
                     config.pass.tuning.decode.segment_bytes = Some(segment_bytes);
                     config.pass.tuning.decode.chunk_bytes = Some(4096);
                     config.pass.tuning.direct_bytes_min = Some(direct_bytes_min);

@@ -201,6 +201,10 @@ fn the_report_tells_which_engines_worked() {
     assert_eq!(many["decode_threads"], 3);
     assert_eq!(many["io_engine"], "threads");
     assert!(many["frames"].as_u64().unwrap() > 5);
+    assert_eq!((&many["decoder"], &many["own_frames"]), (&"libzstd".into(), &0.into()));
+    let own = report(&["--decode-threads", "1", "--decoder", "own"]);
+    assert_eq!((&own["decoder"], &own["own_frames"]), (&"own".into(), &own["frames"]));
+    assert_eq!(own["decode_engine"], "block-parallel");
     let one = report(&["--decode-threads", "1", "--use-direct-io=off"]);
     assert_eq!(one["decode_engine"], "streaming");
     assert_eq!(one["direct_read"], false);

@@ -40,6 +40,10 @@ pub struct IoArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub decode_threads: Option<u16>,
 
+    /// Decoder of zstd archives; `auto` means libzstd until the own decoder is proven
+    #[arg(long, value_enum, value_name = "DECODER", default_value = "auto")]
+    pub decoder: Decoder,
+
     /// Memory for read-ahead and decoded data, such as 512MiB
     /// [default: 128 MiB plus 64 MiB for each decoding thread]
     #[arg(long, value_name = "SIZE", value_parser = crate::settings::parse_size)]
@@ -267,6 +271,18 @@ pub enum Engine {
     Uring,
     /// Plain threads
     Threads,
+}
+
+/// Decoder of zstd archives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Decoder {
+    /// libzstd, until there is evidence enough for the own decoder
+    Auto,
+    /// The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot
+    /// decode or that one thread decodes as a whole
+    Own,
+    /// libzstd, the zstd project's library
+    Libzstd,
 }
 
 /// Kind of preflight.

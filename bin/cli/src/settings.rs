@@ -11,7 +11,7 @@ use unsnap_pass::{
 use unsnap_settings::LimitsTable;
 pub use unsnap_settings::parse_size;
 
-use crate::args::{DirectIo, Engine, FetchArgs, IoArgs};
+use crate::args::{Decoder, DirectIo, Engine, FetchArgs, IoArgs};
 
 /// An invalid request. Exit code 2.
 #[derive(Debug)]
@@ -77,6 +77,11 @@ pub fn reading(io: &IoArgs) -> anyhow::Result<Options> {
         },
         resources: Resources {
             decode_threads: io.decode_threads.map(usize::from),
+            decoder: match io.decoder {
+                Decoder::Auto => unsnap_pass::Decoder::Auto,
+                Decoder::Own => unsnap_pass::Decoder::Own,
+                Decoder::Libzstd => unsnap_pass::Decoder::Libzstd,
+            },
             memory_budget: io.memory_budget,
             hugetlb: io.hugetlb,
         },

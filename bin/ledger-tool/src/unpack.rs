@@ -105,8 +105,9 @@ fn summary(report: &Report) -> String {
     let yes = |yes| if yes { "yes" } else { "no" };
     let _ = writeln!(
         text,
-        "  decoding: {}, {}, {}; I/O: {}; direct: read {}, write {}; huge pages: {}; registered buffers: {}",
+        "  decoding: {} ({}), {}, {}; I/O: {}; direct: read {}, write {}; huge pages: {}; registered buffers: {}",
         report.decode_engine,
+        report.decoder,
         count(report.decode_threads as u64, "thread"),
         count(report.frames, "frame"),
         report.io_engine,

@@ -80,6 +80,12 @@ impl OpenSegment {
         &mut self.body[self.filled..self.capacity]
     }
 
+    /// Returns all of it: the decoded bytes, which serve as the window of a decoder, then the spare
+    /// part.
+    pub fn window_mut(&mut self) -> &mut [u8] {
+        &mut self.body[..self.capacity]
+    }
+
     /// Marks the first `count` bytes of the spare part as decoded.
     ///
     /// # Panics
@@ -205,6 +211,7 @@ mod tests {
         open.spare_mut()[..900].fill(2);
         open.advance(900);
         assert_eq!(open.spare_mut().len(), 100);
+        assert_eq!((open.window_mut().len(), open.window_mut()[899]), (1000, 2));
         let segment = open.seal();
         assert_eq!((segment.len(), segment.bytes()[899]), (900, 2));
         let view = segment.prepend(&[1; 700]);

@@ -114,6 +114,23 @@ impl<S: Spans> Cursor<S> {
         Ok(Some(&self.scratch))
     }
 
+    /// Passes as many bytes as `target` has and copies them there. Returns `false` if the archive
+    /// ends earlier.
+    pub fn fill(&mut self, mut target: &mut [u8]) -> Result<bool, SourceError> {
+        while !target.is_empty() {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
+                return Ok(false);
+            }
+            let part = chunk.len().min(target.len());
+            let (now, later) = target.split_at_mut(part);
+            now.copy_from_slice(&chunk[..part]);
+            target = later;
+            self.pass(part);
+        }
+        Ok(true)
+    }
+
     /// Passes `count` bytes. Returns `false` if the archive ends earlier.
     pub fn skip(&mut self, mut count: u64) -> Result<bool, SourceError> {
         while count > 0 {
@@ -227,7 +244,10 @@ pub(crate) mod tests {
             assert_eq!(cursor.take(5).unwrap().unwrap(), &bytes[..5]);
             assert!(cursor.skip(20).unwrap());
             assert_eq!(cursor.offset(), 25);
-            assert_eq!(cursor.take(100).unwrap().unwrap(), &bytes[25..125]);
+            assert_eq!(cursor.take(60).unwrap().unwrap(), &bytes[25..85]);
+            let mut filled = [0; 40];
+            assert!(cursor.fill(&mut filled).unwrap());
+            assert_eq!(filled, bytes[85..125]);
             assert_eq!(cursor.peek(500).unwrap(), &bytes[125..]);
             assert!(cursor.take(76).unwrap().is_none(), "only 75 are left");
         }

@@ -74,6 +74,21 @@ pub enum DecodeError {
         /// Largest allowed value.
         limit: u64,
     },
+    /// A frame has a larger window than the memory has room for.
+    #[error(
+        "the zstd window at {at} takes {window_bytes} bytes, and the memory budget has room for \
+         {limit}"
+    )]
+    WindowMemory {
+        /// Position in the archive.
+        at: Position,
+        /// Window of the frame in bytes.
+        window_bytes: u64,
+        /// Largest window in bytes that the memory has room for.
+        limit: u64,
+        /// A budget in bytes that would be enough.
+        budget: u64,
+    },
     /// The archive needs a feature that no snapshot uses and that is not supported.
     #[error("the compressed data at {at} needs {feature}, which is not supported")]
     Unsupported {
@@ -100,6 +115,20 @@ impl DecodeError {
     /// Returns whether the archive rather than the machine is at fault.
     pub fn is_bad_archive(&self) -> bool {
         !matches!(self, Self::Source(_) | Self::SetUp { .. } | Self::Cancelled)
+    }
+
+    /// Sets the offset in the decoded stream, which was not known when the error was found.
+    pub(crate) fn at_raw_offset(mut self, raw_offset: u64) -> Self {
+        if let Self::Corrupt { at, .. }
+        | Self::Truncated { at, .. }
+        | Self::TrailingBytes { at, .. }
+        | Self::Limit { at, .. }
+        | Self::WindowMemory { at, .. }
+        | Self::Unsupported { at, .. } = &mut self
+        {
+            at.raw_offset = raw_offset;
+        }
+        self
     }
 
     pub(crate) fn limit(at: Position, exceeded: Exceeded) -> Self {

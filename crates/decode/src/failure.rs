@@ -19,7 +19,7 @@ impl Failure for DecodeError {
             Self::UnknownFormat { .. } => Code::NotAnArchive,
             Self::Empty | Self::Truncated { .. } => Code::ArchiveCut,
             Self::TrailingBytes { .. } => Code::ForeignBytes,
-            Self::Limit { .. } => Code::Limit,
+            Self::Limit { .. } | Self::WindowMemory { .. } => Code::Limit,
             Self::Unsupported { .. } => Code::Unsupported,
             Self::Corrupt { .. } => Code::ArchiveDamaged,
             Self::Source(error) => error.code(),
@@ -32,6 +32,7 @@ impl Failure for DecodeError {
         match self {
             Self::Empty | Self::Truncated { .. } => Some(Remedy::FetchWhole),
             Self::Limit { .. } => Some(Remedy::RaiseLimits(&[])),
+            Self::WindowMemory { budget, .. } => Some(Remedy::MoreMemory { bytes: *budget }),
             Self::UnknownFormat { .. } => Some(Remedy::CheckFile),
             Self::Corrupt { .. } | Self::TrailingBytes { .. } => Some(Remedy::FetchAgain),
             Self::Unsupported { .. } => Some(Remedy::advice(

@@ -19,6 +19,9 @@
 //!   interface decodes each block at its final place, with the segments themselves as the window.
 //!   Frames whose window does not fit into a segment go through the ordinary streaming interface,
 //!   which copies once more.
+//! * **block-parallel**, with [`Decoder::Own`], instead of streaming in place. Workers decode the codes
+//!   of chunks of blocks, and the planner copies the bytes together, in stream order and at their
+//!   final place.
 //!
 //! lz4 and plain tar have their own streaming engines. Every engine returns segments in stream
 //! order, decodes into memory from the pool and enforces [`Limits`] on the archive.
@@ -28,16 +31,20 @@
 //!
 //! This crate does not interpret the decoded bytes.
 
+mod batch;
 #[allow(unsafe_code)]
 mod block;
+mod chunk;
 mod cursor;
 mod error;
+mod execution;
 mod failure;
 mod format;
 mod frame;
 mod limits;
 mod lz4;
 mod output;
+mod own;
 mod parallel;
 mod plain;
 mod plan;
@@ -48,23 +55,19 @@ mod survey;
 
 pub use error::{DecodeError, Position};
 pub use format::Format;
-pub use frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError, frame_start};
 pub use limits::Limits;
 pub use output::{DecodeSummary, Decoded, DecodedSegment, ThreadTimes};
-pub use plan::{MemoryPlan, Tuning};
+pub use plan::{Decoder, MemoryPlan, Tuning};
 pub use planner::{Job, start};
 pub use restart::{FrameMark, FrameStarts};
 pub use survey::{
     Basis, Effort, FrameContent, FrameExtent, Place, ReadAt, Reads, Samples, Survey, Untold,
     WalkEnd, survey, walk_frames,
 };
+pub use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start};
 
 /// Frame parsing for the fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::frame::{
-        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
-        block_header, frame_start,
-    };
-    pub use crate::survey::fuzzing::declared_bytes;
+    pub use crate::{frame::block_header, survey::fuzzing::declared_bytes};
 }

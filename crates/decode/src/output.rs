@@ -58,11 +58,20 @@ pub struct DecodeSummary {
     pub skippable_frames: u64,
     /// Number of frames that workers decoded as a whole.
     pub parallel_frames: u64,
+    /// Number of frames that the own decoder decoded. libzstd decoded the other zstd frames.
+    pub own_frames: u64,
     /// Number of frames copied through libzstd's own window, because their window did not fit into
     /// a segment.
     pub copied_frames: u64,
     /// Properties and statistics of the source.
     pub source: unsnap_source::SourceTraits,
+}
+
+impl DecodeSummary {
+    /// Returns the number of zstd frames decoded.
+    pub fn zstd_frames(&self) -> u64 {
+        if self.format == Some(Format::Zstd) { self.frames - self.frames_before } else { 0 }
+    }
 }
 
 /// Running and waiting times of a thread.
@@ -165,7 +174,7 @@ impl Decoded {
 }
 
 /// Returns the error for a thread that ended without a result, which happens only after a panic.
-fn died() -> DecodeError {
+pub(crate) fn died() -> DecodeError {
     DecodeError::SetUp { reason: "a decoding thread ended unexpectedly (a bug)".to_owned() }
 }
 

@@ -1,4 +1,5 @@
-//! Frame-parallel engine: workers that decode whole frames into segments.
+//! Frame-parallel engine: workers that decode whole frames into segments. They also parse chunks for
+//! the own decoder.
 
 use std::{
     collections::VecDeque,
@@ -6,12 +7,17 @@ use std::{
     time::Instant,
 };
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::{
+    channel::{Receiver, Sender, bounded, never},
+    select,
+};
 use unsnap_arena::{OpenSegment, Slice};
+use unsnap_zstd::Parser;
 
 use crate::{
     DecodeError, DecodedSegment, Position, ThreadTimes,
     block::BlockDecoder,
+    chunk::ChunkJob,
     cursor::Cursor,
     error::{no_context, no_thread},
     frame::size_mismatch,
@@ -32,35 +38,70 @@ pub(crate) struct WholeFrame {
     pub content_bytes: usize,
 }
 
-/// Starts the workers. They end when the returned sender is dropped.
+/// Starts the workers, who take frames and `chunks`. They end when the returned sender is dropped.
 pub(crate) fn spawn_workers(
     count: usize,
+    chunks: &Receiver<ChunkJob>,
 ) -> Result<(Sender<FrameJob>, Vec<JoinHandle<ThreadTimes>>), DecodeError> {
     // One waiting job per worker keeps it busy without using more memory than that.
     let (jobs, inbox) = bounded(count);
     let mut workers = Vec::with_capacity(count);
     for index in 0..count {
         let decoder = BlockDecoder::new().ok_or_else(no_context)?;
-        let inbox: Receiver<FrameJob> = inbox.clone();
+        let inbox = Inbox { frames: inbox.clone(), chunks: chunks.clone() };
         let worker = thread::Builder::new()
             .name(format!("unsnap-zstd-{index}"))
-            .spawn(move || run_worker(decoder, &inbox))
+            .spawn(move || run_worker(decoder, inbox))
             .map_err(|error| no_thread(&error))?;
         workers.push(worker);
     }
     Ok((jobs, workers))
 }
 
-fn run_worker(mut decoder: BlockDecoder, inbox: &Receiver<FrameJob>) -> ThreadTimes {
+/// What workers do.
+enum Work {
+    Frames(FrameJob),
+    Chunk(ChunkJob),
+}
+
+struct Inbox {
+    frames: Receiver<FrameJob>,
+    chunks: Receiver<ChunkJob>,
+}
+
+impl Inbox {
+    /// Returns the next work; `None` when there will be no more.
+    fn next(&mut self) -> Option<Work> {
+        loop {
+            select! {
+                recv(self.frames) -> job => return job.ok().map(Work::Frames),
+                recv(self.chunks) -> job => match job {
+                    Ok(job) => return Some(Work::Chunk(job)),
+                    // Frames may still wait.
+                    Err(_) => self.chunks = never(),
+                },
+            }
+        }
+    }
+}
+
+fn run_worker(mut decoder: BlockDecoder, mut inbox: Inbox) -> ThreadTimes {
     let started = Instant::now();
     let mut times = ThreadTimes::default();
+    let mut parser = Parser::new();
     loop {
         let waiting_since = Instant::now();
-        let job = inbox.recv();
+        let work = inbox.next();
         times.waited_for_input += waiting_since.elapsed();
-        let Ok(FrameJob { frames, segment, reply }) = job else { break };
-        // Nobody listens if the run is being aborted; then the segment just returns to its pool.
-        let _ = reply.send(decode_frames(&mut decoder, frames, segment));
+        match work {
+            Some(Work::Frames(FrameJob { frames, segment, reply })) => {
+                // Nobody listens if the run is being aborted; then the segment just returns to its
+                // pool.
+                let _ = reply.send(decode_frames(&mut decoder, frames, segment));
+            }
+            Some(Work::Chunk(job)) => job.run(&mut parser),
+            None => break,
+        }
     }
     times.total = started.elapsed();
     times

@@ -1,10 +1,9 @@
 //! Division of the memory budget before anything is read.
 
-use crate::{
-    Limits,
-    frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start},
-};
 use unsnap_arena::OpenSegment;
+use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, SLOT_BYTES_MAX, frame_start};
+
+use crate::{Format, Limits};
 
 const MIB: usize = 1 << 20;
 
@@ -26,12 +25,43 @@ const JOB_BYTES: usize = 4 * MIB;
 /// being written.
 const SEGMENTS_MIN: usize = 3;
 
+/// Window of its own that libzstd may always allocate, in bytes: `zstd --long=25`.
+const OWN_WINDOW_BYTES_MIN: usize = 32 * MIB;
+
+/// Size of Agave's frames in decoded bytes. Workers should get them, although they leave less memory
+/// for reading ahead: 24 MiB hold a compressed one beside as many bytes again.
+const AGAVE_FRAME_BYTES: usize = 32 * MIB;
+const AGAVE_READ_BYTES: usize = 24 * MIB;
+
 /// Smallest budget in bytes.
 const BUDGET_BYTES_MIN: usize = MIB;
 
-/// Sizes chosen by tests and benchmarks; `None` leaves the choice to the plan.
+/// Chunks for each thread of the own decoder, so that all have something to do while one chunk takes
+/// long.
+const CHUNKS_PER_THREAD: usize = 4;
+
+/// Decoder of zstd frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decoder {
+    /// The better one: libzstd, until there is evidence enough for the own decoder.
+    #[default]
+    Auto,
+    /// The own decoder (`unsnap-zstd`), which decodes one frame with all threads. libzstd decodes
+    /// frames that one worker decodes as a whole, and those whose window is larger than a segment.
+    Own,
+    /// libzstd.
+    Libzstd,
+}
+
+/// The decoder, and sizes chosen by tests and benchmarks; `None` leaves the choice to the plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tuning {
+    /// Decoder of zstd frames.
+    pub decoder: Decoder,
+    /// Number of chunks that the own decoder has in memory at a time.
+    pub chunks: Option<usize>,
+    /// Most blocks in a chunk.
+    pub chunk_blocks_max: Option<usize>,
     /// Bytes of a streaming segment and of a job of small frames.
     pub segment_bytes: Option<usize>,
     /// Bytes of one read.
@@ -56,6 +86,23 @@ pub struct MemoryPlan {
     pub frame_bytes_max: usize,
     /// Largest window in bytes that libzstd may allocate itself, outside the arena.
     pub own_window_bytes_max: usize,
+    /// Number of chunks that the own decoder has in memory at a time, outside the arena; 0 without
+    /// that decoder.
+    pub chunks: usize,
+    /// Most blocks in a chunk.
+    pub chunk_blocks_max: usize,
+    beside_window: BesideWindow,
+}
+
+/// What a sufficient budget has beside a window of libzstd's own, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BesideWindow {
+    /// Window of the first frame, if the plan leaves room for it.
+    first: usize,
+    /// Beside a window that is not larger.
+    for_first: usize,
+    /// Beside any other window.
+    for_others: usize,
 }
 
 impl MemoryPlan {
@@ -80,34 +127,42 @@ impl MemoryPlan {
         tuning: Tuning,
     ) -> Self {
         let budget = budget.max(BUDGET_BYTES_MIN);
+        let chunks_wanted = match tuning.decoder {
+            Decoder::Auto | Decoder::Libzstd => 0,
+            // A thread alone executes a chunk before it cuts the next.
+            Decoder::Own if threads < 2 => 1,
+            Decoder::Own => CHUNKS_PER_THREAD * threads,
+        };
+        let chunks = chunks_wanted.min(budget / 4 / SLOT_BYTES_MAX);
+        let budget = budget - chunks * SLOT_BYTES_MAX;
+        let chunks = tuning.chunks.filter(|_| tuning.decoder == Decoder::Own).unwrap_or(chunks);
         let first = first_header(head);
-        let streaming = threads < 2
-            || first.is_some_and(|header| header.content_bytes.is_none())
-            || (first.is_none() && !head.is_empty());
+        let streaming = threads < 2 || is_streamed(first.as_ref(), head, limits);
         let window = first.map_or(0, |header| header.window_bytes.min(limits.window_bytes_max));
         // More than any machine's memory, and small enough that additions do not overflow.
         let window = usize::try_from(window).unwrap_or(usize::MAX).min(usize::MAX / 8);
 
-        let read_bytes = if streaming {
-            STREAM_READ_BYTES.min(budget / 4)
-        } else {
-            (STREAM_READ_BYTES + threads * 16 * MIB).min(budget / 4)
-        };
+        let read_wanted = STREAM_READ_BYTES + if streaming { 0 } else { threads * 16 * MIB };
+        let read_bytes = read_share(read_wanted, budget, streaming);
         let most = budget - read_bytes;
-        let segment_bytes = tuning.segment_bytes.unwrap_or_else(|| {
-            // Room for the window and one block, so that segments can serve as the window.
-            let wanted = (window + 128 * 1024).next_multiple_of(64 * 1024);
-            let fits = OpenSegment::footprint(wanted) * SEGMENTS_MIN <= most;
-            let usual = STREAM_SEGMENT_BYTES.min(most / 8 / 4096 * 4096);
-            if fits { usual.max(wanted) } else { usual }
-        });
-        let segments_bytes = if streaming {
-            let enough = STREAM_SEGMENTS_BYTES.max(4 * OpenSegment::footprint(segment_bytes));
-            most.min(enough)
-        } else {
-            most
-        };
-        let segments_bytes = segments_bytes / 4096 * 4096;
+        // Room for the window and one block, so that segments can serve as the window.
+        let wanted = (window + 128 * 1024).next_multiple_of(64 * 1024);
+        let fits = OpenSegment::footprint(wanted) * SEGMENTS_MIN <= most;
+        let usual = STREAM_SEGMENT_BYTES.min(most / 8 / 4096 * 4096);
+        let by_window = if fits { usual.max(wanted) } else { usual };
+        let segment_bytes = tuning.segment_bytes.unwrap_or(by_window);
+        let frames_bytes =
+            if streaming { STREAM_SEGMENTS_BYTES } else { Self::default_budget(threads) };
+        let enough_for = |bytes| frames_bytes.max(4 * OpenSegment::footprint(bytes));
+        let mut enough = enough_for(segment_bytes);
+        if streaming && !fits {
+            // libzstd needs the rest for a window of its own.
+            enough = most
+                .saturating_sub(window)
+                .clamp(SEGMENTS_MIN * OpenSegment::footprint(segment_bytes), enough);
+        }
+        let segments_bytes = most.min(enough) / 4096 * 4096;
+        let others_bytes = read_wanted + chunks_wanted * SLOT_BYTES_MAX;
         // Room for two other segments beside it.
         let frame_footprint_max = segments_bytes / SEGMENTS_MIN / 4096 * 4096;
         let frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
@@ -117,8 +172,23 @@ impl MemoryPlan {
             segment_bytes: segment_bytes.max(1),
             job_bytes: tuning.segment_bytes.unwrap_or(JOB_BYTES).min(segments_bytes / 4),
             frame_bytes_max: frame_bytes_max.min(frame_footprint_max - OpenSegment::footprint(0)),
-            own_window_bytes_max: (32 * MIB).max(budget - read_bytes - segments_bytes),
+            own_window_bytes_max: OWN_WINDOW_BYTES_MIN.max(budget - read_bytes - segments_bytes),
+            chunks,
+            chunk_blocks_max: tuning.chunk_blocks_max.unwrap_or(usize::MAX),
+            beside_window: BesideWindow {
+                first: if streaming { window } else { 0 },
+                for_first: others_bytes
+                    + SEGMENTS_MIN * OpenSegment::footprint(STREAM_SEGMENT_BYTES),
+                for_others: others_bytes + enough_for(STREAM_SEGMENT_BYTES.max(wanted)),
+            },
         }
+    }
+
+    /// Returns a budget with which libzstd has room for a window of its own of this size.
+    pub fn budget_for_window(&self, window_bytes: usize) -> usize {
+        let BesideWindow { first, for_first, for_others } = self.beside_window;
+        let beside = if window_bytes <= first { for_first } else { for_others };
+        window_bytes.saturating_add(beside).next_multiple_of(MIB)
     }
 
     /// Returns the size in bytes of the one reservation that holds everything.
@@ -127,13 +197,32 @@ impl MemoryPlan {
     }
 }
 
+/// Returns whether an archive with this beginning is streamed: its first frame does not declare its
+/// size, or is too large for a worker. An archive of zstd frames whose first one is not known may
+/// have frames for workers.
+fn is_streamed(first: Option<&FrameHeader>, head: &[u8], limits: &Limits) -> bool {
+    match first {
+        Some(header) => header.content_bytes.is_none_or(|bytes| bytes > limits.frame_bytes_max),
+        None => !head.is_empty() && Format::detect(head) != Some(Format::Zstd),
+    }
+}
+
+/// Returns the part of the budget for reading ahead.
+fn read_share(wanted: usize, budget: usize, streaming: bool) -> usize {
+    let share = wanted.min(budget / 4);
+    let beside_frames =
+        budget.saturating_sub(SEGMENTS_MIN * OpenSegment::footprint(AGAVE_FRAME_BYTES));
+    if !streaming && beside_frames >= AGAVE_READ_BYTES { share.min(beside_frames) } else { share }
+}
+
 /// Returns the header of the first frame that is not skippable, if `head` reaches that far.
 fn first_header(head: &[u8]) -> Option<FrameHeader> {
     let mut rest = head;
     loop {
         match frame_start(&rest[..rest.len().min(FRAME_HEADER_BYTES_MAX)]).ok()? {
-            FrameStart::Zstd(header) => return Some(header),
+            FrameStart::Frame(header) => return Some(header),
             FrameStart::Skippable { bytes } => rest = rest.get(usize::try_from(bytes).ok()?..)?,
+            FrameStart::Incomplete | FrameStart::Foreign => return None,
         }
     }
 }
@@ -176,6 +265,83 @@ mod tests {
                 assert!(OpenSegment::footprint(plan.segment_bytes) * 3 <= plan.segments_bytes);
                 assert!(OpenSegment::footprint(plan.job_bytes) * 3 <= plan.segments_bytes);
                 assert!(plan.read_bytes >= 4096);
+            }
+        }
+    }
+
+    #[test]
+    fn agaves_frames_go_to_workers_with_little_more_memory_than_they_need() {
+        for budget in [121, 124, 128, 160, 256] {
+            let plan = plan(budget * MIB, 2, &FRAMES);
+            assert!(plan.frame_bytes_max >= 32 * MIB, "{budget} MiB: {plan:?}");
+            assert!(plan.read_bytes >= AGAVE_READ_BYTES, "{budget} MiB: {plan:?}");
+            assert!(plan.total_bytes() <= budget * MIB);
+        }
+        // The first frame is skippable and longer than what is known of the archive.
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18][..], &u32::to_le_bytes(1 << 20)].concat();
+        assert!(plan(256 * MIB, 2, &skippable).frame_bytes_max >= 32 * MIB);
+    }
+
+    #[test]
+    fn the_own_decoder_stays_within_the_budget() {
+        let tuning = Tuning { decoder: Decoder::Own, ..Tuning::default() };
+        for (threads, chunks) in [(1, 1), (2, 8), (16, 64)] {
+            for budget in [MIB, 20 * MIB, 100 * MIB, MemoryPlan::default_budget(threads)] {
+                for head in [&ONE_FRAME[..], &FRAMES, &[]] {
+                    let limits = Limits::default();
+                    let plan = MemoryPlan::new(budget, threads, head, &limits, tuning);
+                    let bytes = plan.total_bytes() + plan.chunks * SLOT_BYTES_MAX;
+                    assert!(bytes <= budget, "{budget}: {plan:?}");
+                    assert!(plan.chunks <= chunks);
+                }
+            }
+            let budget = MemoryPlan::default_budget(threads);
+            let plan = MemoryPlan::new(budget, threads, &ONE_FRAME, &Limits::default(), tuning);
+            // A quarter of the memory is the most.
+            assert_eq!(plan.chunks, chunks.min(budget / 4 / SLOT_BYTES_MAX));
+        }
+        assert_eq!(plan(MemoryPlan::default_budget(2), 2, &ONE_FRAME).chunks, 0);
+    }
+
+    /// Returns whether a frame with this window can be decoded.
+    fn decodes(plan: &MemoryPlan, window: usize) -> bool {
+        window + 128 * 1024 <= plan.segment_bytes || window <= plan.own_window_bytes_max
+    }
+
+    #[test]
+    fn archives_of_zstd_long_decode_with_any_number_of_threads() {
+        // Window byte 0x88 = 128 MiB, of a frame that declares 500 GB, and of one that does not.
+        let declared = [&[0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x88][..], &u64::to_le_bytes(500 << 30)];
+        for head in [&declared.concat()[..], &[0x28, 0xb5, 0x2f, 0xfd, 0, 0x88]] {
+            for decoder in [Decoder::Libzstd, Decoder::Own] {
+                for threads in [1, 2, 3, 5, 6, 16, 256] {
+                    let tuning = Tuning { decoder, ..Tuning::default() };
+                    let budget = MemoryPlan::default_budget(threads);
+                    let plan = MemoryPlan::new(budget, threads, head, &Limits::default(), tuning);
+                    assert!(decodes(&plan, 128 * MIB), "{threads} threads: {plan:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_budget_for_a_window_is_sufficient_whatever_comes_first() {
+        let long = [0x28, 0xb5, 0x2f, 0xfd, 0, 0x88];
+        for decoder in [Decoder::Libzstd, Decoder::Own] {
+            for threads in [1, 2, 8, 64] {
+                for head in [&ONE_FRAME[..], &FRAMES, &long, &[]] {
+                    for budget in [MIB, 30 * MIB, 100 * MIB, 150 * MIB, 1000 * MIB] {
+                        for window in [40 * MIB, 64 * MIB, 128 * MIB] {
+                            let tuning = Tuning { decoder, ..Tuning::default() };
+                            let limits = Limits::default();
+                            let plan =
+                                |budget| MemoryPlan::new(budget, threads, head, &limits, tuning);
+                            let small = plan(budget);
+                            let raised = plan(small.budget_for_window(window));
+                            assert!(decodes(&raised, window), "{window}: {small:?} {raised:?}");
+                        }
+                    }
+                }
             }
         }
     }

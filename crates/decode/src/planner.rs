@@ -9,22 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::{Sender, bounded};
-use unsnap_arena::{Pool, Slice};
+use crossbeam::channel::Sender;
+use unsnap_arena::Pool;
 use unsnap_source::Source;
+use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start};
 
 use crate::{
     DecodeError, DecodeSummary, Decoded, Format, FrameStarts, Limits, MemoryPlan, Position,
     ThreadTimes,
+    batch::Batch,
     cursor::Cursor,
     error::{hex, no_thread},
     format::HEAD_BYTES,
-    frame::{
-        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, FrameStartError,
-        block_header, frame_start,
-    },
     lz4,
     output::{self, Output, Piece},
+    own::{ChunkQueue, Own, chunk_queue},
     parallel::{FrameJob, WholeFrame, spawn_workers},
     plain,
     stream::{Streamed, Streaming},
@@ -54,36 +53,41 @@ pub struct Job {
 /// Starts decoding on new threads.
 pub fn start(job: Job) -> Result<Decoded, DecodeError> {
     let (pieces, receiver) = output::queue();
+    let chunks = chunk_queue(&job.plan);
     let (workers, worker_threads) = match job.threads {
         0 | 1 => (None, Vec::new()),
-        count => spawn_workers(count).map(|(jobs, threads)| (Some(jobs), threads))?,
+        count => spawn_workers(count, &chunks.1).map(|(jobs, threads)| (Some(jobs), threads))?,
     };
     let planner = thread::Builder::new()
         .name("unsnap-decode".to_owned())
-        .spawn(move || run(job, workers, pieces))
+        .spawn(move || run(job, workers, chunks, pieces))
         .map_err(|error| no_thread(&error))?;
     let threads = std::iter::once(planner).chain(worker_threads).collect();
     Ok(Decoded::new(receiver, threads))
 }
 
-fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> ThreadTimes {
+fn run(
+    job: Job,
+    workers: Option<Sender<FrameJob>>,
+    chunks: ChunkQueue,
+    pieces: Sender<Piece>,
+) -> ThreadTimes {
     let started = Instant::now();
     let mut planner = Planner {
         cursor: Cursor::new(job.source, job.begin.compressed_offset),
         output: Output::new(job.segments, pieces, job.limits.clone(), job.begin.raw_offset),
-        batch: Batch::default(),
-        workers,
+        batch: Batch::new(&job.plan, workers),
+        own: Own::new(&job.plan, chunks, Arc::clone(&job.frame_starts)),
         plan: job.plan,
         limits: job.limits,
         progress: job.progress,
         frame_starts: job.frame_starts,
-        streamed_last: false,
+        engine: Engine::Parallel,
         summary: DecodeSummary {
             frames: job.begin.frame,
             frames_before: job.begin.frame,
             ..DecodeSummary::default()
         },
-        waited_for_workers: Duration::ZERO,
     };
     let end = match planner.decode() {
         Ok(()) => Piece::End(planner.finish()),
@@ -95,44 +99,34 @@ fn run(job: Job, workers: Option<Sender<FrameJob>>, pieces: Sender<Piece>) -> Th
         total: started.elapsed(),
         waited_for_reads: planner.cursor.source().waited(),
         waited_for_input: Duration::ZERO,
-        waited_for_workers: planner.waited_for_workers,
+        waited_for_workers: planner.batch.waited
+            + planner.own.map_or(Duration::ZERO, |own| own.waited),
         waited_for_output: planner.output.waited + planner.cursor.source().waited_for_memory(),
     }
 }
-
-/// Size in decoded bytes below which a frame that follows a streamed frame is streamed as well,
-/// since that costs less than passing it to a worker. Firedancer puts a frame of 512 bytes before
-/// every file. A guess.
-const PARALLEL_BYTES_MIN: usize = 64 << 10;
 
 struct Planner {
     cursor: Cursor<Box<dyn Source>>,
     output: Output,
     batch: Batch,
-    workers: Option<Sender<FrameJob>>,
+    /// `None` if libzstd decodes everything.
+    own: Option<Own>,
     plan: MemoryPlan,
     limits: Limits,
     progress: Arc<AtomicU64>,
     frame_starts: Arc<FrameStarts>,
-    /// The previous frame was streamed, so a segment may be open that has room for a small frame.
-    streamed_last: bool,
+    /// Engine of the previous frame, which may have bytes that it has not sent.
+    engine: Engine,
     summary: DecodeSummary,
-    waited_for_workers: Duration,
 }
 
-/// Frames to be decoded together, not yet passed to a worker.
-#[derive(Default)]
-struct Batch {
-    frames: Vec<WholeFrame>,
-    content_bytes: usize,
-    /// Offset in the archive at which the last frame ends.
-    end: u64,
+/// Engine of a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    Parallel,
+    Streaming,
+    Own,
 }
-
-/// Most frames in one batch. The bookkeeping for each frame lies outside the pool, and an empty
-/// frame is only nine bytes long. Genuine frames are no shorter than a tar header, of which a job
-/// holds as many.
-const JOB_FRAMES_MAX: usize = 8192;
 
 impl Planner {
     fn decode(&mut self) -> Result<(), DecodeError> {
@@ -177,14 +171,19 @@ impl Planner {
 
     /// Decodes all zstd frames up to the true end of the archive.
     fn zstd(&mut self, progress: &impl Fn(u64)) -> Result<(), DecodeError> {
-        let mut streaming =
-            Streaming::new(self.plan.segment_bytes, self.plan.own_window_bytes_max)?;
+        let mut streaming = Streaming::new(self.plan.clone())?;
         let result = self.zstd_frames(&mut streaming, progress);
         // Also after an error: all bytes before the damage are returned, so that the walk can
         // report how far the archive was good.
-        self.dispatch()?;
+        let settled = self.settle_own();
+        self.batch.dispatch(&mut self.output)?;
         streaming.flush(&mut self.output)?;
-        result
+        if let Some(own) = &mut self.own {
+            own.flush(&mut self.output)?;
+        }
+        let unknown = settled?;
+        let raw_offset = self.output.raw_offset;
+        result.map_err(|error| if unknown { error.at_raw_offset(raw_offset) } else { error })
     }
 
     fn zstd_frames(
@@ -201,58 +200,115 @@ impl Planner {
             if head.is_empty() {
                 return Ok(());
             }
-            let header = match frame_start(head) {
-                Ok(FrameStart::Zstd(header)) => header,
-                Ok(FrameStart::Skippable { bytes }) => {
-                    self.frame_starts.mark(at, true);
-                    if !self.cursor.skip(bytes)? {
-                        let at = self.position();
-                        return Err(DecodeError::Truncated { at, inside: "a skippable frame" });
-                    }
-                    self.summary.skippable_frames += 1;
+            let start = frame_start(head)
+                .map_err(|defect| DecodeError::Corrupt { at, reason: defect.to_string() })?;
+            let header = match start {
+                FrameStart::Frame(header) => header,
+                FrameStart::Skippable { bytes } => {
+                    self.skip(bytes)?;
                     progress(self.cursor.offset());
                     continue;
                 }
-                Err(FrameStartError::NotAFrame) => {
+                FrameStart::Foreign => {
                     return Err(DecodeError::TrailingBytes { at, found: hex(head) });
                 }
-                Err(FrameStartError::Incomplete) => {
+                FrameStart::Incomplete => {
                     let compressed_offset = at.compressed_offset + head.len() as u64;
                     let at = Position { compressed_offset, ..at };
                     return Err(DecodeError::Truncated { at, inside: "a frame header" });
                 }
-                Err(FrameStartError::Reserved) => {
-                    let reason = "a reserved bit of the frame header is set".to_owned();
-                    return Err(DecodeError::Corrupt { at, reason });
-                }
             };
             self.check(&header, at)?;
-            self.frame_starts.note(at);
-            if self.batch_frame(&header, at, streaming)? {
-                self.summary.parallel_frames += 1;
-                self.streamed_last = false;
-            } else {
-                self.streamed_last = true;
-                self.dispatch()?;
-                let streamed = streaming.frame(
-                    &mut self.cursor,
-                    &header,
-                    at.frame,
-                    &mut self.output,
-                    progress,
-                )?;
-                self.summary.copied_frames += u64::from(streamed == Streamed::Copied);
-            }
+            self.frame(&header, streaming, progress)?;
             self.summary.frames += 1;
             progress(self.cursor.offset());
         }
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), DecodeError> {
+        self.settle_own()?;
+        self.frame_starts.mark(self.position(), true);
+        if !self.cursor.skip(bytes)? {
+            let at = self.position();
+            return Err(DecodeError::Truncated { at, inside: "a skippable frame" });
+        }
+        self.summary.skippable_frames += 1;
+        Ok(())
+    }
+
+    /// Passes the frame at the cursor to an engine.
+    fn frame(
+        &mut self,
+        header: &FrameHeader,
+        streaming: &mut Streaming,
+        progress: &impl Fn(u64),
+    ) -> Result<(), DecodeError> {
+        let content_bytes = self.batch.takes(header, self.engine == Engine::Parallel);
+        if let Some(content_bytes) = content_bytes
+            && let Some(compressed) =
+                self.batch.record(&mut self.cursor, header, &mut self.output)?
+        {
+            self.change_engine(Engine::Parallel, streaming)?;
+            let bytes: usize = compressed.iter().map(|slice| slice.len()).sum();
+            let end = self.cursor.offset();
+            let at = Position { compressed_offset: end - bytes as u64, ..self.position() };
+            self.frame_starts.note(at);
+            let frame = WholeFrame { at, compressed, content_bytes };
+            self.batch.add(frame, end, &mut self.output)?;
+            self.summary.parallel_frames += 1;
+            return Ok(());
+        }
+        let at = self.position();
+        if self.own.as_ref().is_some_and(|own| own.takes(header)) {
+            self.change_engine(Engine::Own, streaming)?;
+            if let Some(own) = &mut self.own {
+                own.frame(&mut self.cursor, header, at, &mut self.output, progress)?;
+            }
+            self.summary.own_frames += 1;
+            return Ok(());
+        }
+        self.change_engine(Engine::Streaming, streaming)?;
+        self.frame_starts.note(self.position());
+        let (cursor, output) = (&mut self.cursor, &mut self.output);
+        let streamed = streaming.frame(cursor, header, at.frame, output, progress)?;
+        self.summary.copied_frames += u64::from(streamed == Streamed::Copied);
+        Ok(())
+    }
+
+    /// Makes another engine send all that it has.
+    fn change_engine(
+        &mut self,
+        engine: Engine,
+        streaming: &mut Streaming,
+    ) -> Result<(), DecodeError> {
+        if engine == self.engine {
+            return Ok(());
+        }
+        match self.engine {
+            Engine::Parallel => self.batch.dispatch(&mut self.output)?,
+            Engine::Streaming => streaming.flush(&mut self.output)?,
+            Engine::Own => {
+                self.settle_own()?;
+                if let Some(own) = &mut self.own {
+                    own.flush(&mut self.output)?;
+                }
+            }
+        }
+        self.engine = engine;
+        Ok(())
+    }
+
+    /// Completes what the own decoder has begun. Returns whether there was anything, so that offsets
+    /// in the decoded stream were unknown.
+    fn settle_own(&mut self) -> Result<bool, DecodeError> {
+        self.own.as_mut().map_or(Ok(false), |own| own.settle(&mut self.output))
     }
 
     fn position(&self) -> Position {
         Position {
             compressed_offset: self.cursor.offset(),
             frame: self.summary.frames + self.summary.skippable_frames,
-            raw_offset: self.output.raw_offset + self.batch.content_bytes as u64,
+            raw_offset: self.output.raw_offset + self.batch.content_bytes(),
         }
     }
 
@@ -263,99 +319,5 @@ impl Planner {
         self.limits
             .check_window(header.window_bytes)
             .map_err(|exceeded| DecodeError::limit(at, exceeded))
-    }
-
-    /// Adds the frame at the cursor to the batch, if a worker can decode it as a whole. Otherwise
-    /// leaves the cursor in place and returns `false`.
-    fn batch_frame(
-        &mut self,
-        header: &FrameHeader,
-        at: Position,
-        streaming: &mut Streaming,
-    ) -> Result<bool, DecodeError> {
-        let content_bytes = match header.content_bytes.map(usize::try_from) {
-            Some(Ok(bytes)) if self.workers.is_some() && bytes <= self.plan.frame_bytes_max => {
-                bytes
-            }
-            _ => return Ok(false),
-        };
-        if self.streamed_last && content_bytes < PARALLEL_BYTES_MIN {
-            return Ok(false);
-        }
-        let Some(compressed) = self.record_frame(header, at)? else { return Ok(false) };
-        if self.batch.content_bytes + content_bytes > self.plan.job_bytes {
-            self.dispatch()?;
-        }
-        if self.batch.frames.is_empty() {
-            // Bytes streamed so far come first.
-            streaming.flush(&mut self.output)?;
-        }
-        self.batch.content_bytes += content_bytes;
-        self.batch.frames.push(WholeFrame { at, compressed, content_bytes });
-        self.batch.end = self.cursor.offset();
-        let full = self.batch.content_bytes >= self.plan.job_bytes
-            || self.batch.frames.len() >= JOB_FRAMES_MAX;
-        if full {
-            self.dispatch()?;
-        }
-        Ok(true)
-    }
-
-    /// Passes one frame by its block headers and returns its bytes. Returns `None`, with the cursor
-    /// back at the start of the frame, if they would occupy too much of the read buffer, or if the
-    /// frame is truncated or has an invalid block. In the latter case the streaming engine finds
-    /// the position and returns the bytes before it.
-    fn record_frame(
-        &mut self,
-        header: &FrameHeader,
-        at: Position,
-    ) -> Result<Option<Vec<Slice>>, DecodeError> {
-        self.cursor.record()?;
-        let mut whole = self.cursor.skip(header.header_bytes as u64)?;
-        while whole {
-            let block = self.cursor.take(BLOCK_HEADER_BYTES)?.and_then(|bytes| bytes.first_chunk());
-            let Some((bytes, last)) = block.copied().and_then(block_header) else { break };
-            let checksum_bytes = if last && header.has_checksum { 4 } else { 0 };
-            let bytes = bytes + checksum_bytes;
-            if !self.fits(at.compressed_offset, bytes) {
-                break;
-            }
-            let first = self.batch.frames.first().map_or(at, |frame| frame.at);
-            if !self.fits(first.compressed_offset, bytes) {
-                // The frame fits, but not together with those before it.
-                self.dispatch()?;
-            }
-            whole = self.cursor.skip(bytes)?;
-            if whole && last {
-                return Ok(Some(self.cursor.recorded()));
-            }
-        }
-        let recorded = self.cursor.recorded();
-        self.cursor.unread(recorded);
-        Ok(None)
-    }
-
-    /// Returns whether the read buffer may hold all bytes from `start` to `bytes` after the cursor.
-    /// Half of it must stay free for further reads, so that the planner can never starve itself.
-    fn fits(&self, start: u64, bytes: u64) -> bool {
-        self.cursor.offset() + bytes - start <= self.plan.read_bytes as u64 / 2
-    }
-
-    /// Passes the batch to a worker. Its segment is allocated here, in stream order.
-    fn dispatch(&mut self) -> Result<(), DecodeError> {
-        let Batch { frames, content_bytes, end } = std::mem::take(&mut self.batch);
-        let (Some(workers), Some(last)) = (self.workers.clone(), frames.last()) else {
-            return Ok(());
-        };
-        let at = Position { compressed_offset: end, ..last.at };
-        let (reply, promise) = bounded(1);
-        // Segments cannot be empty. Frames without content get one byte of room, and are checked
-        // like all others.
-        let segment = self.output.open(content_bytes.max(1))?;
-        self.output.count(content_bytes as u64, at)?;
-        let since = Instant::now();
-        workers.send(FrameJob { frames, segment, reply }).map_err(|_| DecodeError::Cancelled)?;
-        self.waited_for_workers += since.elapsed();
-        self.output.send(Piece::Promised(promise))
     }
 }

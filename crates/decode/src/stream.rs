@@ -1,14 +1,15 @@
 //! Streaming engine for zstd: one frame after another, in order, on the planner's thread.
 
 use unsnap_arena::Segment;
+use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::{
-    DecodeError, DecodedSegment, Position,
+    DecodeError, DecodedSegment, MemoryPlan, Position,
     block::BlockDecoder,
     cursor::{Cursor, Spans},
     error::no_context,
-    frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, size_mismatch},
+    frame::size_mismatch,
     output::{Output, Piece},
 };
 
@@ -16,8 +17,7 @@ pub(crate) struct Streaming {
     decoder: BlockDecoder,
     /// Decoder for frames whose window does not fit into a segment; created for the first of them.
     copier: Option<DCtx<'static>>,
-    segment_bytes: usize,
-    own_window_bytes_max: usize,
+    plan: MemoryPlan,
     /// Position at which the open segment begins.
     opened_at: Position,
 }
@@ -30,10 +30,10 @@ pub(crate) enum Streamed {
 }
 
 impl Streaming {
-    pub fn new(segment_bytes: usize, own_window_bytes_max: usize) -> Result<Self, DecodeError> {
+    pub fn new(plan: MemoryPlan) -> Result<Self, DecodeError> {
         let decoder = BlockDecoder::new().ok_or_else(no_context)?;
         let opened_at = Position::default();
-        Ok(Self { decoder, copier: None, segment_bytes, own_window_bytes_max, opened_at })
+        Ok(Self { decoder, copier: None, plan, opened_at })
     }
 
     /// Decodes the frame at the cursor.
@@ -47,7 +47,8 @@ impl Streaming {
     ) -> Result<Streamed, DecodeError> {
         let before = output.raw_offset;
         let window = usize::try_from(header.window_bytes).unwrap_or(usize::MAX);
-        let streamed = if window.saturating_add(header.block_bytes_max()) <= self.segment_bytes {
+        let streamed = if window.saturating_add(header.block_bytes_max()) <= self.plan.segment_bytes
+        {
             self.frame_in_place(cursor, header, frame, output, progress)?;
             Streamed::InPlace
         } else {
@@ -122,12 +123,12 @@ impl Streaming {
     ) -> Result<(), DecodeError> {
         let mut at =
             Position { compressed_offset: cursor.offset(), frame, raw_offset: output.raw_offset };
-        if window > self.own_window_bytes_max {
-            return Err(DecodeError::Limit {
+        if window > self.plan.own_window_bytes_max {
+            return Err(DecodeError::WindowMemory {
                 at,
-                what: "memory for the zstd window (raise the memory budget)",
-                found: window as u64,
-                limit: self.own_window_bytes_max as u64,
+                window_bytes: window as u64,
+                limit: self.plan.own_window_bytes_max as u64,
+                budget: self.plan.budget_for_window(window) as u64,
             });
         }
         // Pieces of the size that libzstd suggests, so that of a damaged frame all but the last
@@ -170,7 +171,7 @@ impl Streaming {
         let filled = self.decoder.seal();
         self.send(filled, output)?;
         self.opened_at = at;
-        self.decoder.open(output.open(self.segment_bytes)?);
+        self.decoder.open(output.open(self.plan.segment_bytes)?);
         Ok(())
     }
 }

@@ -169,7 +169,7 @@ impl Remote {
                 }
                 if has_ranges { link.receive_runs() } else { link.receive_all() }
             };
-            let started = thread::Builder::new().name("unsnap-link".to_owned()).spawn(run);
+            let started = thread::Builder::new().name("unsnap-fetch".to_owned()).spawn(run);
             started.map_err(|error| FetchError::Thread { reason: error.to_string() })?;
         }
         Ok(())

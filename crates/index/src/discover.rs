@@ -121,12 +121,12 @@ fn check_beginning(archive: &dyn ReadAt, frame: &Frame) -> Result<(), IndexError
     let head = &mut head[..length];
     read_into(archive, head, frame.offset)?;
     let is_it = match frame_start(head) {
-        Ok(FrameStart::Zstd(header)) => {
+        Ok(FrameStart::Frame(header)) => {
             let declared = header.content_bytes;
             !frame.skippable && declared.is_none_or(|bytes| bytes == frame.raw_bytes)
         }
         Ok(FrameStart::Skippable { bytes }) => frame.raw_bytes == 0 && bytes == frame.bytes,
-        Err(_) => false,
+        Ok(FrameStart::Incomplete | FrameStart::Foreign) | Err(_) => false,
     };
     if is_it { Ok(()) } else { Err(IndexError::SeekTable("a frame does not match its entry")) }
 }

@@ -55,6 +55,7 @@ pub use sandbox::{Need, SandboxMode, SandboxReport, survey_sandbox};
 pub use seek_table::{SeekTableFound, length_by_seek_table, reconcile_with_seek_table, seek_table};
 pub use tap::{Passing, Tap, show};
 pub use unfinished::{Unfinished, UnfinishedPath};
+pub use unsnap_decode::Decoder;
 pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, NotAnIoPriority, Pace};
 pub use walk::{Listener, See, Span, Walk};
 

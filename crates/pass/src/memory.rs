@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use unsnap_arena::{Arena, ArenaRanges, Pool};
-use unsnap_decode::MemoryPlan;
+use unsnap_decode::{MemoryPlan, Tuning};
 use unsnap_failure::Remedy;
 use unsnap_fetch::Remote;
 use unsnap_ring::Pace;
@@ -145,7 +145,9 @@ impl Memory {
         for (index, input) in inputs.iter().enumerate().rev() {
             let (share, threads) =
                 if index == 0 { (left, threads) } else { (left / INCREMENTAL_PART, 1) };
-            let (limits, tuning) = (&options.limits.decode, options.tuning.decode);
+            let limits = &options.limits.decode;
+            let decoder = options.resources.decoder;
+            let tuning = Tuning { decoder, ..options.tuning.decode };
             let plan = MemoryPlan::new(share, threads, input.head(), limits, tuning);
             left = left.saturating_sub(plan.total_bytes());
             plans.push((plan, threads));

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, thread};
 
-use unsnap_decode::{MemoryPlan, Tuning as DecodeTuning};
+use unsnap_decode::{Decoder, MemoryPlan, Tuning as DecodeTuning};
 use unsnap_layout::{AnyLayout, ArchiveName, Layout, SnapshotLayout};
 use unsnap_ring::{DirectMode, FaultPlan, Syscalls};
 
@@ -82,6 +82,8 @@ pub enum IndexUse {
 pub struct Resources {
     /// Number of decoding threads; `None` for one per core, at most 16.
     pub decode_threads: Option<usize>,
+    /// Decoder of zstd frames.
+    pub decoder: Decoder,
     /// Bytes of memory for reading ahead and for decoded data; `None` for a default that suits the
     /// number of threads.
     pub memory_budget: Option<u64>,

@@ -55,10 +55,15 @@ pub struct Report {
     pub elapsed_ms: u64,
     /// Part of it after the last write: syncing and publishing.
     pub sync_ms: u64,
-    /// "frame-parallel", "streaming" or "mixed".
+    /// "frame-parallel", "streaming", "block-parallel" or "mixed".
     pub decode_engine: &'static str,
     /// Number of decoding threads.
     pub decode_threads: usize,
+    /// Decoder of zstd frames: "libzstd", "own", or "own+libzstd" if each has decoded some. For other
+    /// formats "none".
+    pub decoder: &'static str,
+    /// Number of frames that the own decoder decoded.
+    pub own_frames: u64,
     /// "uring", "threads", or "uring+threads" if files in the page cache were created by plain
     /// threads. For a stream, the engine that created files.
     pub io_engine: String,

@@ -121,15 +121,10 @@ impl ReportBuilder {
             skippable_frames: sum(|one| one.skippable_frames),
             elapsed_ms: millis(times.total),
             sync_ms: millis(times.total.saturating_sub(times.created_at)),
-            decode_engine: match (
-                decoded.parallel_frames,
-                decoded.frames.saturating_sub(decoded.frames_before),
-            ) {
-                (0, _) => "streaming",
-                (parallel, frames) if parallel == frames => "frame-parallel",
-                _ => "mixed",
-            },
-            decode_threads: if decoded.parallel_frames > 0 { threads } else { 1 },
+            decode_engine: decode_engine(&decoded),
+            decode_threads: if decode_engine(&decoded) == "streaming" { 1 } else { threads },
+            decoder: decoder(&all),
+            own_frames: sum(|one| one.own_frames),
             io_engine: engines.join("+"),
             direct_read: decoded.source.direct,
             bytes_from_cache: sum(|one| one.source.cached_bytes),
@@ -192,5 +187,27 @@ impl ReportBuilder {
             hash: facts.hash.to_string(),
             capitalization: facts.capitalization,
         })
+    }
+}
+
+/// Returns who decoded the zstd frames.
+fn decoder(decoded: &[DecodeSummary]) -> &'static str {
+    let frames: u64 = decoded.iter().map(DecodeSummary::zstd_frames).sum();
+    match (frames, decoded.iter().map(|one| one.own_frames).sum()) {
+        (0, _) => "none",
+        (_, 0) => "libzstd",
+        (frames, own) if frames == own => "own",
+        _ => "own+libzstd",
+    }
+}
+
+/// Returns how the frames were decoded: all in one way, or in several.
+fn decode_engine(decoded: &DecodeSummary) -> &'static str {
+    let frames = decoded.frames.saturating_sub(decoded.frames_before);
+    match (decoded.parallel_frames, decoded.own_frames) {
+        (0, 0) => "streaming",
+        (parallel, _) if parallel == frames => "frame-parallel",
+        (_, own) if own == frames => "block-parallel",
+        _ => "mixed",
     }
 }

@@ -4,6 +4,8 @@
 //! consists of two ranges: what is filled of the memory that is being filled, `current`, and in front
 //! of it the memory filled before, `previous`. No history is ever copied.
 
+use std::ops::Range;
+
 use crate::{
     Defect,
     kernels::{self, Kernel},
@@ -43,6 +45,11 @@ impl Repeats {
     pub fn new() -> Self {
         Self(Offsets::START)
     }
+
+    /// Moves on from the start of `slot` to its end.
+    pub fn pass(&mut self, slot: &Slot) {
+        self.0 = self.0.after(slot.offsets);
+    }
 }
 
 impl Slot {
@@ -53,11 +60,30 @@ impl Slot {
     /// If `window` has less room than [`raw_bytes`](Self::raw_bytes) of all blocks, or less history
     /// than it claims.
     pub fn execute(&self, repeats: &mut Repeats, window: Window<'_>) -> Result<usize, BlockDefect> {
+        let executed = self.execute_blocks(0..self.parsed.len(), *repeats, window)?;
+        repeats.pass(self);
+        Ok(executed)
+    }
+
+    /// Like [`execute`](Self::execute), for some of the parsed blocks, all of one frame. `repeats`
+    /// are those at the start of the slot, for blocks of its first frame; later frames have none to
+    /// hand on. Those after the slot are told by [`Repeats::pass`].
+    ///
+    /// # Panics
+    /// Like [`execute`](Self::execute), and if not all blocks are parsed.
+    pub fn execute_blocks(
+        &self,
+        blocks: Range<usize>,
+        repeats: Repeats,
+        window: Window<'_>,
+    ) -> Result<usize, BlockDefect> {
         let Window { previous, current, filled, history } = window;
-        assert!(current.len() - filled >= self.raw_bytes(self.parsed.len()), "room in the window");
+        let raw_bytes: usize =
+            self.parsed[blocks.clone()].iter().map(|block| block.raw_bytes).sum();
+        assert!(current.len() - filled >= raw_bytes, "room in the window");
         assert!(history <= previous.len() + filled, "history in the window");
         let mut target = Target { previous, current, at: filled, filled, history };
-        for (index, block) in self.parsed.iter().enumerate() {
+        for (index, block) in blocks.clone().zip(&self.parsed[blocks]) {
             let end = target.at + block.raw_bytes;
             match &block.content {
                 Content::Raw { start } => target.current[target.at..end]
@@ -79,7 +105,6 @@ impl Slot {
             }
             target.at = end;
         }
-        repeats.0 = repeats.0.after(self.offsets);
         Ok(target.at - filled)
     }
 }

@@ -123,9 +123,26 @@ mod tests {
         let agave = header(&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x48]);
         assert_eq!((agave.window_bytes, agave.content_bytes), (512 << 10, None));
         assert_eq!((agave.header_bytes, agave.has_checksum, agave.dictionary), (6, false, 0));
+        // From 4.3 on: 32 MiB frames that declare their size.
+        let sized = header(&[0x28, 0xb5, 0x2f, 0xfd, 0x80, 0x48, 0, 0, 0, 2]);
+        assert_eq!((sized.window_bytes, sized.content_bytes), (512 << 10, Some(32 << 20)));
         let firedancer = header(&[0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x00, 0x01, 0x01]);
         assert_eq!((firedancer.content_bytes, firedancer.header_bytes), (Some(512), 7));
         assert_eq!((firedancer.window_bytes, firedancer.block_bytes_max()), (512, 512));
+    }
+
+    #[test]
+    fn every_header_agrees_with_libzstd() {
+        for level in [1, 3, 19] {
+            for len in [0_usize, 1, 255, 256, 65_791, 65_792, 300_000] {
+                let mut frame = Vec::with_capacity(zstd_safe::compress_bound(len));
+                zstd_safe::compress(&mut frame, &vec![7; len], level).unwrap();
+                let header = header(&frame);
+                assert_eq!(header.content_bytes, Some(len as u64));
+                let cut = frame_start(&frame[..header.header_bytes - 1]);
+                assert_eq!(cut, Ok(FrameStart::Incomplete));
+            }
+        }
     }
 
     #[test]

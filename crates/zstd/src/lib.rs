@@ -59,4 +59,4 @@ pub use error::{Defect, Error, Place};
 pub use execute::{Repeats, Window};
 pub use frame::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, frame_start};
 pub use parse::Parser;
-pub use slot::{BlockDefect, CHUNK_BYTES_MAX, FrameState, Slot};
+pub use slot::{BlockDefect, CHUNK_BYTES_MAX, FrameState, SLOT_BYTES_MAX, Slot};

@@ -1,5 +1,7 @@
 //! Stage 1: literals and sequences of a chunk, independently of all other chunks.
 
+use std::ops::Range;
+
 use crate::{
     BlockKind, Defect,
     bits::BackwardBits,
@@ -8,8 +10,8 @@ use crate::{
     offsets::Offsets,
     section::SequencesHeader,
     sequences::{Decode, Totals},
-    slot::{BlockDefect, Content, Literals, Parsed, Slot, Stored},
-    tables::Tables,
+    slot::{BlockDefect, Content, Literals, Parsed, Permitted, Slot, Stored},
+    tables::{Descriptions, Tables},
 };
 
 /// Decodes the first stage of slots, one after the other. Each thread has its own.
@@ -36,9 +38,16 @@ impl Parser {
         slot.parsed.clear();
         slot.offsets = Offsets::UNKNOWN;
         let mut used = Used::default();
+        let mut frame = 0;
         for index in 0..slot.stored.len() {
+            let block = slot.stored[index];
+            if block.frame != frame {
+                frame = block.frame;
+                self.tables.begin(&Descriptions::none());
+                slot.offsets = Offsets::START;
+            }
             let parsed = self
-                .block(slot, slot.stored[index], &mut used)
+                .block(slot, block, &mut used)
                 .map_err(|defect| BlockDefect { index, defect })?;
             slot.parsed.push(parsed);
         }
@@ -46,7 +55,7 @@ impl Parser {
     }
 
     fn block(&mut self, slot: &mut Slot, block: Stored, used: &mut Used) -> Result<Parsed, Defect> {
-        let Stored { header, start } = block;
+        let Stored { header, start, frame } = block;
         match header.kind {
             BlockKind::Raw => {
                 Ok(Parsed { content: Content::Raw { start }, raw_bytes: header.size })
@@ -55,31 +64,36 @@ impl Parser {
                 let byte = slot.input[start];
                 Ok(Parsed { content: Content::Repeated { byte }, raw_bytes: header.size })
             }
-            BlockKind::Compressed => self.compressed(slot, start, start + header.size, used),
+            BlockKind::Compressed => {
+                let permitted = slot.frames[frame];
+                self.compressed(slot, start..start + header.size, permitted, used)
+            }
         }
     }
 
     fn compressed(
         &mut self,
         slot: &mut Slot,
-        start: usize,
-        end: usize,
+        block: Range<usize>,
+        permitted: Permitted,
         used: &mut Used,
     ) -> Result<Parsed, Defect> {
-        let header = LiteralsHeader::parse(&slot.input[start..end], slot.block_bytes_max)?;
+        let Range { start, end } = block;
+        let header = LiteralsHeader::parse(&slot.input[start..end], permitted.block_bytes_max)?;
         let literals = self.literals(slot, header, start + header.header_bytes, used)?;
         let start = start + header.bytes();
         let header = SequencesHeader::parse(&slot.input[start..end])?;
         let first = used.sequences;
         let mut totals = Totals::default();
         if header.count > 0 {
-            totals = self.sequences(slot, header, start + header.header_bytes, end, first)?;
+            let coded = start + header.header_bytes..end;
+            totals = self.sequences(slot, header, coded, permitted, first)?;
         }
         if totals.literals > literals.count {
             return Err(Defect::LiteralsExceeded);
         }
         let raw_bytes = literals.count + totals.copied;
-        if raw_bytes > slot.block_bytes_max {
+        if raw_bytes > permitted.block_bytes_max {
             return Err(Defect::BlockSize);
         }
         used.sequences += totals.written;
@@ -117,12 +131,13 @@ impl Parser {
         &mut self,
         slot: &mut Slot,
         header: SequencesHeader,
-        start: usize,
-        end: usize,
+        coded: Range<usize>,
+        permitted: Permitted,
         first: usize,
     ) -> Result<Totals, Defect> {
+        let Range { start, end } = coded;
         let start = start + self.tables.read_codes(&header, &slot.input[start..end])?;
-        if header.count > slot.block_bytes_max / 3 {
+        if header.count > permitted.block_bytes_max / 3 {
             // Matches have three bytes at least.
             return Err(Defect::BlockSize);
         }
@@ -133,7 +148,7 @@ impl Parser {
             tables: self.tables.codes(),
             count: header.count,
             offsets: &mut slot.offsets,
-            window_bytes: slot.window_bytes,
+            window_bytes: permitted.window_bytes,
             target: &mut slot.sequences[first..],
         })
     }

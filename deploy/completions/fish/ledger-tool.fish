@@ -76,6 +76,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l io-en
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r
@@ -112,6 +115,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l io-engi
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -136,6 +142,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l io-e
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -174,6 +183,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l io-e
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -197,6 +209,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l io-eng
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -227,6 +242,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l io-en
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -254,6 +272,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l io-en
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand repack" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -305,6 +326,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l io-engi
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand diff" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -338,6 +362,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l io-
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
@@ -387,6 +414,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r

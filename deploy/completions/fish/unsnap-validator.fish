@@ -28,6 +28,9 @@ complete -c unsnap-validator -l io-engine -d 'I/O engine for reads and writes' -
 uring\t'io_uring; fail if the kernel does not support it'
 threads\t'Plain threads'"
 complete -c unsnap-validator -l decode-threads -d 'Number of decoding threads [default: number of cores, at most 16]' -r
+complete -c unsnap-validator -l decoder -d 'Decoder of zstd archives; `auto` means libzstd until the own decoder is proven' -r -f -a "auto\t'libzstd, until there is evidence enough for the own decoder'
+own\t'The own decoder, which decodes one frame with all threads; libzstd for frames that it cannot decode or that one thread decodes as a whole'
+libzstd\t'libzstd, the zstd project\'s library'"
 complete -c unsnap-validator -l memory-budget -d 'Memory for read-ahead and decoded data, such as 512MiB [default: 128 MiB plus 64 MiB for each decoding thread]' -r
 complete -c unsnap-validator -l config -d 'File with limits on archives, like config/ledger-tool.toml; "" for none' -r -F
 complete -c unsnap-validator -l rate-limit -d 'Maximum write rate for each destination device, in bytes per second, such as 100MB; 0 for no limit' -r

@@ -19,7 +19,7 @@ pub fn decode_lz4(data: &[u8]) {
     let Reference { bytes, good, .. } = reference::lz4(data);
     let mut verdict = None;
     for (span_bytes, segment_bytes) in [(1 << 20, None), (1, Some(1000)), (7, Some(100_000))] {
-        let setup = Setup { threads: 1, span_bytes, segment_bytes };
+        let setup = Setup { span_bytes, segment_bytes, ..Setup::default() };
         let outcome = setup.decode(data);
         let common = outcome.bytes.len().min(bytes.len());
         assert!(outcome.bytes[..common] == bytes[..common], "{setup:?}: the bytes differ");

@@ -1,9 +1,7 @@
 //! Target for zstd, end to end, with every engine.
 
-use unsnap_decode::{
-    DecodeError, Format,
-    fuzzing::{FrameStart, frame_start},
-};
+use unsnap_decode::{DecodeError, Format};
+use unsnap_zstd::{FrameStart, frame_start};
 
 use crate::{
     INPUT_BYTES_MAX,
@@ -36,7 +34,12 @@ pub fn decode_zstd(data: &[u8]) {
         Some(Format::Zstd) => {}
         // There is nothing to decode.
         Some(Format::Tar) | None => {
-            let setup = Setup { threads: 2, span_bytes: 700, segment_bytes: Some(1000) };
+            let setup = Setup {
+                threads: 2,
+                span_bytes: 700,
+                segment_bytes: Some(1000),
+                ..Setup::default()
+            };
             let Outcome { bytes, result } = setup.decode(data);
             assert_eq!(result.is_ok(), format.is_some());
             assert!(bytes == if result.is_ok() { data } else { &[] });
@@ -104,16 +107,21 @@ fn setups(data: &[u8]) -> [Setup; 4] {
     // Segments as short as they can be and still serve as the window of the first frame, so that
     // they change as often as possible.
     let shortest = match frame_start(data) {
-        Ok(FrameStart::Zstd(header)) => {
+        Ok(FrameStart::Frame(header)) => {
             let bytes = header.window_bytes + header.window_bytes.min(128 << 10);
             usize::try_from(bytes).ok().filter(|bytes| (1..=512 << 10).contains(bytes))
         }
         _ => None,
     };
     [
-        Setup { threads: 1, span_bytes: 1 << 20, segment_bytes: None },
-        Setup { threads: 1, span_bytes: 60, segment_bytes: shortest.or(Some(3000)) },
-        Setup { threads: 2, span_bytes: 3, segment_bytes: None },
-        Setup { threads: 1, span_bytes: 50, segment_bytes: Some(300) },
+        Setup { threads: 1, span_bytes: 1 << 20, segment_bytes: None, ..Setup::default() },
+        Setup {
+            threads: 1,
+            span_bytes: 60,
+            segment_bytes: shortest.or(Some(3000)),
+            ..Setup::default()
+        },
+        Setup { threads: 2, span_bytes: 3, segment_bytes: None, ..Setup::default() },
+        Setup { threads: 1, span_bytes: 50, segment_bytes: Some(300), ..Setup::default() },
     ]
 }

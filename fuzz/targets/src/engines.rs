@@ -10,7 +10,9 @@ use std::{
 };
 
 use unsnap_arena::{Arena, Pool, Slice};
-use unsnap_decode::{DecodeError, DecodeSummary, Job, Limits, MemoryPlan, Position, Tuning, start};
+use unsnap_decode::{
+    DecodeError, DecodeSummary, Decoder, Job, Limits, MemoryPlan, Position, Tuning, start,
+};
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 
 /// Memory for everything. Small, so that frames soon exceed it and go to another engine.
@@ -31,6 +33,23 @@ pub struct Setup {
     pub span_bytes: usize,
     /// Length of a segment in bytes. By default that of the plan.
     pub segment_bytes: Option<usize>,
+    pub decoder: Decoder,
+    /// Number of chunks that the own decoder has at a time, and most blocks in a chunk.
+    pub chunks: Option<usize>,
+    pub chunk_blocks_max: Option<usize>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            threads: 1,
+            span_bytes: 1 << 20,
+            segment_bytes: None,
+            decoder: Decoder::Libzstd,
+            chunks: None,
+            chunk_blocks_max: None,
+        }
+    }
 }
 
 /// The result of a run.
@@ -42,7 +61,7 @@ pub struct Outcome {
 impl Outcome {
     /// Returns whether the input was refused only by our limits, not as invalid.
     pub fn is_limit(&self) -> bool {
-        matches!(self.result, Err(DecodeError::Limit { .. }))
+        matches!(self.result, Err(DecodeError::Limit { .. } | DecodeError::WindowMemory { .. }))
     }
 
     /// Returns the kind of the result, and the frame that it concerns.
@@ -52,7 +71,9 @@ impl Outcome {
             Err(DecodeError::Corrupt { at, .. }) => ("corrupt", at.frame),
             Err(DecodeError::Truncated { at, .. }) => ("truncated", at.frame),
             Err(DecodeError::TrailingBytes { at, .. }) => ("trailing", at.frame),
-            Err(DecodeError::Limit { at, .. }) => ("limit", at.frame),
+            Err(DecodeError::Limit { at, .. } | DecodeError::WindowMemory { at, .. }) => {
+                ("limit", at.frame)
+            }
             Err(DecodeError::Unsupported { at, .. }) => ("unsupported", at.frame),
             Err(DecodeError::UnknownFormat { .. }) => ("unknown", 0),
             Err(DecodeError::Empty) => ("empty", 0),
@@ -70,7 +91,9 @@ impl Setup {
             ..Limits::default()
         };
         let head = &archive[..archive.len().min(512)];
-        let tuning = Tuning { segment_bytes: self.segment_bytes, ..Tuning::default() };
+        let Self { segment_bytes, decoder, chunks, chunk_blocks_max, .. } = self;
+        let tuning =
+            Tuning { segment_bytes, decoder, chunks, chunk_blocks_max, ..Tuning::default() };
         let plan = MemoryPlan::new(BUDGET_BYTES, self.threads, head, &limits, tuning);
         let (read, segments) = reserved(&plan);
         let progress = Arc::new(AtomicU64::new(0));

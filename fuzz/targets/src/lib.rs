@@ -13,6 +13,7 @@
 //! | [`tar_differential`] | the crate `tar-core`, with a list of allowed differences |
 //! | [`zstd_own`] | libzstd, and numbers of threads with each other |
 //! | [`zstd_scan`] | libzstd's own parsing of frame headers and lengths |
+//! | [`decode_own`] | libzstd, and numbers of threads and chunks with each other |
 //! | [`decode_zstd`] | libzstd, and the engines with each other |
 //! | [`decode_lz4`] | `lz4_flex` on whole frames, found by a walk of their blocks |
 //! | [`archive_name`] | an independent parser of the grammar |
@@ -30,6 +31,7 @@ mod bank;
 mod blocks;
 mod control_request;
 mod decode_lz4;
+mod decode_own;
 mod decode_zstd;
 mod engines;
 mod fastboot;
@@ -56,6 +58,7 @@ pub use archive_name::archive_name;
 pub use bank::bank;
 pub use control_request::control_request;
 pub use decode_lz4::decode_lz4;
+pub use decode_own::decode_own;
 pub use decode_zstd::decode_zstd;
 pub use fastboot::fastboot;
 pub use layout::{layout_any, layout_snapshot};
@@ -82,11 +85,12 @@ pub struct Target {
 }
 
 /// All targets, by name.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     target("archive_name", archive_name, 20_000),
     target("bank", bank, 4_000),
     target("control_request", control_request, 20_000),
     target("decode_lz4", decode_lz4, 400),
+    target("decode_own", decode_own, 300),
     target("decode_zstd", decode_zstd, 300),
     target("fastboot", fastboot, 10_000),
     target("layout_any", layout_any, 4_000),

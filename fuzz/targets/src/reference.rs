@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use lz4_flex::frame::FrameDecoder;
-use unsnap_decode::fuzzing::{FrameStart, frame_start};
+use unsnap_zstd::{FrameStart, frame_start};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::engines::{RAW_BYTES_MAX, WINDOW_LOG_MAX};
@@ -53,7 +53,7 @@ pub fn zstd(stream: &[u8]) -> Reference {
     while !rest.is_empty() {
         let raw_offset = found.bytes.len();
         let (window_bytes, content_bytes) = match frame_start(rest) {
-            Ok(FrameStart::Zstd(header)) => (header.window_bytes, header.content_bytes),
+            Ok(FrameStart::Frame(header)) => (header.window_bytes, header.content_bytes),
             _ => (0, None),
         };
         let decoded = zstd_frame(&mut context, rest, &mut found.bytes);

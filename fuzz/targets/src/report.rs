@@ -92,6 +92,8 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         sync_ms: 0,
         decode_engine: "streaming",
         decode_threads: 1,
+        decoder: "libzstd",
+        own_frames: 0,
         io_engine: "threads".to_owned(),
         direct_read: false,
         bytes_from_cache: 0,

@@ -45,7 +45,7 @@ pub fn of(target: &str) -> Seeds {
         "tar_header" => headers(),
         "tar_pax" => numbered(pax().into_iter()),
         "tar_differential" | "tar_walk" => tars(),
-        "zstd_own" | "zstd_scan" => named(zstd()).collect(),
+        "decode_own" | "zstd_own" | "zstd_scan" => named(zstd()).collect(),
         other => panic!("no seeds for {other}"),
     }
 }

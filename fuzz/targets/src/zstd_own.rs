@@ -101,7 +101,7 @@ impl Write for Limited {
 
 /// Makes a frame of `data`: a byte for the window, then blocks, each with a byte for its kind and two
 /// for its length. So mutations reach the content of blocks, past headers that would not fit.
-fn framed(data: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(data: &[u8]) -> Vec<u8> {
     let Some((&window, mut rest)) = data.split_first() else { return Vec::new() };
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, window % 0x60];
     loop {

@@ -5,11 +5,9 @@ use std::num::NonZeroU32;
 use unsnap_arena::OpenSegment;
 use unsnap_decode::{
     Limits, MemoryPlan, Tuning,
-    fuzzing::{
-        BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, FrameStartError, block_header,
-        declared_bytes, frame_start,
-    },
+    fuzzing::{block_header, declared_bytes},
 };
+use unsnap_zstd::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, frame_start};
 
 use crate::INPUT_BYTES_MAX;
 
@@ -47,10 +45,10 @@ fn check_prefixes(stream: &[u8]) {
     let mut known = false;
     for length in 0..=enough {
         let start = frame_start(&stream[..length]);
-        known |= start != Err(FrameStartError::Incomplete);
-        let expected = if known { whole } else { Err(FrameStartError::Incomplete) };
+        known |= start != Ok(FrameStart::Incomplete);
+        let expected = if known { whole } else { Ok(FrameStart::Incomplete) };
         assert_eq!(start, expected, "with {length} bytes");
-        if let (Ok(FrameStart::Zstd(header)), true) = (start, known) {
+        if let (Ok(FrameStart::Frame(header)), true) = (start, known) {
             assert!(header.header_bytes <= length);
         }
     }
@@ -61,7 +59,7 @@ fn check_frame(stream: &[u8]) -> Option<usize> {
     let scanned = scan(stream);
     let theirs = zstd_safe::find_frame_compressed_size(stream).ok();
     let start = frame_start(stream);
-    if let Ok(FrameStart::Zstd(header)) = start {
+    if let Ok(FrameStart::Frame(header)) = start {
         let content = zstd_safe::get_frame_content_size(stream).ok();
         let window_log_31 = header.window_bytes > (1 << 31) + (7 << 28);
         let comparable = header.content_bytes.is_none_or(|bytes| bytes < u64::MAX - 1);
@@ -87,22 +85,23 @@ fn check_frame(stream: &[u8]) -> Option<usize> {
 /// Returns a frame's length from its headers alone, as the planner computes it.
 fn scan(stream: &[u8]) -> Option<usize> {
     let header = match frame_start(stream).ok()? {
-        FrameStart::Zstd(header) => header,
+        FrameStart::Frame(header) => header,
         FrameStart::Skippable { bytes } => {
             return usize::try_from(bytes).ok().filter(|&bytes| bytes <= stream.len());
         }
+        FrameStart::Incomplete | FrameStart::Foreign => return None,
     };
     let mut at = header.header_bytes;
     loop {
-        let (bytes, last) = block_header(*stream.get(at..)?.first_chunk()?)?;
-        at += BLOCK_HEADER_BYTES + usize::try_from(bytes).ok()?;
-        if last {
+        let block = block_header(*stream.get(at..)?.first_chunk()?)?;
+        at += BLOCK_HEADER_BYTES + block.stored_bytes();
+        if block.last {
             at += if header.has_checksum { 4 } else { 0 };
         }
         if at > stream.len() {
             return None;
         }
-        if last {
+        if block.last {
             return Some(at);
         }
     }
@@ -132,7 +131,7 @@ fn check_walk(data: &[u8]) {
     let mut footholds = Vec::new();
     let mut at = 0;
     while let (Some(bytes), true) = (scan(&data[at..]), footholds.len() < FOOTHOLDS) {
-        if let Ok(FrameStart::Zstd(header)) = frame_start(&data[at..]) {
+        if let Ok(FrameStart::Frame(header)) = frame_start(&data[at..]) {
             footholds.push((at + header.header_bytes) as u64);
         }
         at += bytes;
@@ -145,7 +144,7 @@ fn check_walk(data: &[u8]) {
 fn declared_one_by_one(mut data: &[u8]) -> Option<u64> {
     let mut sum = 0_u64;
     while !data.is_empty() {
-        if let FrameStart::Zstd(header) = frame_start(data).ok()? {
+        if let FrameStart::Frame(header) = frame_start(data).ok()? {
             // A frame without a declared size must be empty if the walk returns a total.
             sum = sum.checked_add(header.content_bytes.unwrap_or(0))?;
         }

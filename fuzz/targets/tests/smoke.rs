@@ -34,7 +34,8 @@ macro_rules! smoke {
 }
 
 smoke! {
-    archive_name bank control_request decode_lz4 decode_zstd fastboot layout_any layout_snapshot
+    archive_name bank control_request decode_lz4 decode_own decode_zstd fastboot layout_any
+    layout_snapshot
     report seek_table side_car storage
     tar_differential tar_header tar_pax tar_walk zstd_own zstd_scan
 }

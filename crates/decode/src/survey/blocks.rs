@@ -3,12 +3,13 @@
 use crate::{
     Format,
     format::{LZ4_MAGIC, is_skippable, magic},
-    frame::{
-        BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, block_header,
-        block_raw_bytes, frame_start,
-    },
+    frame::{block_header, block_raw_bytes},
     survey::peek::Peek,
 };
+use unsnap_zstd::{BLOCK_HEADER_BYTES, FRAME_HEADER_BYTES_MAX, FrameStart, frame_start};
+
+/// Largest decoded size of a block in bytes, whatever its frame's window.
+const BLOCK_BYTES_MAX: u64 = unsnap_zstd::BLOCK_BYTES_MAX as u64;
 
 /// Longest lz4 frame header in bytes: magic, two bytes of flags, content size, dictionary id,
 /// checksum.
@@ -153,7 +154,7 @@ impl Blocks {
             return Err(self.end_or_short(peek));
         }
         match frame_start(head) {
-            Ok(FrameStart::Zstd(header)) => {
+            Ok(FrameStart::Frame(header)) => {
                 self.at += header.header_bytes as u64;
                 self.place = Place::Zstd { checksum: Some(header.has_checksum) };
                 Ok(Step::FrameBegins {
@@ -162,23 +163,23 @@ impl Blocks {
                 })
             }
             Ok(FrameStart::Skippable { bytes }) => self.skip(bytes),
-            Err(crate::frame::FrameStartError::Incomplete) => Err(Stop::Short),
-            Err(_) => Err(Stop::Bad),
+            Ok(FrameStart::Incomplete) => Err(Stop::Short),
+            Ok(FrameStart::Foreign) | Err(_) => Err(Stop::Bad),
         }
     }
 
     fn zstd_block(&mut self, peek: &mut Peek<'_>, checksum: Option<bool>) -> Result<Step, Stop> {
         let bytes = peek.at(self.at, BLOCK_HEADER_BYTES);
         let bytes = *bytes.first_chunk().ok_or(Stop::Short)?;
-        let (compressed_bytes, last) = block_header(bytes).ok_or(Stop::Bad)?;
-        let raw_bytes = block_raw_bytes(bytes);
-        let size = raw_bytes.unwrap_or(compressed_bytes);
+        let header = block_header(bytes).ok_or(Stop::Bad)?;
+        let raw_bytes = block_raw_bytes(&header);
+        let size = header.size as u64;
         // For a walk that began inside a frame, every run of zeros would look like empty blocks.
-        if size > BLOCK_BYTES_MAX || (size == 0 && !last && checksum.is_none()) {
+        if size > BLOCK_BYTES_MAX || (size == 0 && !header.last && checksum.is_none()) {
             return Err(Stop::Bad);
         }
-        self.at += BLOCK_HEADER_BYTES as u64 + compressed_bytes;
-        if last {
+        self.at += (BLOCK_HEADER_BYTES + header.stored_bytes()) as u64;
+        if header.last {
             self.place = Place::ZstdEnd { checksum };
         }
         Ok(Step::Block { raw_bytes })
@@ -186,8 +187,10 @@ impl Blocks {
 
     fn zstd_end(&mut self, peek: &mut Peek<'_>, checksum: Option<bool>) -> Result<Step, Stop> {
         let limit = peek.limit();
-        let mut begins_frame =
-            |at: u64| at == limit || frame_start(peek.at(at, FRAME_HEADER_BYTES_MAX)).is_ok();
+        let mut begins_frame = |at: u64| {
+            let start = frame_start(peek.at(at, FRAME_HEADER_BYTES_MAX));
+            at == limit || matches!(start, Ok(FrameStart::Frame(_) | FrameStart::Skippable { .. }))
+        };
         let checksum = match checksum {
             Some(known) => known,
             // The next frame must begin after the checksum, if there is one.

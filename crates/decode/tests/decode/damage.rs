@@ -19,8 +19,15 @@ const LZ4: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 
 /// Setups that must all give the same result. Small segments make the streaming engine use
 /// libzstd's own window.
-fn setups() -> [Setup; 3] {
-    [Setup::new(1), Setup::new(2).spans(3), Setup::new(1).segments(300).spans(50)]
+fn setups() -> [Setup; 6] {
+    [
+        Setup::new(1),
+        Setup::new(2).spans(3),
+        Setup::new(1).segments(300).spans(50),
+        Setup::new(1).own(1, 1),
+        Setup::new(2).own(3, 2).spans(3),
+        Setup::new(2).own(4, 1000),
+    ]
 }
 
 /// Returns whether frames are copied through libzstd's own window, which retains the last block if
@@ -80,8 +87,8 @@ fn a_truncated_archive_is_reported_with_its_end() {
                 // All engines near headers, one of them elsewhere.
                 let near = |&(start, _): &(usize, usize)| cut.abs_diff(start) < 18;
                 let all = frames.iter().any(near);
-                let chosen = |&index: &usize| all || index == cut % 3;
-                for index in (0..3).filter(chosen) {
+                let chosen = |&index: &usize| all || index == cut % 6;
+                for index in (0..6).filter(chosen) {
                     let setup = &setups()[index];
                     let context = format!("{} cut at {cut}: {setup:?}", shape.name);
                     let Outcome { bytes, result, .. } = setup.decode(&shape.archive[..cut]);
@@ -227,12 +234,14 @@ fn damage_is_reported_with_its_block_after_all_bytes_before_it() {
         compressed[block] |= 0b100; // Marks the raw bytes as a compressed block.
         let archive = [sized(&frame), sized(&compressed), third].concat();
         for threads in THREADS {
-            let Outcome { bytes, result, .. } = Setup::new(threads).decode(&archive);
-            let error = result.unwrap_err();
-            let DecodeError::Corrupt { at: found, .. } = error else { panic!("{error}") };
-            let place = header.len() + frame.len() - 6 + header.len() - 6 + block + 3;
-            assert_eq!(found, at(place, 1, 400_000), "{threads} threads");
-            assert_same(&bytes, &raw[..400_000]);
+            for setup in Setup::new(threads).both() {
+                let Outcome { bytes, result, .. } = setup.decode(&archive);
+                let error = result.unwrap_err();
+                let DecodeError::Corrupt { at: found, .. } = error else { panic!("{error}") };
+                let place = header.len() + frame.len() - 6 + header.len() - 6 + block + 3;
+                assert_eq!(found, at(place, 1, 400_000), "{threads} threads");
+                assert_same(&bytes, &raw[..400_000]);
+            }
         }
     });
 }
@@ -250,7 +259,7 @@ fn every_engine_detects_a_wrong_content_size() {
         for (setup, bytes, error) in errors(&archive) {
             let DecodeError::Corrupt { at, .. } = error else { panic!("{error}") };
             assert_eq!(at.frame, 3, "{setup:?}, {lie}");
-            let begun = (good.len() as u64)..(good.len() + lying.len()) as u64;
+            let begun = (good.len() as u64)..=(good.len() + lying.len()) as u64;
             assert!(begun.contains(&at.compressed_offset) && at.raw_offset >= 300_000);
             assert!(bytes.len() >= 300_000, "all bytes before the damage must be returned");
             assert!([&raw[..], &raw].concat().starts_with(&bytes));
@@ -359,8 +368,14 @@ fn huge_windows_are_refused() {
     // Within the limit, but more than the available memory.
     let archive = [&ZSTD[..], &[0, (27 - 10) << 3], &[0; 12]].concat();
     let error = Setup { budget: 1 << 20, ..Setup::new(1) }.decode(&archive).result.unwrap_err();
-    let DecodeError::Limit { what, .. } = error else { panic!("{error}") };
-    assert!(what.contains("memory budget"), "{what}");
+    let DecodeError::WindowMemory { window_bytes, limit, budget, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((window_bytes, limit), (128 << 20, 32 << 20));
+    // With the budget that the error names, the window is no reason any more.
+    let budget = usize::try_from(budget).unwrap();
+    let error = Setup { budget, ..Setup::new(1) }.decode(&archive).result.unwrap_err();
+    assert!(matches!(error, DecodeError::Truncated { .. }), "{error}");
 }
 
 #[test]
@@ -384,10 +399,10 @@ fn frames_are_counted_and_limited() {
         let skippable = skippable_frame(b"");
         for frame in [empty, zstd_raw_blocks(&[], 1), skippable] {
             let archive = frame.repeat(FRAMES);
-            for threads in THREADS {
+            for setup in THREADS.into_iter().flat_map(|threads| Setup::new(threads).both()) {
                 let with = |frames_max| {
                     let limits = Limits { frames_max: frames_max as u64, ..Limits::default() };
-                    Setup { limits, ..Setup::new(threads) }.decode(&archive)
+                    Setup { limits, ..setup.clone() }.decode(&archive)
                 };
                 let summary = with(FRAMES).expect(&[]);
                 assert_eq!(summary.frames + summary.skippable_frames, FRAMES as u64);
@@ -417,8 +432,7 @@ fn decompression_bombs_are_stopped() {
             zstd_rle_blocks(0, LENGTH, 128 << 10),
             zstd_one_frame(&zeros, 1, None, false, true).repeat(LENGTH / zeros.len()),
         ] {
-            for threads in THREADS {
-                let setup = Setup::new(threads);
+            for setup in THREADS.into_iter().flat_map(|threads| Setup::new(threads).both()) {
                 let running = setup.start(&bomb);
                 let mut decoded = running.decoded;
                 let mut length = 0;
@@ -444,11 +458,11 @@ fn decompression_bombs_are_stopped() {
 #[test]
 fn decoded_bytes_are_limited() {
     for shape in shapes(400_000) {
-        for threads in THREADS {
+        for setup in THREADS.into_iter().flat_map(|threads| Setup::new(threads).both()) {
             let most = shape.raw.len() as u64;
             let with = |raw_bytes_max| {
                 let limits = Limits { raw_bytes_max, ..Limits::default() };
-                Setup { limits, ..Setup::new(threads) }.decode(&shape.archive)
+                Setup { limits, ..setup.clone() }.decode(&shape.archive)
             };
             with(most).expect(&shape.raw);
             let Outcome { bytes, result, .. } = with(most - 1);
@@ -482,11 +496,13 @@ fn a_failing_source_is_not_reported_as_damage() {
             for fails_at in [0, 1, 600, shape.archive.len() / 2, shape.archive.len() - 1] {
                 let fails_at = Some(fails_at.min(shape.archive.len() - 1));
                 let setup = Setup { fails_at, ..Setup::new(threads).spans(1000) };
-                let Outcome { bytes, result, .. } = setup.decode(&shape.archive);
-                let error = result.unwrap_err();
-                assert!(!error.is_bad_archive(), "{}: {error}", shape.name);
-                assert!(matches!(error, DecodeError::Source(_)), "{}: {error}", shape.name);
-                assert!(shape.raw.starts_with(&bytes));
+                for setup in setup.both() {
+                    let Outcome { bytes, result, .. } = setup.decode(&shape.archive);
+                    let error = result.unwrap_err();
+                    assert!(!error.is_bad_archive(), "{}: {error}", shape.name);
+                    assert!(matches!(error, DecodeError::Source(_)), "{}: {error}", shape.name);
+                    assert!(shape.raw.starts_with(&bytes));
+                }
             }
         }
     }

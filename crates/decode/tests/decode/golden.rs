@@ -63,9 +63,11 @@ fn golden_files_decode_as_libzstd_does() {
                         continue;
                     }
                     let setup = Setup::new(threads).spans(span_bytes);
-                    let outcome = Setup { segment_bytes, ..setup }.decode(&archive);
-                    assert!(outcome.result.is_ok(), "{name}: {:?}", outcome.result);
-                    assert_same(&outcome.bytes, &expected);
+                    for setup in (Setup { segment_bytes, ..setup }).both() {
+                        let outcome = setup.decode(&archive);
+                        assert!(outcome.result.is_ok(), "{name}: {:?}", outcome.result);
+                        assert_same(&outcome.bytes, &expected);
+                    }
                 }
             }
         }
@@ -78,9 +80,10 @@ fn golden_errors_are_refused() {
         libzstd(&archive).unwrap_err();
         for threads in [1, 2, 8] {
             for segment_bytes in [None, Some(1), Some(1000)] {
-                let error = Setup { segment_bytes, ..Setup::new(threads) }.decode(&archive).result;
-                let error = error.expect_err(&name);
-                assert!(error.is_bad_archive(), "{name}: {error}");
+                for setup in (Setup { segment_bytes, ..Setup::new(threads) }).both() {
+                    let error = setup.decode(&archive).result.expect_err(&name);
+                    assert!(error.is_bad_archive(), "{name}: {error}");
+                }
             }
         }
     }

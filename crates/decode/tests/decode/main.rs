@@ -6,6 +6,7 @@
 //! | `damage` | errors for truncated, damaged, lying or hostile archives, and their positions |
 //! | `golden` | the zstd project's good and bad frames, decoded or refused as by libzstd |
 //! | `memory` | decoding in the smallest memory, which is returned when decoding is aborted |
+//! | `own` | the own decoder against libzstd, in the pipeline |
 //! | `support` | none: runs the decoder and checks invariants of every run |
 
 #![allow(clippy::unwrap_used)]
@@ -14,5 +15,6 @@
 mod damage;
 mod golden;
 mod memory;
+mod own;
 mod shapes;
 mod support;

@@ -31,9 +31,11 @@ fn the_smallest_budget_is_enough_for_every_shape() {
     watched(|| {
         for shape in shapes(2_000_000) {
             for threads in THREADS {
-                let outcome = smallest(threads).decode(&shape.archive);
-                assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
-                outcome.expect(&shape.raw);
+                for setup in smallest(threads).both() {
+                    let outcome = setup.decode(&shape.archive);
+                    assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
+                    outcome.expect(&shape.raw);
+                }
             }
         }
     });
@@ -65,7 +67,9 @@ fn the_smallest_budget_is_enough_for_incompressible_data() {
         );
         for archive in &archives {
             for threads in THREADS {
-                smallest(threads).decode(archive).expect(&raw);
+                for setup in smallest(threads).both() {
+                    setup.decode(archive).expect(&raw);
+                }
             }
         }
     });
@@ -84,7 +88,9 @@ fn frames_that_are_all_headers_cannot_starve_the_planner() {
         for frames in [1, 2, 3, 5, 40] {
             let archive = [frame.repeat(frames), end.clone()].concat();
             for threads in THREADS {
-                smallest(threads).decode(&archive).expect(b"end");
+                for setup in smallest(threads).both() {
+                    setup.decode(&archive).expect(b"end");
+                }
             }
         }
     });
@@ -104,8 +110,9 @@ fn a_consumer_that_holds_segments_for_a_while_only_slows_decoding() {
             // Between the smallest budget and one where three segments just fit.
             let budget = MemoryPlan::budget_min() + 4096 * random.index(300);
             for threads in THREADS {
-                let Running { mut decoded, .. } =
-                    Setup { budget, ..smallest(threads) }.start(&archive);
+                let setup = Setup { budget, ..smallest(threads) };
+                let setup = random.pick(&setup.both()).clone();
+                let Running { mut decoded, .. } = setup.start(&archive);
                 let (give, held) = mpsc::channel();
                 let most = 1 + random.index(6);
                 let holder = thread::spawn(move || {
@@ -157,19 +164,20 @@ fn a_filled_segment_is_sent_before_waiting_for_memory() {
                 let mut arena = Arena::builder().bytes(bytes).populate(false).build().unwrap();
                 (arena.pool(plan.read_bytes).unwrap(), arena.pool(three).unwrap())
             };
-            let setup = Setup::new(1).segments(SEGMENT_BYTES);
-            let mut decoded = setup.start_with(&archive, memory).decoded;
-            let mut kept = VecDeque::new();
-            let mut bytes = Vec::new();
-            while let Some(piece) = decoded.next().unwrap() {
-                bytes.extend_from_slice(piece.segment.bytes());
-                kept.push_back(piece);
-                if kept.len() > 2 {
-                    kept.pop_front();
+            for setup in Setup::new(1).segments(SEGMENT_BYTES).both() {
+                let mut decoded = setup.start_with(&archive, memory).decoded;
+                let mut kept = VecDeque::new();
+                let mut bytes = Vec::new();
+                while let Some(piece) = decoded.next().unwrap() {
+                    bytes.extend_from_slice(piece.segment.bytes());
+                    kept.push_back(piece);
+                    if kept.len() > 2 {
+                        kept.pop_front();
+                    }
                 }
+                assert_same(&bytes, &raw);
+                decoded.join();
             }
-            assert_same(&bytes, &raw);
-            decoded.join();
         }
     });
 }
@@ -180,9 +188,10 @@ fn decoding_can_be_aborted_at_any_moment() {
         let mut random = Random::new(5);
         for shape in shapes(3_000_000) {
             for threads in THREADS {
-                for moment in 0..6 {
+                for moment in 0..10 {
                     let segment_bytes = *random.pick(&[None, Some(30_000)]);
                     let setup = Setup { segment_bytes, ..Setup::new(threads) };
+                    let setup = random.pick(&setup.both()).clone();
                     let Running { mut decoded, read, segments, .. } = setup.start(&shape.archive);
                     for _ in 0..random.index(10) {
                         if decoded.next().unwrap().is_none() {
@@ -212,8 +221,8 @@ fn closing_the_pools_ends_a_decoder_that_waits_for_memory() {
     watched(|| {
         let raw = snapshot(3_000_000);
         for archive in [zstd_raw_blocks(&raw, 10_000), zstd_frames(&raw, 50_000, 1), raw.clone()] {
-            for threads in THREADS {
-                let Running { mut decoded, read, segments, .. } = smallest(threads).start(&archive);
+            for setup in THREADS.into_iter().flat_map(|threads| smallest(threads).both()) {
+                let Running { mut decoded, read, segments, .. } = setup.start(&archive);
                 let mut held = Vec::new();
                 let closer = {
                     let (read, segments) = (read.clone(), segments.clone());

@@ -1,5 +1,6 @@
 //! Tests that archives of every shape decode to the original bytes.
 
+use unsnap_decode::{Decoder, MemoryPlan};
 use unsnap_testkit::{
     archive::write_archive,
     compress::{zstd_frame_count, zstd_mixed, zstd_one_frame},
@@ -17,9 +18,11 @@ fn every_shape_decodes_from_spans_of_any_size() {
         for shape in shapes(150_000) {
             for threads in THREADS {
                 for span_bytes in [1, 2, 3, 7, 100, 4096, 1 << 20] {
-                    let outcome = Setup::new(threads).spans(span_bytes).decode(&shape.archive);
-                    assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
-                    outcome.expect(&shape.raw);
+                    for setup in Setup::new(threads).spans(span_bytes).both() {
+                        let outcome = setup.decode(&shape.archive);
+                        assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
+                        outcome.expect(&shape.raw);
+                    }
                 }
             }
         }
@@ -33,10 +36,11 @@ fn every_shape_decodes_into_segments_of_any_size() {
             for shape in shapes(bytes) {
                 for threads in [1, 2] {
                     for &segment_bytes in sizes {
-                        let setup = Setup::new(threads).segments(segment_bytes);
-                        let outcome = setup.decode(&shape.archive);
-                        assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
-                        outcome.expect(&shape.raw);
+                        for setup in Setup::new(threads).segments(segment_bytes).both() {
+                            let outcome = setup.decode(&shape.archive);
+                            assert!(outcome.result.is_ok(), "{}: {:?}", shape.name, outcome.result);
+                            outcome.expect(&shape.raw);
+                        }
                     }
                 }
             }
@@ -56,10 +60,14 @@ fn segments_serve_as_the_window_if_they_are_large_enough() {
                 for (segment_bytes, copied) in
                     [(least - 1, 1), (least, 0), (least + 1, 0), (least + 700, 0), (2 * least, 0)]
                 {
-                    let setup = Setup::new(1).segments(segment_bytes).spans(5000);
-                    let outcome = setup.decode(&archive);
-                    assert!(outcome.segments >= raw.len() / segment_bytes);
-                    assert_eq!(outcome.expect(&raw).copied_frames, copied, "{segment_bytes}");
+                    for setup in Setup::new(1).segments(segment_bytes).spans(5000).both() {
+                        let outcome = setup.decode(&archive);
+                        assert!(outcome.segments >= raw.len() / segment_bytes);
+                        let own = if setup.decoder == Decoder::Own { 1 - copied } else { 0 };
+                        let summary = outcome.expect(&raw);
+                        let found = (summary.copied_frames, summary.own_frames);
+                        assert_eq!(found, (copied, own), "{segment_bytes}");
+                    }
                 }
             }
         }
@@ -77,14 +85,38 @@ fn matches_reach_back_a_whole_window_across_segments() {
         let archive = zstd_one_frame(&raw, level, Some(17), false, false);
         assert!(archive.len() < 4 * window, "the matches were found");
         for segment_bytes in [2 * window, 2 * window + 4097, 3 * window - 1] {
-            let summary = Setup::new(1).segments(segment_bytes).decode(&archive).expect(&raw);
-            assert_eq!(summary.copied_frames, 0);
+            for setup in Setup::new(1).segments(segment_bytes).both() {
+                assert_eq!(setup.decode(&archive).expect(&raw).copied_frames, 0);
+            }
         }
         for segment_bytes in [1000, window, 2 * window - 1] {
-            let summary = Setup::new(1).segments(segment_bytes).decode(&archive).expect(&raw);
-            assert_eq!(summary.copied_frames, 1);
+            for setup in Setup::new(1).segments(segment_bytes).both() {
+                assert_eq!(setup.decode(&archive).expect(&raw).copied_frames, 1);
+            }
         }
     }
+}
+
+#[test]
+fn archives_of_zstd_long_decode_with_any_number_of_threads() {
+    watched(|| {
+        let raw = content(3_000_000);
+        // Large enough for a compressor not to make the window smaller.
+        let mut declared = zstd_one_frame(&raw, 1, Some(27), false, false);
+        assert_eq!((declared[4], declared[5]), (0, 0x88), "a window of 128 MiB, no size");
+        let undeclared = declared.clone();
+        declared[4] |= 0xc0;
+        declared.splice(6..6, (raw.len() as u64).to_le_bytes());
+        for archive in [&undeclared, &declared] {
+            for threads in [1, 2, 3] {
+                let budget = MemoryPlan::default_budget(threads);
+                for setup in (Setup { budget, ..Setup::new(threads) }).both() {
+                    let summary = setup.decode(archive).expect(&raw);
+                    assert_eq!(summary.frames, 1);
+                }
+            }
+        }
+    });
 }
 
 #[test]
@@ -100,9 +132,11 @@ fn mixtures_of_all_frames_decode() {
                 let mut setup = Setup::new(threads).spans(span_bytes);
                 setup.segment_bytes =
                     *random.pick(&[None, Some(2000), Some(50_000), Some(200_000)]);
-                let outcome = setup.decode(&archive);
-                assert!(outcome.result.is_ok(), "seed {seed}: {setup:?} {:?}", outcome.result);
-                assert_eq!(outcome.expect(&raw).frames, frames);
+                for setup in setup.both() {
+                    let outcome = setup.decode(&archive);
+                    assert!(outcome.result.is_ok(), "seed {seed}: {setup:?} {:?}", outcome.result);
+                    assert_eq!(outcome.expect(&raw).frames, frames);
+                }
             }
         }
     });
@@ -119,6 +153,9 @@ fn frames_go_to_the_engine_that_suits_them() {
         let summary = Setup::new(threads).decode(archive).expect(&raw);
         let found = (summary.frames, summary.parallel_frames, summary.copied_frames);
         assert_eq!(found, (1, parallel, 0));
+        assert_eq!(summary.own_frames, 0);
+        let own = Setup::new(threads).own(2, 8).decode(archive).expect(&raw);
+        assert_eq!((own.parallel_frames, own.own_frames), (parallel, 1 - parallel));
     }
 }
 
@@ -159,7 +196,9 @@ fn genuine_archives_decode_alike_in_every_form() {
             let (archive, frames) = made(compression, frames);
             for threads in [1, 2] {
                 let setup = Setup { chunk_bytes: 1 << 20, ..Setup::new(threads) };
-                assert_eq!(setup.decode(&archive).expect(&raw).frames, frames);
+                for setup in setup.both() {
+                    assert_eq!(setup.decode(&archive).expect(&raw).frames, frames);
+                }
             }
         }
     });

@@ -13,7 +13,7 @@ use std::{
 
 use unsnap_arena::{Arena, Pool, Slice};
 use unsnap_decode::{
-    DecodeError, DecodeSummary, Decoded, Job, Limits, MemoryPlan, Position, Tuning, start,
+    DecodeError, DecodeSummary, Decoded, Decoder, Job, Limits, MemoryPlan, Position, Tuning, start,
 };
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 use unsnap_testkit::{
@@ -35,6 +35,10 @@ pub struct Setup {
     pub chunk_bytes: usize,
     pub budget: usize,
     pub segment_bytes: Option<usize>,
+    pub decoder: Decoder,
+    /// Number of chunks that the own decoder has at a time, and most blocks in a chunk.
+    pub chunks: Option<usize>,
+    pub chunk_blocks_max: Option<usize>,
     pub limits: Limits,
     /// Number of bytes after which the source fails.
     pub fails_at: Option<usize>,
@@ -48,9 +52,18 @@ impl Setup {
             chunk_bytes: 64 << 10,
             budget: 64 << 20,
             segment_bytes: None,
+            decoder: Decoder::Libzstd,
+            chunks: None,
+            chunk_blocks_max: None,
             limits: Limits::default(),
             fails_at: None,
         }
+    }
+
+    /// Uses the own decoder with so many chunks at a time, each of so many blocks at most.
+    pub fn own(self, chunks: usize, blocks: usize) -> Self {
+        let (chunks, chunk_blocks_max) = (Some(chunks), Some(blocks));
+        Self { decoder: Decoder::Own, chunks, chunk_blocks_max, ..self }
     }
 
     pub fn spans(self, span_bytes: usize) -> Self {
@@ -59,6 +72,13 @@ impl Setup {
 
     pub fn segments(self, segment_bytes: usize) -> Self {
         Self { segment_bytes: Some(segment_bytes), ..self }
+    }
+
+    /// Returns this setup for both decoders.
+    pub fn both(&self) -> [Self; 2] {
+        // With one block in a chunk, everything is carried from chunk to chunk all the time.
+        let blocks = if self.threads == 1 { 1 } else { 1000 };
+        [self.clone(), self.clone().own(self.threads, blocks)]
     }
 
     /// Starts decoding with new memory.
@@ -73,7 +93,9 @@ impl Setup {
         memory: impl FnOnce(&MemoryPlan) -> (Pool, Pool),
     ) -> Running {
         let head = &archive[..archive.len().min(512)];
-        let tuning = Tuning { segment_bytes: self.segment_bytes, ..Tuning::default() };
+        let Self { segment_bytes, decoder, chunks, chunk_blocks_max, .. } = *self;
+        let tuning =
+            Tuning { segment_bytes, decoder, chunks, chunk_blocks_max, ..Tuning::default() };
         let plan = MemoryPlan::new(self.budget, self.threads, head, &self.limits, tuning);
         let (read, segments) = memory(&plan);
         let progress = Arc::new(AtomicU64::new(0));

@@ -23,7 +23,7 @@ impl Beginning {
         let mut rest = head;
         loop {
             match frame_start(&rest[..rest.len().min(FRAME_HEADER_BYTES_MAX)]) {
-                Ok(FrameStart::Zstd(header)) => {
+                Ok(FrameStart::Frame(header)) => {
                     beginning.header = Some(header);
                     return beginning;
                 }
@@ -35,7 +35,7 @@ impl Beginning {
                     let Some(after) = passed else { return beginning };
                     rest = after;
                 }
-                Err(_) => return beginning,
+                Ok(FrameStart::Incomplete | FrameStart::Foreign) | Err(_) => return beginning,
             }
         }
     }

@@ -9,8 +9,8 @@ use std::{
 
 use unsnap_fastboot::{Places, SearchDirs};
 use unsnap_pass::{
-    DirectMode, IndexUse, Io, IoEngine, IoPriority, Neighbour, Niceness, Options, Resources,
-    SandboxMode,
+    Decoder, DirectMode, IndexUse, Io, IoEngine, IoPriority, Neighbour, Niceness, Options,
+    Resources, SandboxMode,
 };
 use unsnap_settings::Reserve;
 use unsnap_state::Format;
@@ -127,10 +127,17 @@ impl Config {
             "threads" => IoEngine::Threads,
             other => return one_of("io-engine", other, "auto, uring or threads"),
         };
+        let decoder = match &*unpack.decoder {
+            "auto" => Decoder::Auto,
+            "own" => Decoder::Own,
+            "libzstd" => Decoder::Libzstd,
+            other => return one_of("decoder", other, "auto, own or libzstd"),
+        };
         let mut pass = Options {
             io: Io { direct, engine, index: IndexUse::Auto },
             resources: Resources {
                 decode_threads: (unpack.decode_threads > 0).then(|| unpack.decode_threads.into()),
+                decoder,
                 memory_budget: (unpack.memory_budget.0 > 0).then_some(unpack.memory_budget.0),
                 hugetlb: false,
             },

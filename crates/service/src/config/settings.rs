@@ -112,6 +112,8 @@ pub struct Unpack {
     pub io_engine: String,
     /// Number of decoder threads; 0 for one per core, at most 16.
     pub decode_threads: u16,
+    /// "auto", "own" or "libzstd".
+    pub decoder: String,
     /// Memory in bytes; 0 for an amount derived from the number of threads.
     pub memory_budget: Size,
     /// Whether jobs run in a sandbox.
@@ -246,6 +248,7 @@ impl Default for Unpack {
             direct_io: "auto".to_owned(),
             io_engine: "auto".to_owned(),
             decode_threads: 0,
+            decoder: "auto".to_owned(),
             memory_budget: Size(0),
             sandbox: true,
         }
