@@ -10,8 +10,8 @@
 //!   all that `O_DIRECT` requires on ordinary devices.
 //! * The headroom takes the end of the previous segment that was less than a whole file block, the
 //!   *carry*, so that every write is one contiguous span (see [`Segment::prepend`]).
-//! * The slack allows the last write of a file to be rounded up to a file block although the
-//!   segment ends. Truncating the file to its exact size removes the excess bytes.
+//! * The slack is readable memory behind the decoded bytes, so that a range may be rounded up to a
+//!   file block although the segment ends.
 
 use std::{ops::Range, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{Block, PAGE_BYTES, Pool, PoolClosed, Slice};
 /// Maximum length of a carry in bytes. Less than one file block is ever left over.
 pub const CARRY_BYTES_MAX: usize = PAGE_BYTES;
 
-/// Readable bytes after the last byte of a segment, for writes that are rounded up to a file block.
+/// Readable bytes after the last byte of a segment, for ranges that are rounded up to a file block.
 pub const TAIL_SLACK_BYTES: usize = PAGE_BYTES;
 
 /// Room for the carry plus the padding that makes addresses congruent, in bytes.

@@ -19,7 +19,7 @@ use unsnap_pass::{Handles, Options};
 use unsnap_source::ArchiveFile;
 
 use crate::{
-    FileSystem, FitError, Free, Kept, PreflightMode, PreflightReport, Question, Shortage,
+    FileSystem, FitError, Free, Kept, PreflightMode, PreflightReport, Question, Shortage, Source,
     survey::{GoOn, SurveyResult, Surveyed, Surveyor},
 };
 
@@ -48,7 +48,7 @@ impl Doubt {
         time: Option<Duration>,
         free: &[Free],
     ) -> Option<Self> {
-        let archive = |((file, _), sampled): (&crate::Source<'_>, &SurveyResult)| {
+        let archive = |((file, _), sampled): (&Source<'_>, &SurveyResult)| {
             let sampled = sampled.as_ref().ok()?.clone();
             let file = file.filter(|_| sampled.untold == Some(Untold::NoTime));
             let file = file.map(ArchiveFile::again).transpose().ok()?;
@@ -92,8 +92,8 @@ impl Doubt {
         if !go_on.is_on() || survey.all.is_err() {
             return None;
         }
-        let (fit, shortage) = question.judge(&survey, &self.free, since);
-        Some((fit.report, shortage))
+        let judged = question.judge(&survey, &self.free, since);
+        Some((judged.report, judged.shortage))
     }
 }
 
@@ -104,7 +104,7 @@ pub struct BesideWalk {
 }
 
 /// What the walk has decided.
-pub struct Decided {
+pub(crate) struct Decided {
     /// The check's report, now by headers.
     pub report: PreflightReport,
     /// The shortage for which the run was stopped, if any.
@@ -130,7 +130,7 @@ impl BesideWalk {
     }
 
     /// Ends the walk, if it still runs. Returns what it has decided, if anything.
-    pub fn finish(mut self) -> Option<Decided> {
+    pub(crate) fn finish(mut self) -> Option<Decided> {
         self.end()
     }
 

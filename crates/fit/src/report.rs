@@ -37,15 +37,6 @@ pub struct PreflightReport {
     pub elapsed_ms: u64,
 }
 
-impl PreflightReport {
-    /// Completes the report of a walk beside the run: the run has waited only for the check before,
-    /// whose report is `before`.
-    #[must_use]
-    pub fn after(self, before: &Self) -> Self {
-        Self { elapsed_ms: before.elapsed_ms, ..self }
-    }
-}
-
 /// Needs and free space on one file system.
 #[derive(Clone, Debug, Serialize)]
 pub struct FileSystemReport {

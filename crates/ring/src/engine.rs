@@ -223,13 +223,3 @@ impl UringRefused {
         }
     }
 }
-
-/// Number of entries of a ring as engines set it up by default: up to 63 operations in flight, and a
-/// wake-up.
-const PROBED_ENTRIES: u32 = 64;
-
-/// Checks whether the kernel allows io_uring, by setting up a ring like an engine's and closing it.
-/// A smaller one could be within the locked-memory limit, to which rings count before Linux 5.12.
-pub fn probe_uring() -> Result<(), UringRefused> {
-    crate::uring::build_ring(PROBED_ENTRIES, None).map(drop)
-}

@@ -63,7 +63,6 @@ pub use depth::queue_depth;
 pub use direct::{DirectIo, DirectMode, DirectSupport};
 pub use engine::{
     Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, WorkerTimes,
-    probe_uring,
 };
 pub use fault::{Call, FaultPlan, Injected, Short};
 pub use operation::{
@@ -73,5 +72,5 @@ pub use operation::{
 pub use pace::{Pace, Subscription};
 pub use priority::{IoPriority, NotAnIoPriority};
 pub use residency::is_cached;
-pub use survey::{UringSurvey, survey_uring};
+pub use survey::{UringSurvey, probe_uring, survey_uring};
 pub use syscalls::Syscalls;

@@ -12,6 +12,10 @@ use crate::{
 /// rings themselves counted towards the locked-memory limit, 64 KiB by default.
 const TRIAL_BYTES: usize = 16 << 10;
 
+/// Number of entries of a ring as engines set it up by default: up to 63 operations in flight, and a
+/// wake-up.
+const PROBED_ENTRIES: u32 = 64;
+
 /// Features that a ring offers to engines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UringSurvey {
@@ -24,6 +28,12 @@ pub struct UringSurvey {
     pub restricts: bool,
     /// Whether a few pages can be registered. The locked-memory limit decides how many more can.
     pub registers: bool,
+}
+
+/// Checks whether the kernel allows io_uring, by setting up a ring like an engine's and closing it.
+/// A smaller one could be within the locked-memory limit, to which rings count before Linux 5.12.
+pub fn probe_uring() -> Result<(), UringRefused> {
+    build_ring(PROBED_ENTRIES, None).map(drop)
 }
 
 /// Sets up a ring like an engine's, probes its features and closes it.

@@ -9,9 +9,7 @@ use std::{
 use unsnap_commit::{Manifest, Staging, Target, Writeback};
 use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
-use unsnap_fit::{
-    BesideWalk, Decided, FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch,
-};
+use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
 use unsnap_pass::{
     CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, Pace, PassError, Phase,
     Progress, ReadMark, Tap, Unfinished, choose_engine,
@@ -192,8 +190,11 @@ fn stage_all(
     });
     let paused = paused_watch.and_then(PausedWatch::finish);
     let walked = paused.map_or(walked, |error| Err(error.into()));
-    let headers = headers.and_then(BesideWalk::finish);
-    let walked = refused_by_headers(walked, headers, &mut preflight).map_err(with_resource);
+    let walked = match &mut preflight {
+        Some(preflight) => preflight.settle(headers, walked),
+        None => walked,
+    };
+    let walked = walked.map_err(with_resource);
 
     // In any case, no thread waits for memory any more, and the decoding threads end.
     let (ended, memory) = decoding.finish();
@@ -444,23 +445,6 @@ fn watch_paused(
     let (pace, watch, creation) = (options.pass.neighbour.pace.as_ref()?, watch?, creators?);
     let (written, stop) = (creation.creators.written(), Arc::clone(stop));
     Some(PausedWatch::start(pace, Arc::clone(watch), written, move || stop()))
-}
-
-/// Takes what the walk over headers has decided beside the run: its report, and the shortage that it
-/// has ended the run for. A run that was complete before has proven that the archives fit.
-fn refused_by_headers<T>(
-    walked: Result<T, UnpackError>,
-    headers: Option<Decided>,
-    preflight: &mut Option<Preflight>,
-) -> Result<T, UnpackError> {
-    let Some(Decided { report, shortage }) = headers else { return walked };
-    if let Some(preflight) = preflight {
-        preflight.report = report.after(&preflight.report);
-    }
-    match (walked, shortage) {
-        (Err(_), Some(shortage)) => Err(shortage.into()),
-        (walked, _) => walked,
-    }
 }
 
 /// Compares the archive's digest with the expected one.

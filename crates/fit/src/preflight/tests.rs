@@ -1,7 +1,7 @@
 //! Preflight of real archives on made-up file systems.
 
 use tempfile::TempDir;
-use unsnap_pass::{DirectMode, IndexUse};
+use unsnap_pass::{DirectMode, Handles, IndexUse};
 use unsnap_ring::Syscalls;
 use unsnap_source::ArchiveFile;
 use unsnap_testkit::{
@@ -13,7 +13,7 @@ use unsnap_testkit::{
 use unsnap_failure::{Failure, Remedy};
 
 use super::*;
-use crate::{Decided, Reserve};
+use crate::{Kept, Reserve, Resource, beside::Decided, question::AMPLE};
 
 /// Unlimited space.
 const PLENTY: Free = Free {
@@ -474,4 +474,39 @@ fn a_walk_beside_a_run_that_is_over_decides_nothing() {
     let walk = answer.walk_beside(move || tell.send(()).unwrap()).unwrap();
     assert_eq!(stopped.iter().count(), 0);
     assert!(walk.finish().is_none());
+}
+
+#[test]
+fn a_run_that_a_walk_has_stopped_ends_with_its_shortage_and_a_complete_one_succeeds() {
+    let (site, bytes) = doubtful();
+    let other = || FitError::FileSystem {
+        step: "determine the free space of",
+        path: "/x".into(),
+        errno: rustix::io::Errno::IO,
+    };
+    for (free, run, expected) in [
+        (bytes / 2, Err(other()), "no-space"),
+        (bytes / 2, Ok(()), "ok"),
+        (bytes * 2, Err(other()), "io"),
+        (bytes * 2, Ok(()), "ok"),
+    ] {
+        let mut answer = site.answer_beside(bytes * 5 / 4).unwrap();
+        answer.report.elapsed_ms = 7;
+        answer.doubt.as_mut().unwrap().free = vec![with_bytes(free)];
+        let (tell, stopped) = std::sync::mpsc::channel();
+        let walk = answer.walk_beside(move || tell.send(()).unwrap());
+        // It has decided when it drops its end.
+        stopped.iter().for_each(drop);
+        let found = match answer.settle(walk, run) {
+            Ok(()) => "ok",
+            Err(FitError::NoSpace(_)) => "no-space",
+            Err(_) => "io",
+        };
+        assert_eq!(found, expected, "{free}");
+        assert_eq!((answer.report.basis, answer.report.elapsed_ms), ("declared", 7));
+    }
+    // Without a walk, nothing changes.
+    let mut answer = site.answer_beside(bytes * 2).unwrap();
+    assert!(answer.settle(None, Err::<(), _>(other())).is_err());
+    assert_eq!(answer.report.basis, "sampled");
 }
