@@ -4,6 +4,8 @@ use std::{
     ffi::{CStr, CString, OsStr},
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::Path,
+    thread,
+    time::Duration,
 };
 
 use rustix::{
@@ -23,6 +25,10 @@ use crate::CommitError;
 /// Most attempts to take a staging directory that vanishes because another run ends at that moment.
 /// A guess.
 const STAGING_ATTEMPTS_MAX: u32 = 100;
+
+/// Attempts to lock a staging directory, and the wait between two of them: half a second in all. Guesses.
+const LOCK_ATTEMPTS: u32 = 26;
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 
 /// Opens the directory that holds a destination.
 pub(super) fn open_holder(calls: &Syscalls, parent: &Path) -> Result<OwnedFd, CommitError> {
@@ -89,7 +95,7 @@ fn take_staging(
         Err(Errno::NOENT) => return Ok(None),
         Err(errno) => return Err(at("open the staging directory of", errno)),
     };
-    match calls.lock(&staging) {
+    match lock(calls, &staging) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(CommitError::Locked { path: path.to_owned() }),
         Err(errno) => return Err(at("lock the staging directory of", errno)),
@@ -116,6 +122,18 @@ fn take_staging(
         .fchmod(&staging, Mode::from_raw_mode(DIRECTORY_MODE))
         .map_err(|errno| at("set the mode of", errno))?;
     Ok(Some(staging))
+}
+
+/// Locks a staging directory, at once or after a moment: the lock of a run that was killed stays until
+/// its last thread has ended, and a process that is about to execute a program has its parent's locks.
+fn lock(calls: &Syscalls, staging: &OwnedFd) -> Result<(), Errno> {
+    for _ in 1..LOCK_ATTEMPTS {
+        match calls.lock(staging) {
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_WAIT),
+            result => return result,
+        }
+    }
+    calls.lock(staging)
 }
 
 /// Content of a usable destination.
