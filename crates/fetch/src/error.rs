@@ -2,7 +2,7 @@
 
 use unsnap_failure::{Code, Failure, Family, Remedy};
 
-use crate::Address;
+use crate::address::{Address, NotAnAddress};
 
 /// Fetching an archive failed. Addresses are named without their queries.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,12 @@ impl FetchError {
             }
             _ => false,
         }
+    }
+}
+
+impl From<NotAnAddress> for FetchError {
+    fn from(NotAnAddress { address, reason }: NotAnAddress) -> Self {
+        Self::Address { address, reason }
     }
 }
 

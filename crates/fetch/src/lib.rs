@@ -35,9 +35,10 @@ mod link;
 mod patience;
 mod reader;
 mod remote;
+mod site;
 mod window;
 
-pub use address::Address;
+pub use address::{Address, NotAnAddress};
 pub use error::FetchError;
 pub use patience::Patience;
 pub use reader::RemoteReader;

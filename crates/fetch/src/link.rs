@@ -14,7 +14,7 @@ use crate::{
     head,
     identity::{Body, Identity},
     patience::Attempts,
-    remote::Site,
+    site::Site,
     window::{Run, Window},
 };
 

@@ -8,7 +8,7 @@ use std::{
 use unsnap_arena::Pool;
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 
-use crate::{FetchError, link::Shared, remote::Site};
+use crate::{FetchError, link::Shared, site::Site};
 
 /// Reads an archive from a server. Closing the pool ends a wait for bytes. Dropping the reader ends
 /// the links; they return their memory within a tenth of a second, or when a connection that is being

@@ -1,18 +1,8 @@
 //! An archive on a server, opened.
 
-use std::{
-    net::{SocketAddr, ToSocketAddrs},
-    path::PathBuf,
-    sync::Arc,
-    thread,
-};
+use std::{path::PathBuf, sync::Arc, thread};
 
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject},
-};
 use unsnap_arena::Pool;
-use unsnap_source::{DigestKind, Hasher};
 
 use crate::{
     Address, FetchError, Patience, RemoteReader,
@@ -20,6 +10,7 @@ use crate::{
     domain, head,
     identity::{Body, Identity},
     link::{Link, Shared, Transfer},
+    site::{Site, look_up, parse_headers, trusted},
     window::Window,
 };
 
@@ -67,31 +58,6 @@ pub struct Remote {
     identity: Identity,
     has_ranges: bool,
     shared: Arc<Shared>,
-}
-
-/// A server, and what is asked of it.
-pub struct Site {
-    /// Address, after all redirects.
-    pub address: Address,
-    /// Its host's addresses.
-    pub hosts: Vec<SocketAddr>,
-    /// Trusted certificates.
-    pub tls: Arc<ClientConfig>,
-    /// Further headers.
-    pub headers: Vec<(String, String)>,
-    /// Waits.
-    pub patience: Patience,
-    /// First bytes of the archive.
-    pub head: Vec<u8>,
-}
-
-impl Site {
-    /// Returns a hasher that contains the first bytes.
-    pub fn head_hasher(&self) -> Hasher {
-        let mut hasher = DigestKind::Xxh3.hasher();
-        hasher.update(&self.head);
-        hasher
-    }
 }
 
 impl Remote {
@@ -259,7 +225,9 @@ fn answered(
         let request = head::request(&at, 0, Some(HEAD_BYTES - 1), None, &headers);
         let answer = connection.ask(&request, &patience, cancelled)?;
         if let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, &answer.location) {
-            at = at.redirected(location)?;
+            at = at
+                .redirected(location)
+                .map_err(|reason| FetchError::Protocol { address: at.clone(), reason })?;
             continue;
         }
         let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
@@ -268,55 +236,4 @@ fn answered(
     }
     let reason = format!("there are more than {REDIRECTS_MAX} redirects");
     Err(FetchError::Protocol { address: address.clone(), reason })
-}
-
-fn parse_headers(headers: &[String]) -> Result<Vec<(String, String)>, FetchError> {
-    let parse = |text: &String| {
-        head::parse_header(text).ok_or_else(|| FetchError::Address {
-            // The value may be a secret.
-            address: format!("the header {:?}", text.split(':').next().unwrap_or_default()),
-            reason: "it is not \"Name: value\", or not one that can be chosen".to_owned(),
-        })
-    };
-    headers.iter().map(parse).collect()
-}
-
-fn trusted(authorities: &[PathBuf]) -> Result<ClientConfig, FetchError> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    for path in authorities {
-        let refused = |reason: String| FetchError::Address {
-            address: path.display().to_string(),
-            reason: format!("no certificates: {reason}"),
-        };
-        let certificates =
-            CertificateDer::pem_file_iter(path).map_err(|error| refused(error.to_string()))?;
-        let mut found = 0;
-        for certificate in certificates {
-            let certificate = certificate.map_err(|error| refused(error.to_string()))?;
-            roots.add(certificate).map_err(|error| refused(error.to_string()))?;
-            found += 1;
-        }
-        if found == 0 {
-            return Err(refused("the file contains none".to_owned()));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| FetchError::Address {
-        address: "TLS".to_owned(),
-        reason: error.to_string(),
-    })?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn look_up(address: &Address) -> Result<Vec<SocketAddr>, FetchError> {
-    let found = (address.host(), address.port()).to_socket_addrs();
-    let found: Vec<SocketAddr> = found
-        .map_err(|error| FetchError::Connect {
-            address: address.clone(),
-            reason: error.to_string(),
-        })?
-        .collect();
-    Ok(found)
 }

@@ -348,6 +348,8 @@ fn may_be_survived(fault: &Injected, before: Before) -> bool {
         // through the page cache.
         Call::Read => matches!(fault.errno, Errno::INTR | Errno::AGAIN | Errno::INVAL),
         Call::Write => matches!(fault.errno, Errno::INTR | Errno::AGAIN),
+        // Once more, a moment later.
+        Call::Lock => matches!(fault.errno, Errno::INTR | Errno::AGAIN),
         // And what an interrupted run has left of trying things out is removed.
         Call::Create => matches!(fault.errno, Errno::INTR | Errno::AGAIN | Errno::EXIST),
         // Directories that were left are tried.
