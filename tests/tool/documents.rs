@@ -9,9 +9,10 @@ use std::{
 use crate::programs::{PROGRAMS, commands, help, options};
 
 /// Documents of which operators copy words.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "fleet",
     "looking-up",
+    "network",
     "quick-start",
     "schemas",
     "service",
@@ -22,7 +23,7 @@ const DOCUMENTS: [&str; 9] = [
 ];
 
 /// Flags of other programs that the documents name.
-const OF_OTHERS: [(&str, &[&str]); 8] = [
+const OF_OTHERS: [(&str, &[&str]); 9] = [
     (
         "agave-validator",
         &[
@@ -42,6 +43,7 @@ const OF_OTHERS: [(&str, &[&str]); 8] = [
     ("logger", &["--tag"]),
     ("systemctl", &["--now"]),
     ("systemd-run", &["--pipe", "--property"]),
+    ("zstd", &["--long"]),
     // Of every program of clap.
     ("help", &["--help"]),
 ];
