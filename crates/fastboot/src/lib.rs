@@ -57,6 +57,7 @@ mod quarters;
 mod removal;
 mod repair;
 mod request;
+mod returned_space;
 mod space;
 mod states;
 mod stray_files;

@@ -17,6 +17,7 @@ use crate::{
     cluster::Cluster,
     removal::{Removal, Remover},
     request::Work,
+    returned_space::await_space,
 };
 
 /// The site of a new state: the validator's own directories, or those of a ready state.
@@ -218,6 +219,7 @@ impl Work<'_> {
                         "old states are removed before the new one is unpacked: {shortage}"
                     );
                     started.finish(self.progress);
+                    await_space(*self, &request.places, &shortage)?;
                 }
             }
             if self.cancel.is_cancelled() { Err(FastbootError::CANCELLED) } else { Ok(()) }

@@ -8,6 +8,7 @@ use std::{
 
 use rustix::{
     fs::StatFs,
+    io::Errno,
     thread::{CapabilitySet, capabilities},
 };
 use unsnap_ring::Syscalls;
@@ -184,6 +185,11 @@ impl FileSystem {
     pub fn free(&self) -> Result<Free, FitError> {
         let free = Free::of(&self.calls, &self.directory, &self.paths[0])?;
         Ok(free.keep(&self.min_free))
+    }
+
+    /// Waits until everything written to it is on the disk. A failure is final.
+    pub fn sync(&self) -> Result<(), Errno> {
+        self.calls.syncfs(&self.directory)
     }
 
     /// Returns the paths of the destinations on it, as its name in messages.
