@@ -2,8 +2,8 @@
 
 use std::{
     io::{Read, Write},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
+    sync::PoisonError,
+    thread::panicking,
 };
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     output::Output,
     schedule::{Schedule, Step},
     slot::{BlockDefect, Slot},
+    sync::{Condvar, Mutex, MutexGuard, spawn_scoped, thread},
 };
 
 /// Most threads. More cannot be fed by the one that executes.
@@ -101,8 +102,7 @@ impl Decoder {
         };
         thread::scope(|scope| {
             for index in 1..self.threads {
-                let worker = thread::Builder::new().name(format!("zstd-{index}"));
-                if worker.spawn_scoped(scope, || shared.work()).is_err() {
+                if !spawn_scoped(scope, format!("zstd-{index}"), || shared.work()) {
                     shared.fail(Error::Thread);
                     break;
                 }
@@ -232,8 +232,84 @@ struct Alarm<'a, R, W>(&'a Shared<R, W>);
 
 impl<R, W> Drop for Alarm<'_, R, W> {
     fn drop(&mut self) {
-        if thread::panicking() {
+        if panicking() {
             self.0.fail(Error::Thread);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::sync::try_orders;
+
+    /// A frame of blocks of one byte each, as long as their number tells, and its content.
+    fn frame(blocks: u8) -> (Vec<u8>, Vec<u8>) {
+        // A window of 1 KiB and no declared size.
+        let mut frame = b"\x28\xb5\x2f\xfd\x00\x00".to_vec();
+        let mut raw = Vec::new();
+        for number in 1..=blocks {
+            let (last, kind) = (u32::from(number == blocks), 1);
+            let header = last | kind << 1 | u32::from(number) << 3;
+            frame.extend_from_slice(&header.to_le_bytes()[..3]);
+            frame.push(number);
+            raw.resize(raw.len() + usize::from(number), number);
+        }
+        (frame, raw)
+    }
+
+    fn decode(threads: usize, input: &[u8], output: impl Write + Send) -> Result<Summary, Error> {
+        Decoder::new(threads).window_bytes_max(1 << 10).chunk_blocks_max(1).decode(input, output)
+    }
+
+    #[test]
+    fn all_orders_of_threads_return_the_content() {
+        for threads in [2, 3] {
+            try_orders(move || {
+                let (frame, raw) = frame(9);
+                let mut decoded = Vec::new();
+                decode(threads, &frame, &mut decoded).unwrap();
+                assert_eq!(decoded, raw);
+            });
+        }
+    }
+
+    #[test]
+    fn all_orders_of_threads_end_at_damage() {
+        try_orders(|| {
+            let (mut frame, raw) = frame(9);
+            frame.truncate(frame.len() - 6);
+            let mut decoded = Vec::new();
+            let error = decode(3, &frame, &mut decoded).unwrap_err();
+            assert!(matches!(error, Error::Truncated { .. }), "{error}");
+            assert_eq!(decoded, raw[..decoded.len()]);
+        });
+    }
+
+    /// A writer that fails after some bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let Some(room) = self.0.checked_sub(bytes.len()) else {
+                return Err(io::ErrorKind::StorageFull.into());
+            };
+            self.0 = room;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn all_orders_of_threads_end_when_the_writer_fails() {
+        try_orders(|| {
+            let error = decode(3, &frame(9).0, Full(20)).unwrap_err();
+            assert!(matches!(error, Error::Write(_)), "{error}");
+        });
     }
 }

@@ -50,6 +50,7 @@ mod schedule;
 mod section;
 mod sequences;
 mod slot;
+mod sync;
 mod tables;
 mod weights;
 
