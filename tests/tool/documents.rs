@@ -9,7 +9,9 @@ use std::{
 use crate::programs::{PROGRAMS, commands, help, options};
 
 /// Documents of which operators copy words.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 12] = [
+    "comparison",
+    "faq",
     "fleet",
     "looking-up",
     "network",
