@@ -128,7 +128,7 @@ impl CreatorPool {
             };
             let bucket = Arc::new(Bucket::new(config.pace.clone()));
             let mut start = |engine, concurrency| {
-                pool.start_creator(config, engine, concurrency, open_files_max, &bucket)
+                pool.start_creator(config, *device, engine, concurrency, open_files_max, &bucket)
             };
             let large = start(large, LARGE)?;
             let small = start(&config.cached_engine, SMALL)?;
@@ -145,6 +145,7 @@ impl CreatorPool {
     fn start_creator(
         &mut self,
         config: &PoolConfig,
+        device: u64,
         engine: &EngineKind,
         Concurrency { workers, depth }: Concurrency,
         open_files_max: usize,
@@ -160,6 +161,7 @@ impl CreatorPool {
             register: config.register.clone(),
             attach: self.attach,
             priority: config.priority,
+            device,
         };
         let engine = engine.open()?;
         self.attach = self.attach.or(engine.ring_fd());
