@@ -44,7 +44,7 @@ pub use block::{Block, Slice};
 pub use error::ArenaError;
 pub use mapping::PageKind;
 pub use pool::{Pool, PoolClosed};
-pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView, TAIL_SLACK_BYTES};
+pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView};
 
 /// Allocation granularity and alignment of every block, in bytes. Direct I/O, the page cache and
 /// the supported file systems all agree on this page size.
