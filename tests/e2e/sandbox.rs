@@ -179,6 +179,7 @@ fn create_by_ring(directory: &Path) -> io::Result<()> {
         register: None,
         attach: None,
         priority: None,
+        device: 0,
     };
     let mut engine = config.open().map_err(io::Error::other)?;
     let new = NewFile {

@@ -6,6 +6,7 @@ use crate::{
     PAGE_BYTES,
     error::ArenaError,
     mapping::{Mapping, PageKind},
+    nodes::NodeSet,
     pool::Pool,
 };
 
@@ -15,6 +16,7 @@ pub struct ArenaBuilder {
     bytes: usize,
     hugetlb: bool,
     populate: bool,
+    nodes: Option<NodeSet>,
 }
 
 impl ArenaBuilder {
@@ -40,19 +42,29 @@ impl ArenaBuilder {
         self
     }
 
+    /// Spreads the memory over these NUMA nodes, if there are several. Default: all that the process
+    /// may use.
+    #[must_use]
+    pub fn nodes(mut self, nodes: NodeSet) -> Self {
+        self.nodes = Some(nodes);
+        self
+    }
+
     /// Reserves the memory, falling back from reserved to transparent to plain pages.
     /// [`Arena::page_kind`] says which kind it got.
     pub fn build(self) -> Result<Arena, ArenaError> {
         let bytes = self.bytes.max(PAGE_BYTES).next_multiple_of(PAGE_BYTES);
+        let nodes = self.nodes.or_else(|| NodeSet::allowed().ok());
+        let nodes = nodes.filter(|nodes| nodes.count() > 1);
         // Reserved huge pages are all or nothing, and faulted in whatever `populate` says: a page
         // that is refused later would end the process.
-        let mapping = match self.hugetlb.then(|| Mapping::hugetlb(bytes)) {
+        let mapping = match self.hugetlb.then(|| Mapping::hugetlb(bytes, nodes.as_ref())) {
             Some(Ok(mapping)) => mapping,
             Some(Err(errno)) => {
                 tracing::debug!(%errno, "no reserved huge pages; trying transparent ones");
-                Mapping::transparent(bytes)?
+                Mapping::transparent(bytes, nodes.as_ref())?
             }
-            None => Mapping::transparent(bytes)?,
+            None => Mapping::transparent(bytes, nodes.as_ref())?,
         };
         if self.populate && mapping.kind() != PageKind::HugeTlb {
             mapping.populate(bytes);
@@ -75,7 +87,7 @@ pub struct Arena {
 impl Arena {
     /// Returns a builder with the default settings.
     pub fn builder() -> ArenaBuilder {
-        ArenaBuilder { bytes: 64 << 20, hugetlb: false, populate: true }
+        ArenaBuilder { bytes: 64 << 20, hugetlb: false, populate: true, nodes: None }
     }
 
     /// Cuts a pool of `bytes`, rounded up to whole pages, off the reservation.
@@ -93,6 +105,11 @@ impl Arena {
     /// Returns the kind of pages that the kernel provided.
     pub fn page_kind(&self) -> PageKind {
         self.mapping.kind()
+    }
+
+    /// Returns the number of NUMA nodes that the memory is spread over; 1 if it is not spread.
+    pub fn nodes(&self) -> usize {
+        self.mapping.nodes()
     }
 
     /// Returns the usable size of the reservation in bytes.
@@ -136,6 +153,7 @@ impl ArenaRanges {
 mod tests {
     use super::*;
     use crate::mapping::HUGE_PAGE_BYTES;
+    use unsnap_testkit::skip::skip_unsupported;
 
     #[test]
     fn a_reservation_is_aligned_and_reports_its_page_kind() {
@@ -145,6 +163,22 @@ mod tests {
         let block = pool.try_allocate(3 << 20).unwrap();
         assert_eq!(block.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
         assert!(matches!(arena.page_kind(), PageKind::Transparent | PageKind::Plain));
+    }
+
+    #[test]
+    fn memory_is_spread_where_there_are_several_nodes() {
+        let allowed = match NodeSet::allowed() {
+            Ok(allowed) => allowed,
+            Err(errno) => return skip_unsupported(errno),
+        };
+        let of = |nodes| Arena::builder().bytes(8 << 20).nodes(nodes).build().unwrap();
+        assert_eq!(of(allowed).nodes(), allowed.count());
+        assert_eq!(of(NodeSet::of([0])).nodes(), 1, "nothing to spread over");
+        assert_eq!(of(NodeSet::of([])).nodes(), 1);
+        // No machine has these, so the kernel refuses, and the memory works all the same.
+        let mut arena = of(NodeSet::of([1000, 1001]));
+        assert_eq!(arena.nodes(), 1);
+        arena.pool(8 << 20).unwrap().try_allocate(8 << 20).unwrap().fill(1);
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! handle on any part of the lent range is dropped. Moving a handle into an I/O operation is
 //! therefore enough to keep the memory alive for the kernel.
 //!
+//! Where a machine has several NUMA nodes, the pages are spread over them.
+//!
 //! This crate knows nothing of files, rings or formats. A ring that wants to register the
 //! reservation gets its addresses from [`Arena::ranges`].
 //!
@@ -36,6 +38,7 @@ mod block;
 mod error;
 mod lease;
 mod mapping;
+mod nodes;
 mod pool;
 mod segment;
 
@@ -43,8 +46,9 @@ pub use arena::{Arena, ArenaBuilder, ArenaRanges};
 pub use block::{Block, Slice};
 pub use error::ArenaError;
 pub use mapping::PageKind;
+pub use nodes::NodeSet;
 pub use pool::{Pool, PoolClosed};
-pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView, TAIL_SLACK_BYTES};
+pub use segment::{CARRY_BYTES_MAX, OpenSegment, Segment, SegmentView};
 
 /// Allocation granularity and alignment of every block, in bytes. Direct I/O, the page cache and
 /// the supported file systems all agree on this page size.

@@ -7,7 +7,7 @@ use rustix::{
     mm::{Advice, MapFlags, ProtFlags},
 };
 
-use crate::error::ArenaError;
+use crate::{error::ArenaError, nodes::NodeSet};
 
 /// Size and alignment of a huge page on the architectures Agave runs on.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -46,6 +46,7 @@ pub(crate) struct Mapping {
     map_start: NonNull<u8>,
     map_bytes: usize,
     kind: PageKind,
+    nodes: usize,
 }
 
 // SAFETY: a mapping is an address range of the whole process and not tied to a thread. Its bytes
@@ -58,16 +59,18 @@ impl Mapping {
     /// Maps reserved huge pages and faults them in. `mmap` fails if there are too few. It succeeds
     /// where a control group limits their number (`hugetlb.2MB.max`): a page beyond the limit is
     /// refused when it is first used, by SIGBUS. Faulting in reports that as an error.
-    pub fn hugetlb(bytes: usize) -> Result<Self, Errno> {
+    pub fn hugetlb(bytes: usize, nodes: Option<&NodeSet>) -> Result<Self, Errno> {
         let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES);
         let map_start = map_anonymous(map_bytes, MapFlags::HUGETLB)?;
         // The kernel aligns such mappings to the huge page size.
-        let mapping = Self { base: map_start, map_start, map_bytes, kind: PageKind::HugeTlb };
+        let kind = PageKind::HugeTlb;
+        let mut mapping = Self { base: map_start, map_start, map_bytes, kind, nodes: 1 };
+        mapping.spread(nodes);
         unless_refused(mapping.advise(map_bytes, Advice::LinuxPopulateWrite))?;
         Ok(mapping)
     }
 
-    pub fn transparent(bytes: usize) -> Result<Self, ArenaError> {
+    pub fn transparent(bytes: usize, nodes: Option<&NodeSet>) -> Result<Self, ArenaError> {
         // One huge page more than requested, so that the mapping contains an aligned start.
         let map_bytes = bytes.next_multiple_of(HUGE_PAGE_BYTES) + HUGE_PAGE_BYTES;
         let map_start = map_anonymous(map_bytes, MapFlags::NORESERVE)
@@ -76,12 +79,23 @@ impl Mapping {
             map_start.addr().get().next_multiple_of(HUGE_PAGE_BYTES) - map_start.addr().get();
         // SAFETY: skip < HUGE_PAGE_BYTES < map_bytes, so the result lies inside the mapping.
         let base = unsafe { map_start.add(skip) };
-        let mut mapping = Self { base, map_start, map_bytes, kind: PageKind::Plain };
+        let kind = PageKind::Plain;
+        let mut mapping = Self { base, map_start, map_bytes, kind, nodes: 1 };
+        mapping.spread(nodes);
         match mapping.advise(bytes, Advice::LinuxHugepage) {
             Ok(()) => mapping.kind = PageKind::Transparent,
             Err(errno) => tracing::debug!(%errno, "no transparent huge pages; using plain pages"),
         }
         Ok(mapping)
+    }
+
+    /// Spreads the pages over nodes, before there are any.
+    fn spread(&mut self, nodes: Option<&NodeSet>) {
+        let Some(nodes) = nodes else { return };
+        match nodes.interleave(self.map_start, self.map_bytes) {
+            Ok(()) => self.nodes = nodes.count(),
+            Err(errno) => tracing::debug!(%errno, "the memory is not spread over NUMA nodes"),
+        }
     }
 
     /// Faults the pages in. A kernel without `MADV_POPULATE_WRITE` (before 5.14) faults them in on
@@ -109,6 +123,11 @@ impl Mapping {
     /// Returns the kind of pages that the kernel provided.
     pub fn kind(&self) -> PageKind {
         self.kind
+    }
+
+    /// Returns the number of NUMA nodes that the pages are spread over.
+    pub fn nodes(&self) -> usize {
+        self.nodes
     }
 
     /// Returns the number of bytes from `base` to the end of the mapping.
@@ -159,6 +178,8 @@ fn map_anonymous(bytes: usize, extra: MapFlags) -> Result<NonNull<u8>, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use unsnap_testkit::skip::skip_unsupported;
+
     use super::*;
 
     #[test]
@@ -171,13 +192,28 @@ mod tests {
         }
     }
 
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a file of /proc, in a test")]
+    fn pages_are_interleaved_over_the_nodes_that_are_given() {
+        let allowed = match NodeSet::allowed() {
+            Ok(allowed) => allowed,
+            Err(errno) => return skip_unsupported(errno),
+        };
+        let mapping = Mapping::transparent(HUGE_PAGE_BYTES, Some(&allowed)).unwrap();
+        assert_eq!(mapping.nodes(), allowed.count());
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap();
+        let start = format!("{:x} ", mapping.map_start.addr());
+        let line = maps.lines().find(|line| line.starts_with(&start)).unwrap();
+        assert!(line.contains(" interleave:"), "{line}");
+    }
+
     /// Memory of a range that the kernel does not populate stands for pages beyond a limit: both are
     /// refused with `EFAULT`.
     #[test]
     fn a_refusal_to_fault_pages_in_is_reported() {
-        let mapping = Mapping::transparent(HUGE_PAGE_BYTES).unwrap();
+        let mapping = Mapping::transparent(HUGE_PAGE_BYTES, None).unwrap();
         assert_eq!(mapping.advise(HUGE_PAGE_BYTES, Advice::LinuxPopulateWrite), Ok(()));
-        if let Ok(mapping) = Mapping::hugetlb(HUGE_PAGE_BYTES) {
+        if let Ok(mapping) = Mapping::hugetlb(HUGE_PAGE_BYTES, None) {
             assert_eq!(mapping.kind(), PageKind::HugeTlb);
         }
     }

@@ -1,7 +1,7 @@
 //! Segments: parts of the decoded stream at addresses that direct I/O can write from.
 //!
 //! ```text
-//! lent block:  | headroom (for the carry)   | decoded bytes ............ | slack |
+//! lent block:  | headroom (for the carry)   | decoded bytes ............ |
 //!              ^ page                       ^ address ≡ raw_offset (mod 4096)
 //! ```
 //!
@@ -10,8 +10,6 @@
 //!   all that `O_DIRECT` requires on ordinary devices.
 //! * The headroom takes the end of the previous segment that was less than a whole file block, the
 //!   *carry*, so that every write is one contiguous span (see [`Segment::prepend`]).
-//! * The slack is readable memory behind the decoded bytes, so that a range may be rounded up to a
-//!   file block although the segment ends.
 
 use std::{ops::Range, time::Duration};
 
@@ -19,9 +17,6 @@ use crate::{Block, PAGE_BYTES, Pool, PoolClosed, Slice};
 
 /// Maximum length of a carry in bytes. Less than one file block is ever left over.
 pub const CARRY_BYTES_MAX: usize = PAGE_BYTES;
-
-/// Readable bytes after the last byte of a segment, for ranges that are rounded up to a file block.
-pub const TAIL_SLACK_BYTES: usize = PAGE_BYTES;
 
 /// Room for the carry plus the padding that makes addresses congruent, in bytes.
 const HEADROOM_BYTES: usize = CARRY_BYTES_MAX + PAGE_BYTES;
@@ -32,14 +27,13 @@ pub struct OpenSegment {
     raw_offset: u64,
     headroom: Block,
     body: Block,
-    capacity: usize,
     filled: usize,
 }
 
 impl OpenSegment {
     /// Returns the most pool bytes that a segment of `capacity` decoded bytes can occupy.
     pub fn footprint(capacity: usize) -> usize {
-        (HEADROOM_BYTES + capacity + TAIL_SLACK_BYTES).next_multiple_of(PAGE_BYTES)
+        (HEADROOM_BYTES + capacity).next_multiple_of(PAGE_BYTES)
     }
 
     /// Borrows memory for `capacity` decoded bytes that begin at `raw_offset` in the stream,
@@ -56,8 +50,8 @@ impl OpenSegment {
     fn within(mut block: Block, raw_offset: u64, capacity: usize) -> Self {
         let congruence = usize::try_from(raw_offset % PAGE_BYTES as u64).unwrap_or(0);
         let headroom = block.split_to(CARRY_BYTES_MAX + congruence);
-        block.truncate(capacity + TAIL_SLACK_BYTES);
-        Self { raw_offset, headroom, body: block, capacity, filled: 0 }
+        block.truncate(capacity);
+        Self { raw_offset, headroom, body: block, filled: 0 }
     }
 
     /// Returns the offset of the segment in the decoded stream.
@@ -72,18 +66,18 @@ impl OpenSegment {
 
     /// Returns the number of bytes that can still be decoded into the segment.
     pub fn spare(&self) -> usize {
-        self.capacity - self.filled
+        self.body.len() - self.filled
     }
 
     /// Returns the part that is still to be filled.
     pub fn spare_mut(&mut self) -> &mut [u8] {
-        &mut self.body[self.filled..self.capacity]
+        &mut self.body[self.filled..]
     }
 
     /// Returns all of it: the decoded bytes, which serve as the window of a decoder, then the spare
     /// part.
     pub fn window_mut(&mut self) -> &mut [u8] {
-        &mut self.body[..self.capacity]
+        &mut self.body
     }
 
     /// Marks the first `count` bytes of the spare part as decoded.
@@ -91,19 +85,14 @@ impl OpenSegment {
     /// # Panics
     /// If the spare part has fewer than `count` bytes.
     pub fn advance(&mut self, count: usize) {
-        assert!(count <= self.capacity - self.filled, "advanced past the segment's end");
+        assert!(count <= self.spare(), "advanced past the segment's end");
         self.filled += count;
     }
 
     /// Ends filling: the decoded bytes become shareable.
     pub fn seal(mut self) -> Segment {
-        self.body.truncate(self.filled + TAIL_SLACK_BYTES);
-        Segment {
-            raw_offset: self.raw_offset,
-            len: self.filled,
-            headroom: self.headroom,
-            body: self.body.freeze(),
-        }
+        self.body.truncate(self.filled);
+        Segment { raw_offset: self.raw_offset, headroom: self.headroom, body: self.body.freeze() }
     }
 }
 
@@ -111,7 +100,6 @@ impl OpenSegment {
 #[derive(Debug)]
 pub struct Segment {
     raw_offset: u64,
-    len: usize,
     headroom: Block,
     body: Slice,
 }
@@ -124,23 +112,23 @@ impl Segment {
 
     /// Returns the number of decoded bytes.
     pub fn len(&self) -> usize {
-        self.len
+        self.body.len()
     }
 
     /// Returns whether nothing was decoded into the segment.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.body.is_empty()
     }
 
     /// Returns the decoded bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.body[..self.len]
+        &self.body
     }
 
     /// Returns a counted reference to the decoded bytes. It serves as the window of a decoder that
     /// continues in another segment.
     pub fn share(&self) -> Slice {
-        self.body.slice(..self.len)
+        self.body.clone()
     }
 
     /// Copies `carry`, the end of the previous segment, directly in front of the decoded bytes and
@@ -155,7 +143,7 @@ impl Segment {
         self.headroom.copy_from_slice(carry);
         let whole = self.headroom.freeze().join(self.body);
         let whole = whole.unwrap_or_else(|_| unreachable!("headroom and body are adjacent"));
-        SegmentView { front: carry.len(), len: self.len, whole }
+        SegmentView { front: carry.len(), whole }
     }
 }
 
@@ -163,22 +151,20 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub struct SegmentView {
     front: usize,
-    len: usize,
     whole: Slice,
 }
 
 impl SegmentView {
     /// Returns the decoded bytes, without the carry.
     pub fn bytes(&self) -> &[u8] {
-        &self.whole[self.front..self.front + self.len]
+        &self.whole[self.front..]
     }
 
     /// Returns a counted reference to `range` of the decoded bytes, extended to the front by the
-    /// last `carried` bytes of the carry. `range` may end up to [`TAIL_SLACK_BYTES`] past the
-    /// decoded bytes.
+    /// last `carried` bytes of the carry.
     ///
     /// # Panics
-    /// If the range lies outside the segment, its carry and its slack.
+    /// If the range lies outside the segment and its carry.
     pub fn slice(&self, carried: usize, range: Range<usize>) -> Slice {
         self.whole.slice(self.front + range.start - carried..self.front + range.end)
     }
@@ -205,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carry_and_the_slack_make_one_contiguous_span() {
+    fn a_carry_and_the_decoded_bytes_make_one_contiguous_span() {
         let pool = pool(1 << 20);
         let (mut open, _) = OpenSegment::allocate(&pool, 4096 * 5 + 700, 1000).unwrap();
         open.spare_mut()[..900].fill(2);
@@ -215,9 +201,9 @@ mod tests {
         let segment = open.seal();
         assert_eq!((segment.len(), segment.bytes()[899]), (900, 2));
         let view = segment.prepend(&[1; 700]);
-        let write = view.slice(700, 0..900 + TAIL_SLACK_BYTES);
+        let write = view.slice(700, 0..900);
         assert_eq!(write.as_ptr().addr() % 4096, 0);
-        assert_eq!((write[699], write[700], write.len()), (1, 2, 1600 + TAIL_SLACK_BYTES));
+        assert_eq!((write[699], write[700], write.len()), (1, 2, 1600));
     }
 
     #[test]
@@ -235,7 +221,7 @@ mod tests {
             let pool = pool(OpenSegment::footprint(capacity));
             for raw_offset in [0, 1, 4095] {
                 let (open, _) = OpenSegment::allocate(&pool, raw_offset, capacity).unwrap();
-                assert_eq!(open.body.len(), capacity + TAIL_SLACK_BYTES);
+                assert_eq!(open.body.len(), capacity);
             }
         }
     }

@@ -17,10 +17,11 @@ use unsnap_ring::{
 
 use crate::{
     CreateError, FILE_BLOCK_BYTES, FileSink, FinishedFile,
+    limiter::{Bounds, Limiter},
     request::{Command, FileId, Request},
     shared::{Shared, in_blocks},
     ticket::{About, Ending, OpenFile, Ticket},
-    times::CreatorTimes,
+    times::{CreatorTimes, FileKind},
 };
 
 /// Interval at which a creator that the rate limit holds back updates its statistics. A guess.
@@ -40,6 +41,12 @@ pub(crate) struct Creator {
     /// Reason why no operation begins although the engine has room.
     held: Option<Held>,
     open_files_max: usize,
+    /// Limits the workers and the operations in flight.
+    limiter: Limiter,
+    in_flight_per_worker: usize,
+    in_flight_max: usize,
+    /// When the engine last returned, by its clock.
+    returned_at: Instant,
     /// Requests received and not yet begun.
     requests: VecDeque<Request>,
     /// Operations that are ready and wait for room in the engine.
@@ -52,6 +59,23 @@ pub(crate) struct Creator {
     times: CreatorTimes,
 }
 
+/// What a creator is made of.
+pub(crate) struct Parts {
+    pub engine: Box<dyn Engine>,
+    pub inbox: Receiver<Vec<Request>>,
+    pub sleeping: Arc<AtomicBool>,
+    pub shared: Arc<Shared>,
+    pub sink: Option<FileSink>,
+    pub bucket: Arc<Bucket>,
+    pub open_files_max: usize,
+    /// Bounds of the workers, and operations in flight for each.
+    pub workers: Bounds,
+    pub in_flight_per_worker: usize,
+    /// Device and kind of the files, for the statistics.
+    pub device: u64,
+    pub files: FileKind,
+}
+
 /// Reason why a creator does not begin its operations.
 #[derive(Clone, Copy)]
 enum Held {
@@ -61,33 +85,40 @@ enum Held {
 }
 
 impl Creator {
-    pub fn new(
-        engine: Box<dyn Engine>,
-        inbox: Receiver<Vec<Request>>,
-        sleeping: Arc<AtomicBool>,
-        shared: Arc<Shared>,
-        sink: Option<FileSink>,
-        bucket: Arc<Bucket>,
-        open_files_max: usize,
-    ) -> Self {
-        let capacity = engine.capacity();
-        Self {
-            engine,
-            inbox,
+    pub fn new(parts: Parts) -> Self {
+        let (capacity, returned_at) = (parts.engine.capacity(), parts.engine.now());
+        let Parts { device, files, .. } = parts;
+        let mut creator = Self {
+            engine: parts.engine,
+            inbox: parts.inbox,
             inbox_ended: false,
-            sleeping,
-            shared,
-            sink,
-            bucket,
+            sleeping: parts.sleeping,
+            shared: parts.shared,
+            sink: parts.sink,
+            bucket: parts.bucket,
             held: None,
-            open_files_max,
+            open_files_max: parts.open_files_max,
+            limiter: Limiter::new(parts.workers),
+            in_flight_per_worker: parts.in_flight_per_worker,
+            in_flight_max: 0,
+            returned_at,
             requests: VecDeque::new(),
             ready: VecDeque::new(),
             tickets: (0..capacity).map(|_| None).collect(),
             free_tokens: (0..capacity as u64).rev().collect(),
             files: HashMap::new(),
-            times: CreatorTimes::default(),
-        }
+            times: CreatorTimes { device, files, ..CreatorTimes::default() },
+        };
+        creator.follow_limit();
+        creator
+    }
+
+    /// Applies the current limit to the engine and to the operations in flight.
+    fn follow_limit(&mut self) {
+        let workers = self.limiter.limit();
+        self.in_flight_max =
+            workers.saturating_mul(self.in_flight_per_worker).clamp(1, self.engine.capacity());
+        self.engine.limit_workers(workers);
     }
 
     /// Runs until no more requests can arrive and all operations have completed. After a failure it
@@ -113,6 +144,10 @@ impl Creator {
         }
         self.check_all_complete();
         self.drop_queued();
+        self.times.chosen_workers = self.limiter.settled();
+        self.times.chosen_in_flight =
+            (self.limiter.settled() * self.in_flight_per_worker).clamp(1, self.engine.capacity());
+        self.times.choices = self.limiter.choices();
         self.times.engine = self.engine.kind().name();
         self.times.ring_restricted = self.engine.ring_restricted();
         self.times.registered_buffers = self.engine.registered_buffers();
@@ -137,7 +172,7 @@ impl Creator {
         if self.shared.failed.load(Ordering::Acquire) {
             self.drop_queued();
         }
-        while self.engine.in_flight() < self.engine.capacity() {
+        while self.engine.in_flight() < self.in_flight_max {
             if let Some((ticket, _)) = self.ready.front() {
                 self.held = match self.bucket.admit(ticket.about.bytes_on_disk()) {
                     Admission::Granted => None,
@@ -351,7 +386,7 @@ impl Creator {
     /// Waits for completions, for requests if there is room for them, and for the end of a pause or
     /// of a wait for the rate limit.
     fn sleep(&mut self, done: &mut Vec<Completion>) -> Result<(), CreateError> {
-        let room = self.engine.in_flight() < self.engine.capacity();
+        let room = self.engine.in_flight() < self.in_flight_max;
         if room && self.held.is_none() && !self.inbox_ended && self.requests.is_empty() {
             // Announce the sleep, then check the inbox once more: either this thread sees the
             // sender's batch, or the sender sees that this thread sleeps and wakes it.
@@ -371,6 +406,7 @@ impl Creator {
         let since = Instant::now();
         self.engine.wait_at_most(limit, done)?;
         self.sleeping.store(false, Ordering::SeqCst);
+        self.measure(!room && self.held.is_none(), done);
         let (waited, times) = (since.elapsed(), &mut self.times);
         match self.held {
             Some(Held::Back(_)) => {
@@ -383,5 +419,21 @@ impl Creator {
             None => times.waited_for_io += waited,
         }
         Ok(())
+    }
+
+    /// Measures the device during a time in which the engine was full, and follows the limit.
+    fn measure(&mut self, full: bool, done: &[Completion]) {
+        let now = self.engine.now();
+        let elapsed = now.saturating_duration_since(std::mem::replace(&mut self.returned_at, now));
+        if !full {
+            return;
+        }
+        let ticket =
+            |done: &Completion| self.tickets.get(usize::try_from(done.token).ok()?)?.as_ref();
+        let bytes = done.iter().filter_map(ticket).map(|ticket| ticket.about.bytes_on_disk());
+        if self.limiter.was_full(elapsed, done.len(), bytes.sum()) {
+            tracing::trace!(workers = self.limiter.limit(), "tries another number of workers");
+            self.follow_limit();
+        }
     }
 }

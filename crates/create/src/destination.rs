@@ -148,6 +148,14 @@ impl Destination {
         }
     }
 
+    /// Counts the destination as one on another device, which gets creators of its own. For a
+    /// modelled [`Machine`](unsnap_ring::Machine).
+    #[must_use]
+    pub fn on_device(mut self, device: u64) -> Self {
+        self.device = device;
+        self
+    }
+
     pub(crate) fn handle(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.directory)
     }

@@ -30,7 +30,10 @@ mod destination;
 mod error;
 mod failure;
 mod feeder;
+mod limiter;
 mod lost;
+#[cfg(test)]
+mod modelled;
 mod pool;
 mod request;
 mod shared;
@@ -46,7 +49,7 @@ pub use pool::{CreatorPool, PoolConfig};
 pub use request::FileId;
 pub use shared::{CreateProgress, Written};
 pub use sink::{FileSink, FinishedFile};
-pub use times::CreatorTimes;
+pub use times::{CreatorTimes, FileKind};
 
 /// Unit of direct writes in bytes, even if the device accepts a smaller one: the block size of ext4
 /// and XFS, so that no block is written twice.

@@ -15,10 +15,11 @@ use unsnap_ring::{Bucket, EngineConfig, EngineKind, IoPriority, Pace, Subscripti
 
 use crate::{
     CreateError, CreateProgress, Destination, FileSink, LostFile, Written,
-    creator::Creator,
+    creator::{Creator, Parts},
     feeder::{Feeder, Inbox, Route},
+    limiter::Bounds,
     shared::{Shared, Traffic, died},
-    times::CreatorTimes,
+    times::{CreatorTimes, FileKind},
 };
 
 /// Most batches that may wait for a creator. The segments bound their bytes; this bounds their
@@ -30,27 +31,48 @@ const BATCHES_MAX: usize = 1024;
 /// directories, and files of the embedding program.
 const RESERVED_DESCRIPTORS: u64 = 64;
 
+/// Most operations in flight for a creator. With one entry more for wake-ups, a ring has 64 entries,
+/// which is what is probed before the run.
+const IN_FLIGHT_MAX: usize = 63;
+
 /// Concurrency of a creator's engine.
 #[derive(Clone, Copy)]
 struct Concurrency {
-    /// Number of threads that may block in the kernel: worker threads or io-wq workers.
-    workers: usize,
-    /// Maximum number of operations in flight.
-    depth: usize,
+    /// Number of threads that may block in the kernel, worker threads or io-wq workers. The creator
+    /// starts with `start` and adapts it to the device.
+    workers: Bounds,
+    /// Maximum number of operations in flight for each.
+    in_flight_per_worker: usize,
+}
+
+impl Concurrency {
+    /// Returns a concurrency that does not adapt, if anything of it is given.
+    fn fixed(self, workers: Option<usize>, in_flight: Option<usize>) -> Self {
+        if workers.is_none() && in_flight.is_none() {
+            return self;
+        }
+        let workers = workers.unwrap_or(self.workers.start).max(1);
+        let in_flight = in_flight.unwrap_or(self.in_flight_per_worker * self.workers.start);
+        Self {
+            workers: Bounds { min: workers, start: workers, max: workers },
+            in_flight_per_worker: in_flight.div_ceil(workers).max(1),
+        }
+    }
 }
 
 /// Concurrency for large files. A direct write that extends its file occupies a worker until the
 /// device has finished: 8 workers took 0.9 of the time of 4, and 16 no less. With more than two
 /// operations per worker, kernel workers only contend for the directory: 16 operations in flight
 /// took 0.87 of the time of 128 and half of the CPU time (6 GB in 8,278 files, ext4 on 2 cores,
-/// BENCHMARKS.md). Where direct I/O is refused, large files are copied into the page cache, which two
-/// workers would hold up on a machine with more processors.
-const LARGE: Concurrency = Concurrency { workers: 8, depth: 16 };
+/// BENCHMARKS.md). A device of 14 GB/s needs 12 to 24 workers, a stripe or a cloud disk more.
+const LARGE: Concurrency =
+    Concurrency { workers: Bounds { min: 4, start: 8, max: 31 }, in_flight_per_worker: 2 };
 
 /// Concurrency for small files. Creating them is CPU work under the directory's lock:
 /// 2, 3 and 4 workers are equally fast (200,000 files of 8 KiB), and more workers waste CPU time by
 /// spinning while large files are created at the same time.
-const SMALL: Concurrency = Concurrency { workers: 2, depth: 32 };
+const SMALL: Concurrency =
+    Concurrency { workers: Bounds { min: 2, start: 2, max: 8 }, in_flight_per_worker: 16 };
 
 /// Configuration of a pool.
 #[derive(Clone, Debug)]
@@ -64,9 +86,9 @@ pub struct PoolConfig {
     pub streams: usize,
     /// Memory to register with the rings.
     pub register: Option<ArenaRanges>,
-    /// Maximum number of operations in flight per creator; `None` for the default.
+    /// Maximum number of operations in flight per creator; `None` to adapt it to the device.
     pub depth: Option<usize>,
-    /// Number of threads that may block in the kernel per creator; `None` for the default.
+    /// Number of threads that may block in the kernel per creator; `None` to adapt it to the device.
     pub workers: Option<usize>,
     /// Receiver of complete files.
     pub sink: Option<FileSink>,
@@ -127,11 +149,11 @@ impl CreatorPool {
                 _ => &config.engine,
             };
             let bucket = Arc::new(Bucket::new(config.pace.clone()));
-            let mut start = |engine, concurrency| {
-                pool.start_creator(config, engine, concurrency, open_files_max, &bucket)
+            let mut start = |engine, files| {
+                pool.start_creator(config, *device, engine, files, open_files_max, &bucket)
             };
-            let large = start(large, LARGE)?;
-            let small = start(&config.cached_engine, SMALL)?;
+            let large = start(large, FileKind::Large)?;
+            let small = start(&config.cached_engine, FileKind::Small)?;
             routes.push(Route { large, small });
         }
         pool.routes = destinations
@@ -145,37 +167,49 @@ impl CreatorPool {
     fn start_creator(
         &mut self,
         config: &PoolConfig,
+        device: u64,
         engine: &EngineKind,
-        Concurrency { workers, depth }: Concurrency,
+        files: FileKind,
         open_files_max: usize,
         bucket: &Arc<Bucket>,
     ) -> Result<usize, CreateError> {
-        let depth = config.depth.unwrap_or(depth);
+        let concurrency = match files {
+            FileKind::Large => LARGE,
+            FileKind::Small => SMALL,
+        };
+        let concurrency = concurrency.fixed(config.workers, config.depth);
+        let Concurrency { workers, in_flight_per_worker } = concurrency;
+        let depth = config.depth.unwrap_or(IN_FLIGHT_MAX.min(workers.max * in_flight_per_worker));
         // An operation in flight may hold an open descriptor, and so may a file of several writes.
         let capacity = depth.clamp(1, open_files_max / 2);
         let engine = EngineConfig {
             kind: engine.clone(),
             capacity,
-            workers: config.workers.unwrap_or(workers),
+            workers: workers.start,
             register: config.register.clone(),
             attach: self.attach,
             priority: config.priority,
+            device,
         };
         let engine = engine.open()?;
         self.attach = self.attach.or(engine.ring_fd());
         let waker = engine.waker();
         let sleeping = Arc::new(AtomicBool::new(false));
         let (requests, commands) = bounded(BATCHES_MAX);
-        let creator = Creator::new(
+        let creator = Creator::new(Parts {
             engine,
-            commands,
-            Arc::clone(&sleeping),
-            Arc::clone(&self.shared),
-            config.sink.clone(),
-            Arc::clone(bucket),
+            inbox: commands,
+            sleeping: Arc::clone(&sleeping),
+            shared: Arc::clone(&self.shared),
+            sink: config.sink.clone(),
+            bucket: Arc::clone(bucket),
             // Each stream may have one unfinished file, and needs one more to continue.
-            open_files_max.saturating_sub(capacity).max(2),
-        );
+            open_files_max: open_files_max.saturating_sub(capacity).max(2),
+            workers,
+            in_flight_per_worker,
+            device,
+            files,
+        });
         self.shared.will_wake(waker.clone());
         let subscription = config.pace.wake_on_change(waker.clone());
         let index = self.members.len();

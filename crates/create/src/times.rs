@@ -4,6 +4,26 @@ use std::time::Duration;
 
 use unsnap_ring::WorkerTimes;
 
+/// Kind of a creator's files, by their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileKind {
+    /// Those that are written directly where that is possible.
+    #[default]
+    Large,
+    /// Those that always go through the page cache.
+    Small,
+}
+
+impl FileKind {
+    /// Returns the word used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Large => "large",
+            Self::Small => "small",
+        }
+    }
+}
+
 /// Running and waiting times of a creator, and properties of its engine.
 #[derive(Clone, Debug, Default)]
 pub struct CreatorTimes {
@@ -17,6 +37,17 @@ pub struct CreatorTimes {
     pub held_back: Duration,
     /// Time for which a pause delayed work.
     pub paused: Duration,
+    /// Device of its files (`st_dev`).
+    pub device: u64,
+    /// Kind of its files.
+    pub files: FileKind,
+    /// Number of threads that may block in the kernel: the one that has proved best on the device,
+    /// or was fixed.
+    pub chosen_workers: usize,
+    /// Most operations in flight with it.
+    pub chosen_in_flight: usize,
+    /// How often another number proved better.
+    pub choices: u64,
     /// Name of its engine.
     pub engine: &'static str,
     /// Whether its engine had registered buffers.

@@ -1,6 +1,11 @@
 //! Interface of the engines, and their configuration.
 
-use std::{io, os::fd::RawFd, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::fd::RawFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rustix::io::Errno;
 use unsnap_arena::ArenaRanges;
@@ -56,6 +61,16 @@ pub trait Engine: Send {
 
     /// Starts all submitted operations and appends the completions to `done`, without sleeping.
     fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError>;
+
+    /// Changes the number of threads that may block in the kernel for the engine. A hint: an engine
+    /// may have fewer, and operations that have begun are not interrupted.
+    fn limit_workers(&mut self, _workers: usize) {}
+
+    /// Returns the time by the clock of the engine: that of the system, unless a
+    /// [`Machine`](crate::Machine) is modelled.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
 
     /// Returns a handle with which another thread wakes the owner from [`Engine::wait`].
     fn waker(&self) -> Waker;
@@ -151,7 +166,7 @@ pub struct EngineConfig {
     /// Maximum number of operations in flight.
     pub capacity: usize,
     /// Number of threads that may block in the kernel for the engine: io-wq workers of a ring, or
-    /// worker threads.
+    /// worker threads. [`Engine::limit_workers`] changes it.
     pub workers: usize,
     /// Memory to register with the ring, if the kernel allows that much.
     pub register: Option<ArenaRanges>,
@@ -161,6 +176,9 @@ pub struct EngineConfig {
     /// I/O priority of a ring's reads and writes; `None` for the priority of its owner's thread.
     /// Worker threads inherit the priority of the thread that opens the engine.
     pub priority: Option<IoPriority>,
+    /// Device of the files (`st_dev`). Only a modelled [`Machine`](crate::Machine) distinguishes
+    /// devices.
+    pub device: u64,
 }
 
 /// The engine could not be opened, or broke. Except for a worker's panic, always a fault of the

@@ -13,6 +13,8 @@ use std::{
 
 use rustix::io::Errno;
 
+use crate::Machine;
+
 /// Upper bound of the sleep of a delayed step, in microseconds. A guess: long enough for every
 /// other thread of a run to make progress, short enough for thousands of delays.
 const DELAY_MICROS_MAX: u64 = 200;
@@ -30,6 +32,7 @@ pub struct FaultPlan {
     delay_per_mille: u64,
     faults: Vec<Fault>,
     cut: Option<Cut>,
+    machine: Option<Machine>,
     run: Arc<Run>,
 }
 
@@ -167,6 +170,18 @@ impl FaultPlan {
     pub fn cut(mut self, transfer: u64, short: Short) -> Self {
         self.cut = Some(Cut { transfer, short });
         self
+    }
+
+    /// Puts the engines of the plan on a modelled machine. Their completions arrive in the order and
+    /// at the times that follow from the model, and the files that they create are `/dev/null`.
+    #[must_use]
+    pub fn on(mut self, machine: Machine) -> Self {
+        self.machine = Some(machine);
+        self
+    }
+
+    pub(crate) fn machine(&self) -> Option<&Machine> {
+        self.machine.as_ref()
     }
 
     fn with(mut self, fault: Fault) -> Self {

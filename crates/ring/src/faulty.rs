@@ -7,19 +7,27 @@
 //! * an errno instead of the n-th step, counted over all users of the plan in a run;
 //! * spurious `EINTR` and `EAGAIN`;
 //! * operations that seem stuck while others overtake them.
+//!
+//! On a modelled [`Machine`] a step takes effect when it begins, and its result arrives at the time
+//! that follows from the model.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use rustix::{
-    fs::{OFlags, fcntl_getfl},
+    fs::{Mode, OFlags, fcntl_getfl},
     io::Errno,
 };
 
 use crate::{
-    engine::{Completion, Engine, EngineError, EngineKind, Waker},
+    Machine,
+    engine::{Completion, Engine, EngineConfig, EngineError, EngineKind, Waker},
     execute::execute,
     fault::{FaultPlan, GOLDEN, mix},
+    machine::Way,
     operation::{InFlight, Operation, Step, StepDone},
 };
 
@@ -33,17 +41,54 @@ const SCRIBBLE: u8 = 0xdb;
 pub(crate) struct Faulty {
     plan: FaultPlan,
     random: u64,
-    queue: Vec<InFlight>,
+    queue: Vec<Job>,
     capacity: usize,
+    /// Number of steps that a modelled machine executes at once.
+    workers: usize,
+    device: u64,
+    /// When the engine was opened, and the time on the modelled machine then.
+    opened: (Instant, Duration),
     woken: Receiver<()>,
     wake: Sender<()>,
 }
 
+struct Job {
+    operation: InFlight,
+    /// On a modelled machine, the result of the step that it executes, and when the step ends.
+    ends: Option<(Duration, Result<StepDone, Errno>)>,
+}
+
+/// What a modelled machine has to do for a step.
+#[derive(Clone, Copy)]
+enum Work {
+    Nothing,
+    Create,
+    Transfer(u64),
+}
+
+impl Work {
+    fn of(step: &Step<'_>) -> Self {
+        match step {
+            Step::Open { .. } => Self::Create,
+            Step::Read { buffer, .. } => Self::Transfer(buffer.len() as u64),
+            Step::Write { buffer, .. } => Self::Transfer(buffer.len() as u64),
+            _ => Self::Nothing,
+        }
+    }
+
+    fn creates(self) -> bool {
+        matches!(self, Self::Create)
+    }
+}
+
 impl Faulty {
-    pub(crate) fn open(plan: FaultPlan, capacity: usize) -> Self {
+    pub(crate) fn open(plan: FaultPlan, config: &EngineConfig) -> Self {
         let (wake, woken) = bounded(1);
         let random = plan.engine_seed();
-        Self { plan, random, queue: Vec::new(), capacity: capacity.max(1), woken, wake }
+        let (capacity, workers) = (config.capacity.max(1), config.workers.max(1));
+        let opened = (Instant::now(), plan.machine().map_or(Duration::ZERO, Machine::now));
+        let (queue, device) = (Vec::new(), config.device);
+        Self { plan, random, queue, capacity, workers, device, opened, woken, wake }
     }
 
     /// Returns a pseudo-random number below `bound`.
@@ -55,24 +100,94 @@ impl Faulty {
     /// Executes one step of one operation, chosen at random.
     fn advance(&mut self, done: &mut Vec<Completion>) {
         let chosen = usize::try_from(self.random(self.queue.len() as u64)).unwrap_or(0);
+        let (_, result) = self.execute(chosen);
+        self.complete(chosen, result, done);
+    }
+
+    /// Executes the next step of an operation, or fails it.
+    fn execute(&mut self, index: usize) -> (Work, Result<StepDone, Errno>) {
         let short = self.random(1000) < self.plan.short_per_mille();
         let keep = self.random(u64::MAX);
         let interrupt = self.random(1000) < self.plan.interrupt_per_mille();
-
-        let job = &mut self.queue[chosen];
-        let step = job.step();
+        let step = self.queue[index].operation.step();
+        let work = Work::of(&step);
         let result = match step.call().and_then(|call| self.plan.step(call)) {
             Some(errno) => Err(errno),
             None if interrupt && !matches!(step, Step::Close { .. } | Step::Nothing) => {
                 Err(if keep.is_multiple_of(2) { Errno::INTR } else { Errno::AGAIN })
             }
+            None if work.creates() && self.plan.machine().is_some() => nowhere(),
             None => transfer(step, &self.plan, short.then_some(keep)),
         };
-        if let Some(result) = job.complete(result) {
-            let job = self.queue.swap_remove(chosen);
-            done.push(Completion { token: job.token, result });
+        (work, result)
+    }
+
+    /// Passes a step's result to its operation, and returns the operation if it has ended.
+    fn complete(
+        &mut self,
+        index: usize,
+        result: Result<StepDone, Errno>,
+        done: &mut Vec<Completion>,
+    ) {
+        if let Some(result) = self.queue[index].operation.complete(result) {
+            let job = self.queue.remove(index);
+            done.push(Completion { token: job.operation.token, result });
         }
     }
+
+    /// Waits on a modelled machine until an operation completes, for at most `limit` by its clock.
+    fn wait_on(&mut self, machine: &Machine, limit: Option<Duration>, done: &mut Vec<Completion>) {
+        let (before, until) = (done.len(), limit.map(|limit| machine.now() + limit));
+        while done.len() == before && self.woken.try_recv().is_err() {
+            self.begin_steps(machine);
+            let ends = self.queue.iter().filter_map(|job| job.ends.as_ref());
+            let Some(next) = ends.map(|(time, _)| *time).min() else { return };
+            let time = until.map_or(next, |until| until.min(next));
+            if let Some(left) = machine.to_sleep(time)
+                && self.woken.recv_timeout(left).is_ok()
+            {
+                return;
+            }
+            self.end_steps(machine.now(), done);
+            if time < next {
+                return;
+            }
+        }
+    }
+
+    /// Begins the next step of every operation that has a worker. The first ones have, and keep it
+    /// until they end.
+    fn begin_steps(&mut self, machine: &Machine) {
+        for index in 0..self.queue.len().min(self.workers) {
+            if self.queue[index].ends.is_some() {
+                continue;
+            }
+            let direct = self.queue[index].operation.is_direct();
+            let (work, result) = self.execute(index);
+            let way = if direct { Way::Direct } else { Way::Cached };
+            let time = match work {
+                Work::Nothing => machine.now(),
+                Work::Create => machine.create(self.device),
+                Work::Transfer(bytes) => machine.step(self.device, bytes, way),
+            };
+            self.queue[index].ends = Some((time, result));
+        }
+    }
+
+    /// Ends the steps that have ended by now.
+    fn end_steps(&mut self, now: Duration, done: &mut Vec<Completion>) {
+        for index in (0..self.queue.len()).rev() {
+            if let Some((_, result)) = self.queue[index].ends.take_if(|(time, _)| *time <= now) {
+                self.complete(index, result, done);
+            }
+        }
+    }
+}
+
+/// Opens the file that takes the place of every file created on a modelled machine.
+fn nowhere() -> Result<StepDone, Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/null", flags, Mode::empty()).map(StepDone::File)
 }
 
 /// Executes a step. A transfer moves fewer bytes than requested if the plan shortens it or `keep`,
@@ -123,7 +238,7 @@ impl Engine for Faulty {
 
     fn submit(&mut self, token: u64, operation: Operation) {
         assert!(self.queue.len() < self.capacity, "more operations than the engine holds");
-        self.queue.push(InFlight::new(token, operation));
+        self.queue.push(Job { operation: InFlight::new(token, operation), ends: None });
     }
 
     fn wait_at_most(
@@ -140,6 +255,10 @@ impl Engine for Faulty {
             };
             return Ok(());
         }
+        if let Some(machine) = self.plan.machine().cloned() {
+            self.wait_on(&machine, limit, done);
+            return Ok(());
+        }
         let before = done.len();
         while done.len() == before && self.woken.try_recv().is_err() {
             self.advance(done);
@@ -148,10 +267,24 @@ impl Engine for Faulty {
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> Result<(), EngineError> {
-        if !self.queue.is_empty() {
+        if let Some(machine) = self.plan.machine().cloned() {
+            self.begin_steps(&machine);
+            self.end_steps(machine.now(), done);
+        } else if !self.queue.is_empty() {
             self.advance(done);
         }
         Ok(())
+    }
+
+    fn limit_workers(&mut self, workers: usize) {
+        self.workers = workers.max(1);
+    }
+
+    fn now(&self) -> Instant {
+        let (opened, by_machine) = self.opened;
+        let machine = self.plan.machine();
+        machine
+            .map_or_else(Instant::now, |machine| opened + machine.now().saturating_sub(by_machine))
     }
 
     fn waker(&self) -> Waker {

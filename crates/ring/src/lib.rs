@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | [`EngineKind::Uring`] | a submission to io_uring | the default where the kernel allows it |
 //! | [`EngineKind::Threads`] | a system call on a worker thread | containers, hardened kernels |
-//! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering | tests |
+//! | [`EngineKind::Faulty`] | a system call, with seeded faults and reordering, or on a modelled machine | tests |
 //!
 //! The io_uring engine makes ordinary system calls for `fchmod`, and for the `fcntl` before the end
 //! of a file that direct I/O cannot write, since a ring has no such operations. The latter never
@@ -31,6 +31,9 @@
 //! [`Syscalls`] makes calls one at a time, such as those that create directories. A [`FaultPlan`]
 //! counts the steps of engines and the calls made through [`Syscalls`], and can fail any of them.
 //! Calls that a crate makes directly, such as reads from a pipe, are outside the plan.
+//!
+//! A plan may also put the engines on a [`Machine`], a model of processors and devices: completions
+//! then arrive when the model says so, in virtual or scaled time.
 //!
 //! The owner of an engine asks a [`Bucket`] before it begins an operation. A [`Pace`] controls the
 //! rate from outside and can pause a run.
@@ -48,6 +51,7 @@ mod execute;
 mod failure;
 mod fault;
 mod faulty;
+mod machine;
 mod open;
 mod operation;
 mod pace;
@@ -65,6 +69,7 @@ pub use engine::{
     Completion, Engine, EngineConfig, EngineError, EngineKind, UringRefused, Waker, WorkerTimes,
 };
 pub use fault::{Call, FaultPlan, Injected, Short};
+pub use machine::{CallCosts, DeviceModel, Machine};
 pub use operation::{
     CreateFile, FinishFile, NewFile, OpError, Operation, Outcome, ReadAt, RelativePath,
     RelativePathError, WriteAt, WriteFile,

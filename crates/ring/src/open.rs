@@ -13,7 +13,7 @@ impl EngineConfig {
         Ok(match self.kind.clone() {
             EngineKind::Uring => Box::new(Uring::open(&self)?),
             EngineKind::Threads => Box::new(Threads::open(&self)?),
-            EngineKind::Faulty(plan) => Box::new(Faulty::open(plan, self.capacity)),
+            EngineKind::Faulty(plan) => Box::new(Faulty::open(plan, &self)),
         })
     }
 }

@@ -372,6 +372,18 @@ impl InFlight {
         self.step_name == "open"
     }
 
+    /// Returns whether the transfers of the current step bypass the page cache.
+    pub(crate) fn is_direct(&self) -> bool {
+        match &self.operation {
+            Operation::Read(read) => read.align > 1,
+            Operation::Write(write)
+            | Operation::WriteFile(WriteFile {
+                rest: WriteFileRest::Writing { write, .. }, ..
+            }) => write.align > 1,
+            Operation::Create(_) | Operation::Finish(_) | Operation::WriteFile(_) => false,
+        }
+    }
+
     /// Returns the next step. Every call to `step` must be followed by one to `complete`.
     pub(crate) fn step(&mut self) -> Step<'_> {
         let step = self.operation.step();

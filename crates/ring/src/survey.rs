@@ -91,6 +91,7 @@ mod tests {
             register: None,
             attach: None,
             priority: None,
+            device: 0,
         };
         let engine = config.open().unwrap();
         assert_eq!(engine.ring_restricted(), Some(survey.restricts));

@@ -5,7 +5,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -25,9 +25,30 @@ pub(crate) struct Threads {
     work: Option<Sender<InFlight>>,
     messages: Receiver<Message>,
     wake: Sender<Message>,
+    /// For further workers.
+    jobs: Receiver<InFlight>,
     workers: Vec<Worker>,
+    gate: Arc<Gate>,
     capacity: usize,
     in_flight: usize,
+}
+
+/// Admits the first workers to the queue of operations, and holds back the others.
+struct Gate {
+    admitted: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn admit(&self, workers: usize) {
+        *self.admitted.lock().unwrap_or_else(PoisonError::into_inner) = workers;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, worker: usize) {
+        let admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(admitted, |admitted| worker >= *admitted));
+    }
 }
 
 struct Worker {
@@ -50,25 +71,34 @@ impl Threads {
         // One slot more than there can be operations, so that a wake-up always finds a free slot or
         // a message that wakes the owner anyway.
         let (report, messages) = bounded(capacity + 1);
+        let workers = config.workers.clamp(1, capacity);
         let mut engine = Self {
             work: Some(work),
             messages,
-            wake: report.clone(),
+            wake: report,
+            jobs,
             workers: Vec::new(),
+            gate: Arc::new(Gate { admitted: Mutex::new(workers), changed: Condvar::new() }),
             capacity,
             in_flight: 0,
         };
-        for index in 0..config.workers.clamp(1, capacity) {
-            let (jobs, report) = (jobs.clone(), report.clone());
-            let busy = Arc::new(AtomicU64::new(0));
-            let clock = Arc::clone(&busy);
-            let thread = thread::Builder::new()
-                .name(format!("unsnap-io-{index}"))
-                .spawn(move || run_worker(&jobs, &report, &clock))
-                .map_err(|source| EngineError::Spawn { source })?;
-            engine.workers.push(Worker { thread, started: Instant::now(), busy });
+        for _ in 0..workers {
+            engine.start_worker()?;
         }
         Ok(engine)
+    }
+
+    fn start_worker(&mut self) -> Result<(), EngineError> {
+        let index = self.workers.len();
+        let (jobs, report, gate) = (self.jobs.clone(), self.wake.clone(), Arc::clone(&self.gate));
+        let busy = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&busy);
+        let thread = thread::Builder::new()
+            .name(format!("unsnap-io-{index}"))
+            .spawn(move || run_worker(index, &gate, &jobs, &report, &clock))
+            .map_err(|source| EngineError::Spawn { source })?;
+        self.workers.push(Worker { thread, started: Instant::now(), busy });
+        Ok(())
     }
 
     fn take(&mut self, message: Message, done: &mut Vec<Completion>) -> Result<(), EngineError> {
@@ -84,9 +114,17 @@ impl Threads {
     }
 }
 
-fn run_worker(jobs: &Receiver<InFlight>, report: &Sender<Message>, busy: &AtomicU64) {
+fn run_worker(
+    index: usize,
+    gate: &Gate,
+    jobs: &Receiver<InFlight>,
+    report: &Sender<Message>,
+    busy: &AtomicU64,
+) {
     let alarm = Alarm(report);
-    for mut job in jobs {
+    loop {
+        gate.wait(index);
+        let Ok(mut job) = jobs.recv() else { break };
         let since = Instant::now();
         let result = loop {
             let result = execute(job.step());
@@ -158,6 +196,18 @@ impl Engine for Threads {
         Ok(())
     }
 
+    /// A worker that is no longer admitted, and waits for an operation, still takes one.
+    fn limit_workers(&mut self, workers: usize) {
+        let workers = workers.clamp(1, self.capacity);
+        while self.workers.len() < workers {
+            if let Err(error) = self.start_worker() {
+                tracing::debug!(%error, "there will be fewer workers");
+                break;
+            }
+        }
+        self.gate.admit(workers);
+    }
+
     fn workers(&self) -> Vec<WorkerTimes> {
         let times = |worker: &Worker| WorkerTimes {
             total: worker.started.elapsed(),
@@ -183,6 +233,7 @@ impl Drop for Threads {
         // so the channel is dropped first: sending to it must not block.
         self.work = None;
         self.messages = crossbeam::channel::never();
+        self.gate.admit(usize::MAX);
         for worker in self.workers.drain(..) {
             let _ = worker.thread.join();
         }

@@ -14,8 +14,9 @@ use std::{
 use rustix::io::Errno;
 use unsnap_arena::{Arena, Pool, Slice};
 use unsnap_ring::{
-    Completion, CreateFile, DirectIo, Engine, EngineConfig, EngineKind, FaultPlan, FinishFile,
-    IoPriority, NewFile, Operation, Outcome, ReadAt, RelativePath, WriteAt, WriteFile, probe_uring,
+    CallCosts, Completion, CreateFile, DeviceModel, DirectIo, Engine, EngineConfig, EngineKind,
+    FaultPlan, FinishFile, IoPriority, Machine, NewFile, OpError, Operation, Outcome, ReadAt,
+    RelativePath, WriteAt, WriteFile, probe_uring,
 };
 use unsnap_testkit::skip::skip_unsupported;
 
@@ -43,7 +44,9 @@ impl Bench {
         let register = Some(self.arena.ranges());
         // The priority must not change any result.
         let priority = Some(IoPriority::IDLE);
-        let config = EngineConfig { kind, capacity, workers: 3, register, attach: None, priority };
+        let (attach, device) = (None, 0);
+        let config =
+            EngineConfig { kind, capacity, workers: 3, register, attach, priority, device };
         config.open().unwrap()
     }
 
@@ -352,4 +355,75 @@ fn the_chosen_step_fails_and_nothing_else() {
     let steps: Vec<_> = failed.iter().map(|(step, _)| *step).collect();
     assert_eq!(steps, ["open", "write", "fcntl", "write", "close"]);
     assert!(failed.iter().all(|(_, errno)| *errno == Errno::NOSPC));
+}
+
+/// On a modelled machine completions arrive when the device has served them, by its own clock.
+#[test]
+fn a_modelled_device_serves_a_worker_each_and_has_its_own_time() {
+    let bench = Bench::new();
+    let model =
+        DeviceModel { bytes_per_second: 1e9, latency: Duration::from_mins(1), parallelism: 100 };
+    let machine = Machine::in_virtual_time(1, CallCosts::default()).with_device(0, model);
+    let plan = FaultPlan::new(1).on(machine.clone());
+    let mut engine = bench.engine(EngineKind::Faulty(plan), 9);
+    let (began, real) = (engine.now(), Instant::now());
+    for token in 0..9 {
+        let new = bench.new_file(&format!("{token}"), Some(DIRECT));
+        engine.submit(token, Operation::WriteFile(WriteFile::new(new, bench.data(8192, 1))));
+    }
+    let mut done = Vec::new();
+    engine.wait_at_most(Some(Duration::from_secs(59)), &mut done).unwrap();
+    assert!(done.is_empty());
+    assert_eq!(engine.now() - began, Duration::from_secs(59));
+    while engine.in_flight() > 0 {
+        engine.wait(&mut done).unwrap();
+    }
+    assert!(done.iter().all(|done| matches!(done.result, Ok(Outcome::Finished))));
+    // Three workers, so three files at once, for a minute each.
+    let minutes = (engine.now() - began).as_secs_f64() / 60.0;
+    assert!((3.0..3.001).contains(&minutes), "{minutes}");
+    assert!(real.elapsed() < Duration::from_secs(50), "virtual time was waited for");
+    assert!(fs::read_dir(bench.scratch.path()).unwrap().next().is_none(), "a file was created");
+}
+
+/// A wake-up ends a wait on the modelled machine, and faults are injected there as elsewhere.
+#[test]
+fn an_operation_on_a_modelled_device_can_fail_and_its_owner_be_woken() {
+    let bench = Bench::new();
+    let machine = Machine::in_virtual_time(1, CallCosts::default());
+    let plan = FaultPlan::new(1).on(machine).fail(1, Errno::IO);
+    let mut engine = bench.engine(EngineKind::Faulty(plan), 2);
+    let new = bench.new_file("a", Some(DIRECT));
+    engine.submit(0, Operation::WriteFile(WriteFile::new(new, bench.data(4096, 1))));
+    let mut done = Vec::new();
+    engine.waker().wake();
+    engine.wait(&mut done).unwrap();
+    assert!(done.is_empty());
+    engine.wait(&mut done).unwrap();
+    assert_eq!(done[0].result.as_ref().unwrap_err(), &OpError { step: "write", errno: Errno::IO });
+}
+
+/// The number of workers follows its limit, up and down, on every engine, and no operation is lost.
+#[test]
+fn the_number_of_workers_can_change_at_any_time() {
+    let bench = Bench::new();
+    for (index, kind) in kinds().into_iter().enumerate() {
+        let mut engine = bench.engine(kind, 16);
+        let mut done = Vec::new();
+        for (round, workers) in [1, 16, 2, 0, 100, 5].into_iter().enumerate() {
+            engine.limit_workers(workers);
+            for token in 0..16 {
+                let new = bench.new_file(&format!("{index}-{round}-{token}"), None);
+                let write = WriteFile::new(new, bench.data(5000, 3));
+                engine.submit(token, Operation::WriteFile(write));
+            }
+            while engine.in_flight() > 0 {
+                engine.wait(&mut done).unwrap();
+            }
+            assert!(done.drain(..).all(|done| matches!(done.result, Ok(Outcome::Finished))));
+        }
+        if matches!(engine.kind(), EngineKind::Threads) {
+            assert_eq!(engine.workers().len(), 16, "as many as operations");
+        }
+    }
 }

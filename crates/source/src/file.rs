@@ -33,6 +33,8 @@ pub struct ArchiveFile {
     pub(crate) size: u64,
     /// Number of reads that the device can use in flight.
     pub(crate) depth: usize,
+    /// `st_dev`.
+    pub(crate) device: u64,
 }
 
 impl ArchiveFile {
@@ -62,6 +64,7 @@ impl ArchiveFile {
             fallback,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             depth: queue_depth(stat.st_dev),
+            device: stat.st_dev,
         })
     }
 
@@ -81,6 +84,7 @@ impl ArchiveFile {
             fallback: None,
             size: self.size,
             depth: self.depth,
+            device: self.device,
         })
     }
 

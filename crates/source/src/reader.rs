@@ -106,7 +106,7 @@ impl ReaderBuilder {
             return Err(SourceError::Alignment { chunk_bytes, pool_bytes });
         }
         let direct = usable_direct(&mut file, chunk_bytes)?;
-        let ArchiveFile { calls, path, buffered, mode, fallback, size, depth, .. } = file;
+        let ArchiveFile { calls, path, buffered, mode, fallback, size, depth, device, .. } = file;
         // Only advice. The kernel need not read ahead in a file that is read directly.
         let advice = if direct.is_some() { Advice::Random } else { Advice::Sequential };
         let _ = rustix::fs::fadvise(&buffered, 0, None, advice);
@@ -124,6 +124,7 @@ impl ReaderBuilder {
             register: self.register,
             attach: None,
             priority: self.priority,
+            device,
         };
         Ok(SequentialFileReader {
             calls,

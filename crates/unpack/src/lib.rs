@@ -66,8 +66,8 @@ pub use destination::{Destination, Tree};
 pub use error::UnpackError;
 pub use options::{CheckOutputs, DigestUse, Options};
 pub use report::{
-    AccountsArchive, AccountsReport, BankReport, IncrementalReport, Report, Resumed, ReusedReport,
-    ThreadReport,
+    AccountsArchive, AccountsReport, BankReport, CreatorReport, IncrementalReport, Report, Resumed,
+    ReusedReport, ThreadReport,
 };
 pub use source::{FileByFile, FileChecks, Single, Source, Upon, Verify};
 pub use unsnap_create::{FileSink, FinishedFile};

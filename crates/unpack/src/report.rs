@@ -99,10 +99,30 @@ pub struct Report {
     pub digest: Option<String>,
     /// Work of an interrupted run that was reused. Its files are included in the counts above.
     pub resumed: Option<Resumed>,
+    /// The creators of files and the concurrency that each has chosen, in the order of `threads`.
+    pub creators: Vec<CreatorReport>,
     /// Times of each thread, in the order of the data's flow.
     pub threads: Vec<ThreadReport>,
     /// Peak resident memory of the process.
     pub peak_rss_bytes: u64,
+}
+
+/// A creator of files, and its concurrency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CreatorReport {
+    /// Kind of its files: "large" or "small".
+    pub files: &'static str,
+    /// Device of its files: major and minor number.
+    pub device: String,
+    /// "uring" or "threads".
+    pub engine: &'static str,
+    /// Number of threads that may block in the kernel: the one that has proved best on the device,
+    /// or was given.
+    pub workers: usize,
+    /// Most operations in flight with it.
+    pub in_flight: usize,
+    /// How often another number proved better.
+    pub choices: u64,
 }
 
 /// Work of an interrupted run that was reused.

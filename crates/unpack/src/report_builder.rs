@@ -141,6 +141,7 @@ impl ReportBuilder {
             paused_ms: millis(self.paused),
             held_back_ms: millis(times.held_back()),
             limited_by: times.limited_by(),
+            creators: times.creators(),
             threads: times.threads(),
             peak_rss_bytes: self.status.peak_rss_bytes(),
         }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use rustix::fs::{major, minor};
 use unsnap_commit::WritebackTimes;
 use unsnap_create::CreatorTimes;
 use unsnap_decode::{DecodeSummary, ThreadTimes};
 use unsnap_pass::DecodedArchive;
 use unsnap_ring::WorkerTimes;
 
-use crate::report::ThreadReport;
+use crate::report::{CreatorReport, ThreadReport};
 
 /// Share of time below which a stage counts as busy. A guess: the start and the end of a run, when
 /// stages fill and drain, are waiting as well.
@@ -101,6 +102,19 @@ impl Times {
             threads.push(ThreadReport::new("writeback".to_owned(), "sync", times.total, waits));
         }
         threads
+    }
+
+    /// Returns the creators, with what they have chosen.
+    pub fn creators(&self) -> Vec<CreatorReport> {
+        let report = |times: &CreatorTimes| CreatorReport {
+            files: times.files.name(),
+            device: format!("{}:{}", major(times.device), minor(times.device)),
+            engine: times.engine,
+            workers: times.chosen_workers,
+            in_flight: times.chosen_in_flight,
+            choices: times.choices,
+        };
+        self.create.iter().map(report).collect()
     }
 
     /// Returns the stage that limited the others.

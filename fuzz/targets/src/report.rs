@@ -107,6 +107,7 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         sandbox: SandboxReport { missing: vec![fallback.to_owned()], ..SandboxReport::default() },
         preflight: None,
         limits: LimitsReport::default(),
+        creators: Vec::new(),
         paused_ms: 0,
         held_back_ms: 0,
         limited_by: "walk",

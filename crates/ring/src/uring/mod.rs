@@ -7,7 +7,7 @@
 //! that completions cannot be awaited, the slab is leaked rather than freed.
 //!
 //! Before its first use a ring is restricted (Linux 5.10): an attacker who gains access to it can
-//! submit only the operations used here, and can register nothing.
+//! submit only the operations used here, and can register nothing but the number of workers.
 
 mod setup;
 #[cfg(test)]
@@ -42,6 +42,9 @@ const WAKE: u64 = u64::MAX;
 /// Number of failed waits after which a dropped ring leaks its operations. A guess: about a second
 /// of `EAGAIN` or `EBUSY`.
 const DROP_RETRIES_MAX: u32 = 1000;
+
+/// Most kernel workers of a ring.
+const WORKERS_MAX: usize = 64;
 
 /// Polling interval for completions where the kernel cannot wait with a timeout. A guess.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -109,7 +112,7 @@ impl Uring {
             reaped: Vec::with_capacity(capacity as usize + 1),
             early: Vec::new(),
             state: State::Disabled,
-            workers: u32::try_from(config.workers.clamp(1, 64)).unwrap_or(4),
+            workers: kernel_workers(config.workers),
             arena: config.register.clone(),
             registered: false,
             restricted: restricted.is_ok(),
@@ -125,12 +128,8 @@ impl Uring {
         if self.state != State::Disabled {
             return Ok(());
         }
+        self.cap_workers();
         let submitter = self.ring.submitter();
-        // Without a cap, blocking operations get hundreds of kernel workers. Kernels before 5.15 do
-        // not know the call and keep their own limit.
-        if let Err(error) = submitter.register_iowq_max_workers(&mut [self.workers, self.workers]) {
-            tracing::debug!(%error, "cannot cap the ring's kernel workers");
-        }
         if let Some(arena) = &self.arena {
             // SAFETY: `self.arena` keeps the mapping alive longer than the ring: nothing replaces it
             // while the ring lives, and `ring` is the first field, so it is dropped first.
@@ -139,12 +138,21 @@ impl Uring {
                 Err(error) => tracing::debug!(%error, "cannot register buffers with the ring"),
             }
         }
-        // From here on the restrictions apply: nothing more can be registered.
+        // From here on the restrictions apply.
         submitter
             .register_enable_rings()
             .map_err(|source| EngineError::Ring { call: "io_uring_register (enable)", source })?;
         self.state = State::Running;
         Ok(())
+    }
+
+    /// Without a cap, blocking operations get hundreds of kernel workers. Kernels before 5.15 do not
+    /// know the call and keep their own limit.
+    fn cap_workers(&self) {
+        let both = &mut [self.workers, self.workers];
+        if let Err(error) = self.ring.submitter().register_iowq_max_workers(both) {
+            tracing::debug!(%error, "cannot cap the ring's kernel workers");
+        }
     }
 
     /// Issues the next step of the operation in slot `index`. Steps without a ring operation are
@@ -366,6 +374,14 @@ impl Engine for Uring {
         Ok(())
     }
 
+    fn limit_workers(&mut self, workers: usize) {
+        self.workers = kernel_workers(workers);
+        // A ring that is not bound to its thread yet takes the number when it is.
+        if self.state == State::Running {
+            self.cap_workers();
+        }
+    }
+
     fn waker(&self) -> Waker {
         let event = Arc::clone(&self.event);
         Waker(Arc::new(move || {
@@ -430,6 +446,10 @@ impl Drop for Uring {
             std::mem::forget(self.arena.take());
         }
     }
+}
+
+fn kernel_workers(wanted: usize) -> u32 {
+    u32::try_from(wanted.clamp(1, WORKERS_MAX)).unwrap_or(1)
 }
 
 fn open_entry(new: &NewFile, how: &mut types::OpenHow) -> squeue::Entry {

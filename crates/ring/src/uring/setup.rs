@@ -54,13 +54,24 @@ pub(crate) const OPERATIONS: [(&str, u8); 6] = [
     ("CLOSE", opcode::Close::CODE),
 ];
 
+/// `IORING_REGISTER_IOWQ_MAX_WORKERS` of io_uring_register(2).
+const REGISTER_IOWQ_MAX_WORKERS: u8 = 19;
+
 /// Restricts the ring to what [`Uring::issue`](super::Uring) submits (Linux 5.10). Once the ring is
-/// enabled, the kernel refuses every other operation, every other flag and every registration.
+/// enabled, the kernel refuses every other operation, every other flag and every registration
+/// except that of the number of kernel workers, where it knows that one (5.15).
 pub(crate) fn restrict(ring: &IoUring) -> io::Result<()> {
-    let mut restrictions: Vec<Restriction> =
-        OPERATIONS.into_iter().map(|(_, code)| Restriction::sqe_op(code)).collect();
-    restrictions.push(Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits()));
-    ring.submitter().register_restrictions(&mut restrictions)
+    let common = || {
+        let operations = OPERATIONS.into_iter().map(|(_, code)| Restriction::sqe_op(code));
+        operations.chain([Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits())])
+    };
+    let of_workers = [Restriction::register_op(REGISTER_IOWQ_MAX_WORKERS)];
+    let mut with_workers: Vec<_> = common().chain(of_workers).collect();
+    let submitter = ring.submitter();
+    submitter.register_restrictions(&mut with_workers).or_else(|_| {
+        let mut without: Vec<_> = common().collect();
+        submitter.register_restrictions(&mut without)
+    })
 }
 
 /// Registers the arena with the ring, so that the kernel pins and maps its memory. Fails if the
