@@ -59,19 +59,17 @@ const REGISTER_IOWQ_MAX_WORKERS: u8 = 19;
 
 /// Restricts the ring to what [`Uring::issue`](super::Uring) submits (Linux 5.10). Once the ring is
 /// enabled, the kernel refuses every other operation, every other flag and every registration
-/// except that of the number of kernel workers, where it knows that one (5.15).
+/// except that of the number of kernel workers, from Linux 5.17 on.
 pub(crate) fn restrict(ring: &IoUring) -> io::Result<()> {
-    let common = || {
-        let operations = OPERATIONS.into_iter().map(|(_, code)| Restriction::sqe_op(code));
-        operations.chain([Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits())])
-    };
-    let of_workers = [Restriction::register_op(REGISTER_IOWQ_MAX_WORKERS)];
-    let mut with_workers: Vec<_> = common().chain(of_workers).collect();
-    let submitter = ring.submitter();
-    submitter.register_restrictions(&mut with_workers).or_else(|_| {
-        let mut without: Vec<_> = common().collect();
-        submitter.register_restrictions(&mut without)
-    })
+    let operations = OPERATIONS.into_iter().map(|(_, code)| Restriction::sqe_op(code));
+    let flags = Restriction::sqe_flags_allowed(squeue::Flags::ASYNC.bits());
+    // A kernel refuses restrictions that name a registration which it does not know.
+    let of_workers = ring
+        .params()
+        .is_feature_skip_cqe_on_success()
+        .then(|| Restriction::register_op(REGISTER_IOWQ_MAX_WORKERS));
+    let mut restrictions: Vec<_> = operations.chain([flags]).chain(of_workers).collect();
+    ring.submitter().register_restrictions(&mut restrictions)
 }
 
 /// Registers the arena with the ring, so that the kernel pins and maps its memory. Fails if the
