@@ -20,6 +20,8 @@
 //! | [`shell`] | completions complete and manual pages show what `--help` tells, in real shells and by man |
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
+//! | [`remote`] | archives from servers are the same as files, whatever servers do |
+//! | [`tee`] | an archive from a server is kept byte for byte, or nothing of it |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
 //! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
 //! | [`programs`] | (the programs, as their `--help` tells of them) |
@@ -50,4 +52,5 @@ mod scan;
 mod second_signal;
 mod seek_table;
 mod shell;
+mod tee;
 mod unpacking;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position, ThreadTimes};
 use unsnap_ring::{EngineKind, probe_uring};
 use unsnap_source::{
-    Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader, Source, StreamReader,
+    Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader, Showing, Source, Span,
+    StreamReader,
 };
 
 use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
@@ -64,7 +65,12 @@ pub struct DecodeJob<'a> {
     pub digest: Option<DigestKind>,
     /// Whether the digest includes the bytes before `begin`.
     pub digest_all: bool,
+    /// Receives the bytes of each archive as they are read; `None` for archives beyond the last.
+    pub listeners: Mutex<Vec<Option<SpanListener>>>,
 }
+
+/// Receives the spans of an archive, in the order of its bytes.
+pub type SpanListener = Box<dyn FnMut(&Span) + Send>;
 
 /// Archives that are being decoded, and their memory. Dropping it ends the threads.
 pub struct Decoding {
@@ -126,6 +132,11 @@ impl DecodeJob<'_> {
         let hasher = self.hasher(&input, begin)?;
         let source = self.source(archive, memory, stream, input, begin)?;
         let mut source = self.paused_by_pace(source, stream);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listener) = listeners.get_mut(index).and_then(Option::take) {
+            source = Box::new(Showing::new(source, listener));
+        }
+        drop(listeners);
         let progress = &self.handles.progress;
         progress.expect_bytes(source.len().unwrap_or(0));
         // Only the first archive can be resumed, so only its progress is noted.

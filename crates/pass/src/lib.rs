@@ -40,7 +40,7 @@ use std::thread;
 
 pub use archive::{Archive, Archives, OpenArchive, RemoteArchive};
 pub use bank::{BankCheck, ProvenBank};
-pub use decoding::{DecodeJob, DecodedArchive, Decoding, ReadMark, choose_engine};
+pub use decoding::{DecodeJob, DecodedArchive, Decoding, ReadMark, SpanListener, choose_engine};
 pub use error::PassError;
 pub use indexes::Anywhere;
 pub use memory::{Input, Memory, StreamMemory};

@@ -76,6 +76,14 @@ impl Input {
         }
     }
 
+    /// Returns the length of an archive on a web server.
+    pub fn remote_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Remote(remote) => Some(remote.bytes()),
+            Self::File { .. } | Self::Stream { .. } => None,
+        }
+    }
+
     fn head(&self) -> &[u8] {
         match self {
             Self::File { head, .. } | Self::Stream { head, .. } => head,

@@ -62,6 +62,7 @@ impl<'a> Pass<'a> {
             read: ReadMark::default(),
             digest,
             digest_all: false,
+            listeners: std::sync::Mutex::default(),
         };
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);

@@ -26,6 +26,7 @@ mod failure;
 mod file;
 mod pausing;
 mod reader;
+mod showing;
 mod stream;
 
 pub use digest::{Digest, DigestKind, Hasher, NotADigest};
@@ -34,6 +35,7 @@ pub use error::SourceError;
 pub use file::ArchiveFile;
 pub use pausing::Pausing;
 pub use reader::{ReaderBuilder, SequentialFileReader, default_chunk_bytes};
+pub use showing::Showing;
 pub use stream::{StreamReader, read_head};
 
 /// A contiguous part of the archive.
