@@ -38,7 +38,8 @@ fn reports_of_unpacking() {
     // A run that was interrupted has one thing more to tell.
     let resumed = Resumed { files: 3, bytes: 4096, from_byte: 512 };
     one["resumed"] = serde_json::to_value(resumed).unwrap();
-    let tee = |kept, reason| TeeReport { path: "/a".to_owned(), bytes: 3, kept, reason };
+    let tee =
+        |kept, reason| TeeReport { path: "/a".to_owned(), bytes: 3, reused_bytes: 0, kept, reason };
     let tees = [tee(true, None), tee(false, Some("its disk is full".to_owned()))];
     one["tee"] = serde_json::to_value(tees).unwrap();
     schema.hold(&one);

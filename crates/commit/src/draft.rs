@@ -32,8 +32,10 @@ pub struct Draft {
     name: OsString,
     replace: bool,
     file: Arc<OwnedFd>,
-    /// Empty when the file has its final name, or is to stay.
+    /// Empty when the file has its final name.
     temporary: OsString,
+    /// Whether it stays where it is when this is dropped.
+    stays: bool,
     unfinished: UnfinishedPath,
 }
 
@@ -155,6 +157,7 @@ impl Draft {
             replace,
             file,
             temporary,
+            stays: false,
             unfinished,
         })
     }
@@ -180,7 +183,7 @@ impl Draft {
     }
 
     /// Renames the file to its final name, durably. It must have been synced.
-    pub fn publish(mut self) -> Result<(), DraftError> {
+    pub fn publish(&mut self) -> Result<(), DraftError> {
         let failed = |step| failed(step, &self.path);
         let (directory, from, to) = (&self.directory, &*self.temporary, &*self.name);
         let renamed = if self.replace {
@@ -207,9 +210,9 @@ impl Draft {
         synced
     }
 
-    /// Leaves the file as it is, for a later run.
-    pub fn keep(mut self) {
-        self.temporary.clear();
+    /// Decides whether the file stays as it is when this is dropped, for a later run.
+    pub fn set_stays(&mut self, stays: bool) {
+        self.stays = stays;
     }
 
     /// Removes the file beside it that has this name, durably. Returns whether there was one.
@@ -234,7 +237,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.temporary.is_empty() {
+        if self.stays || self.temporary.is_empty() {
             return;
         }
         let removed = self.calls.unlinkat(&self.directory, &*self.temporary, AtFlags::empty());

@@ -24,16 +24,16 @@ mod target;
 mod tee;
 mod writeback;
 
-pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin};
+pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin, REMOTE_CHECKPOINT_BYTES};
 pub use draft::{Draft, DraftError};
 pub use error::CommitError;
 pub use journal::{
-    ArchiveFile, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Restart, Run,
-    is_journal, journal_written,
+    ArchiveFile, ArchiveId, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, RemoteId,
+    Restart, Run, is_journal, journal_written,
 };
 pub use manifest::Manifest;
 pub use mount::is_same_mount;
 pub use staging::{Existing, Spot, Staging};
 pub use target::Target;
-pub use tee::{CompleteTee, RunningTee, Tee, TeeLost, TeeRoom};
+pub use tee::{CompleteTee, LeftPart, RunningTee, Tee, TeeLost, TeeRoom};
 pub use writeback::{Due, SyncTarget, Writeback, WritebackTimes, WrittenBack};

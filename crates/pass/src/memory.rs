@@ -76,10 +76,10 @@ impl Input {
         }
     }
 
-    /// Returns the length of an archive on a web server.
-    pub fn remote_bytes(&self) -> Option<u64> {
+    /// Returns the archive on a web server.
+    pub fn remote(&self) -> Option<&Remote> {
         match self {
-            Self::Remote(remote) => Some(remote.bytes()),
+            Self::Remote(remote) => Some(remote),
             Self::File { .. } | Self::Stream { .. } => None,
         }
     }

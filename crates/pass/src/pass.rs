@@ -62,7 +62,8 @@ impl<'a> Pass<'a> {
             read: ReadMark::default(),
             digest,
             digest_all: false,
-            listeners: std::sync::Mutex::default(),
+            held: Vec::new(),
+            keepers: std::sync::Mutex::default(),
         };
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);

@@ -27,7 +27,7 @@ use crate::{
     resume::Beginning,
     second_look::SecondLook,
     storages::AccountsVerification,
-    tees::{CompleteTees, Tees},
+    tees::{CompleteTees, RunningTees, Tees, remote_id},
     times::Times,
     walks::Walks,
 };
@@ -114,7 +114,7 @@ fn stage_all(
     let threads = opened.threads;
     let inputs = Input::begin_all(opened.archives, options.archives(), cancel)?;
     let opened_in = since.elapsed();
-    let remote_bytes: Vec<_> = inputs.iter().map(Input::remote_bytes).collect();
+    let remotes: Vec<_> = inputs.iter().map(|input| input.remote().map(remote_id)).collect();
     let systems = target.as_ref().map(|target| file_systems(target, options)).transpose()?;
     let mut preflight = match &systems {
         None => fits(Room::Beside).map(|()| None)?,
@@ -131,7 +131,8 @@ fn stage_all(
 
     // Tee: an archive from the network is kept as a file as well.
     let of_files = systems.as_deref().unwrap_or_default();
-    let (tees, listeners) = tees.start(options, of_files, &remote_bytes, progress);
+    let (tees, keepers) = tees.start(options, of_files, remotes, progress);
+    let mut tees = Some(tees);
 
     // Source and decode: compressed bytes become segments, on threads of their own.
     let (frame_starts, read) = (Arc::default(), ReadMark::default());
@@ -145,7 +146,8 @@ fn stage_all(
         read: read.clone(),
         digest: options.digest().kind(),
         digest_all: options.digest().expected().is_some(),
-        listeners: listeners.into(),
+        held: std::mem::take(&mut beginning.held),
+        keepers: keepers.into(),
     };
     let mut decoding = Decoding::start(inputs, memory, &job)?;
 
@@ -226,7 +228,7 @@ fn stage_all(
         }
         let accounts = second_look.verify(verification, &walked, target.as_ref(), handles)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
-        let tees = tees.finish();
+        let tees = tees.take().map(RunningTees::finish).unwrap_or_default();
         if let Some(target) = &mut target {
             write_lists(options, target, &reused, &walked, created.as_ref())?;
             wait_while_paused(options, cancel)?;
@@ -248,6 +250,11 @@ fn stage_all(
         && can_be_resumed(options, error)
     {
         last_checkpoint::take(target, checkpoints, lost.and_then(|lost| lost()));
+    }
+    if let (Err(error), Some(tees)) = (&synced, tees.take())
+        && can_be_resumed(options, error)
+    {
+        tees.keep();
     }
     drop(checkpoints);
     let written_back = writeback.and_then(Writeback::finish);

@@ -145,6 +145,8 @@ pub struct TeeReport {
     pub path: String,
     /// Bytes written.
     pub bytes: u64,
+    /// Bytes of them that an interrupted run had received.
+    pub reused_bytes: u64,
     /// Whether it is there, complete and durable. If not, there is nothing left of it.
     pub kept: bool,
     /// Reason why it was not kept.

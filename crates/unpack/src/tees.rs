@@ -2,10 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use unsnap_commit::{CommitError, CompleteTee, RunningTee, Tee, TeeLost, TeeRoom};
+use unsnap_commit::{CommitError, CompleteTee, RemoteId, RunningTee, Tee, TeeLost, TeeRoom};
 use unsnap_failure::Remedy;
+use unsnap_fetch::{Identity, Remote};
 use unsnap_fit::FileSystem;
-use unsnap_pass::{Archive, Handles, Need, PassError, Progress, Snapshot, SpanListener};
+use unsnap_pass::{Archive, Handles, Keeper, Need, PassError, Progress, Snapshot};
+use unsnap_source::DigestKind;
 
 use crate::{Options, UnpackError, report::TeeReport};
 
@@ -38,6 +40,7 @@ impl Tees {
             return Err(PassError::request(reason).into());
         }
         let calls = options.pass.io.engine.syscalls();
+        let resumes = options.resumes().then_some(options.pass.io.direct);
         let open = |archive: &Archive| match archive {
             Archive::Remote(remote) => {
                 let name = remote.address.file_name();
@@ -47,7 +50,7 @@ impl Tees {
                     return Err(PassError::request_with(reason, Remedy::advice(advice)).into());
                 }
                 let unfinished = handles.cancel.unfinished();
-                let opened = Tee::open(&calls, unfinished, &directory.join(name));
+                let opened = Tee::open(&calls, unfinished, &directory.join(name), resumes);
                 Ok(Some(opened.map_err(CommitError::from)?))
             }
             _ => Ok(None),
@@ -60,28 +63,28 @@ impl Tees {
         self.0.iter().flatten().map(Tee::need)
     }
 
-    /// Starts writing. Also returns what receives the bytes of each archive. `systems` are the file
+    /// Starts writing. Also returns what keeps each archive. `systems` are the file
     /// systems of the destinations.
     pub fn start(
         self,
         options: &Options,
         systems: &[FileSystem],
-        bytes: &[Option<u64>],
+        archives: Vec<Option<RemoteId>>,
         progress: &Progress,
-    ) -> (RunningTees, Vec<Option<SpanListener>>) {
-        let (mut all, mut listeners) = (RunningTees::default(), Vec::new());
-        let total = bytes.iter().flatten().sum();
-        for (tee, bytes) in self.0.into_iter().zip(bytes) {
-            let started = tee.zip(*bytes).map(|(tee, bytes)| {
+    ) -> (RunningTees, Vec<Option<Keeper>>) {
+        let (mut all, mut keepers) = (RunningTees::default(), Vec::new());
+        let total = archives.iter().flatten().map(|archive| archive.length).sum();
+        for (tee, archive) in self.0.into_iter().zip(archives) {
+            let started = tee.zip(archive).map(|(tee, archive)| {
                 let room = room(&tee, options, systems, total, progress);
-                tee.start(bytes, options.pass.io.direct, room)
+                tee.start(archive, options.pass.io.direct, room)
             });
-            listeners.push(match started {
+            keepers.push(match started {
                 None => None,
-                Some(Ok(running)) => {
-                    let listener: SpanListener = Box::new(running.sink());
+                Some(Ok((running, part))) => {
+                    let listener = Box::new(running.sink());
                     all.running.push(running);
-                    Some(listener)
+                    Some(Keeper { listener, part })
                 }
                 Some(Err(lost)) => {
                     all.lost.push(lost);
@@ -89,7 +92,7 @@ impl Tees {
                 }
             });
         }
-        (all, listeners)
+        (all, keepers)
     }
 }
 
@@ -129,7 +132,20 @@ fn still_to_write(total: u64, read: u64, written: u64) -> u64 {
     u64::try_from(rest).unwrap_or(u64::MAX)
 }
 
+/// Returns the identity of an archive on a server.
+pub(crate) fn remote_id(remote: &Remote) -> RemoteId {
+    let mut head = DigestKind::Xxh3.hasher();
+    head.update(remote.head());
+    let Identity { bytes, etag, last_modified } = remote.identity().clone();
+    RemoteId { length: bytes, etag, last_modified, head: head.digest().to_string() }
+}
+
 impl RunningTees {
+    /// Leaves what has come of the archives for a later run.
+    pub fn keep(self) {
+        self.running.into_iter().for_each(RunningTee::keep);
+    }
+
     /// Waits until the files are complete and durable. The sources must have ended.
     pub fn finish(self) -> CompleteTees {
         let mut all = CompleteTees { complete: Vec::new(), lost: self.lost };
@@ -150,14 +166,18 @@ impl CompleteTees {
         let mut lost = self.lost;
         for complete in self.complete {
             let (path, bytes) = (complete.path().display().to_string(), complete.bytes());
+            let reused_bytes = complete.reused();
             match complete.publish() {
-                Ok(()) => reports.push(TeeReport { path, bytes, kept: true, reason: None }),
+                Ok(()) => {
+                    reports.push(TeeReport { path, bytes, reused_bytes, kept: true, reason: None });
+                }
                 Err(one) => lost.push(one),
             }
         }
         reports.extend(lost.into_iter().map(|TeeLost { path, bytes, reason }| TeeReport {
             path: path.display().to_string(),
             bytes,
+            reused_bytes: 0,
             kept: false,
             reason: Some(reason),
         }));

@@ -29,6 +29,11 @@ fn spans(lengths: &[usize]) -> (Vec<Span>, Vec<u8>) {
     (spans, all)
 }
 
+fn archive(bytes: &[u8]) -> RemoteId {
+    let (length, head) = (bytes.len() as u64, "xxh3:00".to_owned());
+    RemoteId { length, etag: None, last_modified: None, head }
+}
+
 fn plenty() -> TeeRoom {
     TeeRoom { free: Box::new(|| None), needed: Box::new(|| 0) }
 }
@@ -38,8 +43,8 @@ fn keep(calls: &Syscalls, direct: DirectMode, room: TeeRoom) -> Result<Vec<u8>, 
     let (spans, all) = spans(&LENGTHS);
     let holder = tempfile::tempdir().unwrap();
     let path = holder.path().join("archive");
-    let tee = Tee::open(calls, &Unfinished::default(), &path).unwrap();
-    let outcome = tee.start(all.len() as u64, direct, room).and_then(|running| {
+    let tee = Tee::open(calls, &Unfinished::default(), &path, None).unwrap();
+    let outcome = tee.start(archive(&all), direct, room).and_then(|(running, _)| {
         spans.iter().for_each(running.sink());
         let complete = running.finish()?;
         assert!(!path.exists(), "it has no name before it is published");
@@ -89,12 +94,21 @@ fn short_writes_are_continued_and_refused_direct_io_is_done_without() {
 
 #[test]
 fn whatever_call_fails_the_file_is_gone_and_the_source_never_waits() {
-    for call in [Call::Write, Call::Sync, Call::SetLen, Call::RenameToNew] {
-        let plan = FaultPlan::new(1).fail_nth(call, 0, Errno::IO);
+    for (call, nth) in [
+        (Call::Write, 1),
+        (Call::Write, 3),
+        (Call::Sync, 0),
+        (Call::Sync, 1),
+        (Call::SetLen, 0),
+        (Call::SetLen, 1),
+        (Call::RenameToNew, 0),
+    ] {
+        let plan = FaultPlan::new(1).fail_nth(call, nth, Errno::IO);
         let lost = keep(&Syscalls::with_faults(plan), DirectMode::Off, plenty()).unwrap_err();
         assert!(lost.reason.contains("error"), "{call:?}: {lost:?}");
     }
-    let plan = FaultPlan::new(1).fail_nth(Call::Write, 2, Errno::NOSPC);
+    // The first write is that of the marks.
+    let plan = FaultPlan::new(1).fail_nth(Call::Write, 3, Errno::NOSPC);
     let lost = keep(&Syscalls::with_faults(plan), DirectMode::Off, plenty()).unwrap_err();
     assert_eq!(lost.bytes, (LENGTHS[0] + LENGTHS[1]) as u64);
 }
@@ -113,8 +127,8 @@ fn an_archive_that_does_not_come_whole_is_not_kept() {
     let holder = tempfile::tempdir().unwrap();
     let path = holder.path().join("archive");
     let start = || {
-        let tee = Tee::open(&Syscalls::default(), &Unfinished::default(), &path).unwrap();
-        tee.start(all.len() as u64, DirectMode::Auto, plenty()).unwrap()
+        let tee = Tee::open(&Syscalls::default(), &Unfinished::default(), &path, None).unwrap();
+        tee.start(archive(&all), DirectMode::Auto, plenty()).unwrap().0
     };
     let running = start();
     spans[..3].iter().for_each(running.sink());
@@ -137,11 +151,11 @@ fn an_archive_that_does_not_come_whole_is_not_kept() {
 fn only_one_process_keeps_an_archive_and_never_over_another_file() {
     let holder = tempfile::tempdir().unwrap();
     let path = holder.path().join("archive");
-    let open = || Tee::open(&Syscalls::default(), &Unfinished::default(), &path);
+    let open = || Tee::open(&Syscalls::default(), &Unfinished::default(), &path, None);
     let first = open().unwrap();
     assert!(matches!(open().map(drop), Err(DraftError::Locked { .. })));
     let (spans, all) = spans(&LENGTHS);
-    let running = first.start(all.len() as u64, DirectMode::Auto, plenty()).unwrap();
+    let (running, _) = first.start(archive(&all), DirectMode::Auto, plenty()).unwrap();
     spans.iter().for_each(running.sink());
     let complete = running.finish().unwrap();
     fs::write(&path, "mine").unwrap();
@@ -150,4 +164,54 @@ fn only_one_process_keeps_an_archive_and_never_over_another_file() {
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
     assert!(matches!(open().map(drop), Err(DraftError::Exists { .. })));
     assert_eq!(fs::read_dir(holder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_later_run_goes_on_with_what_an_interrupted_one_has_left() {
+    let (spans, all) = spans(&LENGTHS);
+    let holder = tempfile::tempdir().unwrap();
+    let path = holder.path().join("archive");
+    let names = || fs::read_dir(holder.path()).unwrap().count();
+    let open =
+        |resumes| Tee::open(&Syscalls::default(), &Unfinished::default(), &path, resumes).unwrap();
+    let start = |tee: Tee, id: RemoteId| tee.start(id, DirectMode::Auto, plenty()).unwrap();
+    let (running, left) = start(open(Some(DirectMode::Auto)), archive(&all));
+    assert!(left.is_none());
+    spans[..3].iter().for_each(running.sink());
+    running.keep();
+    assert_eq!(names(), 2, "the part and its marks");
+    // A run that ends before it begins takes nothing away.
+    drop(open(Some(DirectMode::Auto)));
+    assert_eq!(names(), 2);
+
+    let (running, left) = start(open(Some(DirectMode::Auto)), archive(&all));
+    let (file, bytes) = left.unwrap();
+    assert_eq!(bytes, (LENGTHS[0] + LENGTHS[1] + LENGTHS[2]) as u64);
+    let length = usize::try_from(bytes).unwrap();
+    assert!(file.read_head(length).unwrap() == all[..length]);
+    // Some of it passes by again.
+    spans[2..].iter().for_each(running.sink());
+    let complete = running.finish().unwrap();
+    assert_eq!(complete.reused(), bytes);
+    complete.publish().unwrap();
+    assert!(fs::read(&path).unwrap() == all);
+    assert_eq!(names(), 1);
+    fs::remove_file(&path).unwrap();
+
+    // Another archive, or a run that does not resume, begins anew.
+    for (resumes, id) in [
+        (Some(DirectMode::Auto), RemoteId { head: "xxh3:01".to_owned(), ..archive(&all) }),
+        (None, archive(&all)),
+    ] {
+        let (running, _) = start(open(None), archive(&all));
+        spans[..3].iter().for_each(running.sink());
+        running.keep();
+        let (running, left) = start(open(resumes), id);
+        assert!(left.is_none());
+        spans.iter().for_each(running.sink());
+        running.finish().unwrap().publish().unwrap();
+        assert!(fs::read(&path).unwrap() == all);
+        assert_eq!(names(), 1);
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -18,9 +18,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer of an empty file. Probes whether it supports direct I/O, unless `mode` forbids
+    /// Creates a writer of a file that holds `written` bytes. Probes whether it supports direct I/O, unless `mode` forbids
     /// that. Without direct I/O the bytes go through the page cache.
-    pub fn new(calls: &Syscalls, file: &Arc<OwnedFd>, mode: DirectMode) -> Self {
+    pub fn new(calls: &Syscalls, file: &Arc<OwnedFd>, written: u64, mode: DirectMode) -> Self {
         let align = match (mode, calls.direct_support(&**file)) {
             (DirectMode::Off, _) | (_, DirectSupport::No) => None,
             (_, DirectSupport::Yes(DirectIo { offset_align, memory_align })) => {
@@ -31,7 +31,7 @@ impl Writer {
         // Spans begin at pages.
         let align = align.filter(|align| *align <= ALIGN_UNTOLD);
         let direct = align.filter(|_| calls.set_direct(&**file, true).is_ok());
-        Self { calls: calls.clone(), file: Arc::clone(file), written: 0, direct }
+        Self { calls: calls.clone(), file: Arc::clone(file), written, direct }
     }
 
     /// Returns the number of bytes written.

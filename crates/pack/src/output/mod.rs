@@ -94,7 +94,7 @@ impl Output {
     }
 
     /// Renames the file to its final name, durably. It must have been synced.
-    pub fn publish(self) -> Result<(), PackError> {
+    pub fn publish(mut self) -> Result<(), PackError> {
         self.draft.publish().map_err(of_draft)
     }
 
