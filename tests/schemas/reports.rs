@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
 use unsnap_testkit::spec::ArchiveSpec;
-use unsnap_unpack::Resumed;
+use unsnap_unpack::{Resumed, TeeReport};
 
 use crate::schema::Schema;
 
@@ -38,6 +38,10 @@ fn reports_of_unpacking() {
     // A run that was interrupted has one thing more to tell.
     let resumed = Resumed { files: 3, bytes: 4096, from_byte: 512 };
     one["resumed"] = serde_json::to_value(resumed).unwrap();
+    let tee =
+        |kept, reason| TeeReport { path: "/a".to_owned(), bytes: 3, reused_bytes: 0, kept, reason };
+    let tees = [tee(true, None), tee(false, Some("its disk is full".to_owned()))];
+    one["tee"] = serde_json::to_value(tees).unwrap();
     schema.hold(&one);
 
     let limits = ["--rate-limit=1GB", "--nice=19", "--io-class=idle", "--cpus=0"];

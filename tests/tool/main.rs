@@ -20,6 +20,9 @@
 //! | [`shell`] | completions complete and manual pages show what `--help` tells, in real shells and by man |
 //! | [`pipes`] | a reader that has had enough is no error, and nothing is said about it |
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
+//! | [`remote`] | archives from servers are the same as files, whatever servers do |
+//! | [`remote_resume`] | a killed run goes on where it was, with the same archive only |
+//! | [`tee`] | an archive from a server is kept byte for byte, or nothing of it |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
 //! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
 //! | [`programs`] | (the programs, as their `--help` tells of them) |
@@ -45,9 +48,11 @@ mod pipes;
 mod programs;
 mod progress;
 mod remote;
+mod remote_resume;
 mod repack;
 mod scan;
 mod second_signal;
 mod seek_table;
 mod shell;
+mod tee;
 mod unpacking;

@@ -268,6 +268,7 @@ pub fn unpacking(
     };
     options.preflight = args.preflight.mode();
     options.min_free = args.preflight.min_free.unwrap_or_default();
+    options.tee.clone_from(&args.tee);
     options.pass = reading(&args.io)?;
     options.pass.tuning.checkpoint_bytes = args.checkpoint_every;
     options.pass.io.index = args.index.index_use();

@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use indicatif::{BinaryBytes, HumanCount};
 use unsnap_fit::PreflightReport;
 use unsnap_pass::Handles;
-use unsnap_unpack::{AccountsReport, Options, Report, Resumed, Unpacker};
+use unsnap_unpack::{AccountsReport, Options, Report, Resumed, TeeReport, Unpacker};
 
 use crate::{
     cli::{UnpackArgs, VerifyArgs},
@@ -131,6 +131,9 @@ fn summary(report: &Report) -> String {
         text.push_str(&verified(accounts));
     }
     digests(report, &mut text);
+    for TeeReport { path, bytes, .. } in report.tee.iter().filter(|tee| tee.kept) {
+        let _ = writeln!(text, "  kept: {path}, {}", BinaryBytes(*bytes));
+    }
     if let Some(preflight) = &report.preflight {
         text.push_str(&space(preflight));
     }

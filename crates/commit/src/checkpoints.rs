@@ -17,12 +17,16 @@ use unsnap_pass::ReadMark;
 use unsnap_source::Digest;
 use unsnap_tarstream::{Member, MemberKind};
 
-use crate::journal::{ArchiveFile, Checkpoint, ReadRange, Recorded};
+use crate::journal::{ArchiveId, Checkpoint, ReadRange, Recorded};
 
 /// Default number of file bytes between two checkpoints, which is also the most that a resumed run
 /// repeats after a kill. A checkpoint costs a moment in which no new file is started, and a sync of
 /// the file systems (BENCHMARKS.md).
 pub const CHECKPOINT_BYTES: u64 = 16 << 30;
+
+/// The same for an archive from the network, which is slower than a disk: 1 GB of it or so would be
+/// received again. A guess.
+pub const REMOTE_CHECKPOINT_BYTES: u64 = 4 << 30;
 
 /// Most members between two checkpoints, however small. Bounds the memory for the next checkpoint,
 /// with names to some 30 MB. A guess.
@@ -41,8 +45,8 @@ const INTERVAL: Duration = Duration::from_mins(1);
 /// The archive of a run and the offset at which the run begins to read it.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Identity of the archive file.
-    pub archive: ArchiveFile,
+    /// Identity of the archive.
+    pub archive: ArchiveId,
     /// Offset in the archive at which this run began to read.
     pub from: u64,
     /// Number of members before the one at which this run began to unpack.
@@ -237,7 +241,12 @@ mod tests {
     fn checkpoints(every: u64) -> (Checkpoints, Receiver<Checkpoint>) {
         let stat = rustix::fs::fstat(File::open("/proc/self/exe").unwrap()).unwrap();
         let before = vec![ReadRange { from: 0, to: 10, digest: "xxh3:00".to_owned() }];
-        let origin = Origin { archive: ArchiveFile::new(&stat), from: 10, entries: 5, before };
+        let origin = Origin {
+            archive: ArchiveId::File(crate::ArchiveFile::new(&stat)),
+            from: 10,
+            entries: 5,
+            before,
+        };
         let (outbox, inbox) = bounded(1);
         let (starts, read) = (Arc::default(), ReadMark::default());
         (Checkpoints::new(every, origin, starts, read, outbox), inbox)

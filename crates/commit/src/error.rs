@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use unsnap_create::CreateError;
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 
+use crate::DraftError;
+
 /// Failure to stage, sync or publish a result. Publications were taken back as far as possible, so
 /// that no destination has its final name.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,9 @@ pub enum CommitError {
     /// A file could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
+    /// The file that keeps an archive could not be made.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
     /// The request makes no sense.
     #[error("{reason}")]
     Request {
@@ -104,6 +109,7 @@ impl Failure for CommitError {
     fn inner(&self) -> Option<&dyn Failure> {
         match self {
             Self::Create(error) => Some(error),
+            Self::Draft(error) => Some(error),
             _ => None,
         }
     }
@@ -113,6 +119,7 @@ impl Failure for CommitError {
             Self::Staging { .. } | Self::NoInodes { .. } => Family::Environment,
             Self::NotClean { .. } | Self::Locked { .. } => Family::NotClean,
             Self::Create(error) => error.family(),
+            Self::Draft(error) => error.family(),
             Self::Request { .. } => Family::Request,
             Self::Cancelled => Family::Cancelled,
         }
@@ -125,6 +132,7 @@ impl Failure for CommitError {
             Self::NotClean { .. } => Code::NotClean,
             Self::Locked { .. } => Code::Locked,
             Self::Create(error) => error.code(),
+            Self::Draft(error) => error.code(),
             Self::Request { .. } => Code::Request,
             Self::Cancelled => Code::Cancelled,
         }
@@ -139,6 +147,7 @@ impl Failure for CommitError {
             Self::NotClean { .. } => Some(Remedy::EmptyDestination),
             Self::Locked { .. } => Some(Remedy::WaitOrMove),
             Self::Create(error) => error.remedy(),
+            Self::Draft(error) => error.remedy(),
             Self::Request { remedy, .. } => Some(remedy.clone()),
             Self::Cancelled => None,
         }

@@ -64,6 +64,29 @@ impl Run {
     }
 }
 
+/// Identity of an archive, for deciding whether it is still the same and unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ArchiveId {
+    /// A file.
+    File(ArchiveFile),
+    /// An archive on a server.
+    Remote(RemoteId),
+}
+
+/// Identity of an archive on a server. Its address may be another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteId {
+    /// Length in bytes.
+    pub length: u64,
+    /// Strong tag.
+    pub etag: Option<String>,
+    /// Time of the last change, if there is no tag.
+    pub last_modified: Option<String>,
+    /// Digest of its first bytes.
+    pub head: String,
+}
+
 /// Identity of an archive file, for deciding whether it is still the same and unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArchiveFile {
@@ -91,7 +114,7 @@ impl ArchiveFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Identity of the archive.
-    pub archive: ArchiveFile,
+    pub archive: ArchiveId,
     /// Members since the previous checkpoint, in the archive's order.
     pub members: Vec<Recorded>,
     /// Offset of the member's header in the decoded stream.
@@ -452,6 +475,7 @@ mod tests {
         let members = (entries - 2..entries).map(member).collect();
         let archive = ArchiveFile { inode: 2, bytes: 3, modified: (4, 5), changed: (6, 7) };
         let (header_offset, read) = (entries * 512, Vec::new());
+        let archive = ArchiveId::File(archive);
         Checkpoint { archive, members, header_offset, entries, restart, read }
     }
 

@@ -7,27 +7,33 @@
 //! * [`Writeback`] syncs the page cache early, long before the final sync.
 //! * [`Checkpoints`] and [`Journal`] record the work that a resumed run need not repeat.
 //! * [`Manifest`] lists all files with their digests.
+//! * [`Draft`] is a single file that gets its name when it is complete; [`Tee`] makes one of the
+//!   bytes of an archive that is being received.
 //! * [`Target`] holds all open directories of a run.
 //!
 //! Other crates decide which files exist and create them.
 
 mod checkpoints;
+mod draft;
 mod error;
 mod journal;
 mod manifest;
 mod mount;
 mod staging;
 mod target;
+mod tee;
 mod writeback;
 
-pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin};
+pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin, REMOTE_CHECKPOINT_BYTES};
+pub use draft::{Draft, DraftError};
 pub use error::CommitError;
 pub use journal::{
-    ArchiveFile, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, Restart, Run,
-    is_journal, journal_written,
+    ArchiveFile, ArchiveId, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, RemoteId,
+    Restart, Run, is_journal, journal_written,
 };
 pub use manifest::Manifest;
 pub use mount::is_same_mount;
 pub use staging::{Existing, Spot, Staging};
 pub use target::Target;
+pub use tee::{CompleteTee, LeftPart, RunningTee, Tee, TeeLost, TeeRoom};
 pub use writeback::{Due, SyncTarget, Writeback, WritebackTimes, WrittenBack};

@@ -305,7 +305,9 @@ mod tests {
 
     fn checkpoint(directory: &OwnedFd) -> Checkpoint {
         Checkpoint {
-            archive: crate::ArchiveFile::new(&rustix::fs::fstat(directory).unwrap()),
+            archive: crate::ArchiveId::File(crate::ArchiveFile::new(
+                &rustix::fs::fstat(directory).unwrap(),
+            )),
             members: Vec::new(),
             header_offset: 512,
             entries: 1,

@@ -12,6 +12,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName}
 use crate::{
     Address, FetchError, Patience,
     head::{HEAD_BYTES_MAX, Head},
+    patience::{Rate, Slow},
 };
 
 /// Interval at which a silent connection checks for cancellation.
@@ -27,6 +28,7 @@ pub struct Connection {
     address: Address,
     /// Bytes of the body that came with the head.
     early: Vec<u8>,
+    rate: Rate,
 }
 
 enum Stream {
@@ -70,7 +72,12 @@ impl Connection {
             } else {
                 Stream::Plain(socket)
             };
-            return Ok(Self { stream, address: address.clone(), early: Vec::new() });
+            return Ok(Self {
+                stream,
+                address: address.clone(),
+                early: Vec::new(),
+                rate: Rate::default(),
+            });
         }
         Err(failed(last))
     }
@@ -179,7 +186,18 @@ impl Connection {
             }
             match self.stream.read(into) {
                 Ok(0) => return Err(broken("the server closed the connection".to_owned())),
-                Ok(count) => return Ok(count),
+                Ok(count) => {
+                    let slow = self.rate.count(patience, started.elapsed(), count);
+                    return match slow {
+                        None => Ok(count),
+                        Some(Slow { waited, bytes }) => Err(FetchError::Slow {
+                            address: self.address.clone(),
+                            offset,
+                            bytes,
+                            seconds: waited.as_secs(),
+                        }),
+                    };
+                }
                 Err(error) if is_idle(&error) => {
                     if started.elapsed() > patience.silence {
                         let limit = patience.silence.as_secs();

@@ -50,6 +50,18 @@ pub enum FetchError {
         /// Reason.
         reason: String,
     },
+    /// The connection brought so few bytes that it was given up.
+    #[error("{address}: at byte {offset}: only {bytes} bytes came within {seconds} s")]
+    Slow {
+        /// The address.
+        address: Address,
+        /// Offset in the archive of the first byte that did not arrive.
+        offset: u64,
+        /// Bytes that came.
+        bytes: u64,
+        /// Time that they took.
+        seconds: u64,
+    },
     /// The archive on the server is not the one that it was at first.
     #[error("{address} has changed on the server: {what} was {expected} and is {found}")]
     Changed {
@@ -77,7 +89,7 @@ impl FetchError {
     /// Returns whether another attempt may succeed.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Broken { .. } => true,
+            Self::Connect { .. } | Self::Broken { .. } | Self::Slow { .. } => true,
             // Too many requests, and faults of the server's own.
             Self::Status { status, .. } => {
                 status.starts_with('5') || status.starts_with("429") || status.starts_with("408")

@@ -19,9 +19,12 @@
 //! pool, where the decoder reads them: on plain HTTP nothing is copied. Links confine themselves
 //! (Landlock): they open no files and connect to nothing but the ports that are in use.
 //!
-//! What a server sends is hostile. Heads, redirects and times are bounded, and the length is fixed by
-//! the first answer. An object that changes under way is refused by name: two nodes' archives of the
-//! same name differ in their bytes.
+//! A later run may go on in the middle: [`Remote::read_from`], with the same [`Identity`]. What a server
+//! without ranges has to send again is held to what came before by [`Holding`].
+//!
+//! What a server sends is hostile. Heads, redirects, times and rates are bounded, and the length is
+//! fixed by the first answer. An object that changes under way is refused by name: two nodes' archives
+//! of the same name differ in their bytes.
 //!
 //! Nothing here proves that an archive is what its name says. That is done as for files.
 
@@ -30,6 +33,7 @@ mod connection;
 mod domain;
 mod error;
 mod head;
+mod holding;
 mod identity;
 mod link;
 mod patience;
@@ -40,6 +44,8 @@ mod window;
 
 pub use address::{Address, NotAnAddress};
 pub use error::FetchError;
+pub use holding::{HeldRange, Holding};
+pub use identity::Identity;
 pub use patience::Patience;
 pub use reader::RemoteReader;
 pub use remote::{FetchOptions, Remote};

@@ -140,7 +140,8 @@ impl Link {
                 let (started, before) = (Instant::now(), receiving.at);
                 let Err(error) = receive(&mut self, &mut receiving, &memory) else { break Ok(()) };
                 self.connection = None;
-                if receiving.at > before {
+                // A drip of bytes is no success.
+                if receiving.at > before && !matches!(error, FetchError::Slow { .. }) {
                     attempts.succeeded();
                 }
                 if let Err(error) = self.wait_after(error, &mut attempts, started, &memory) {

@@ -12,6 +12,11 @@ pub struct Patience {
     pub head: Duration,
     /// Longest silence within a body.
     pub silence: Duration,
+    /// Time spent waiting for a body after which its rate is judged.
+    pub judged_after: Duration,
+    /// Least rate of a body, in bytes per second. A connection that is slower counts as broken, and so
+    /// brings nothing new: otherwise a server could hold up a run for ever with a byte now and then.
+    pub slowest: u64,
     /// Wait before the first repetition. Each further one waits twice as long.
     pub first_wait: Duration,
     /// Longest wait between two attempts.
@@ -26,11 +31,42 @@ impl Default for Patience {
             connect: Duration::from_secs(10),
             head: Duration::from_secs(30),
             silence: Duration::from_secs(15),
+            judged_after: Duration::from_secs(15),
+            slowest: 16 << 10,
             first_wait: Duration::from_millis(100),
             longest_wait: Duration::from_secs(15),
             give_up: Duration::from_mins(10),
         }
     }
+}
+
+/// Rate of a body, by the time that a connection was waited for. The time in which nobody asked it for
+/// bytes does not count.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    waited: Duration,
+    bytes: u64,
+}
+
+impl Rate {
+    /// Counts bytes that came after a wait. Returns the bytes and the time if they were too few.
+    pub fn count(&mut self, patience: &Patience, waited: Duration, bytes: usize) -> Option<Slow> {
+        self.waited = self.waited.saturating_add(waited);
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if self.waited < patience.judged_after {
+            return None;
+        }
+        let Self { waited, bytes } = std::mem::take(self);
+        let least = u128::from(patience.slowest) * waited.as_millis() / 1000;
+        (u128::from(bytes) < least).then_some(Slow { waited, bytes })
+    }
+}
+
+/// A body that is too slow.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Slow {
+    pub waited: Duration,
+    pub bytes: u64,
 }
 
 /// Attempts in a row without a new byte.
@@ -60,6 +96,26 @@ impl Attempts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_rate_below_the_floor_for_long_is_too_slow() {
+        let second = Duration::from_secs(1);
+        let patience = Patience { judged_after: 3 * second, slowest: 100, ..Patience::default() };
+        let mut rate = Rate::default();
+        // Nobody waited for it.
+        assert_eq!(rate.count(&patience, Duration::ZERO, 1), None);
+        assert_eq!(rate.count(&patience, 2 * second, 1), None);
+        assert_eq!(rate.count(&patience, second, 1), Some(Slow { waited: 3 * second, bytes: 3 }));
+        // It is judged anew.
+        assert_eq!(rate.count(&patience, second, 299), None);
+        assert_eq!(rate.count(&patience, 2 * second, 1), None);
+        assert_eq!(
+            rate.count(&patience, 4 * second, 399),
+            Some(Slow { waited: 4 * second, bytes: 399 })
+        );
+        let never = Patience { slowest: 0, ..patience };
+        assert_eq!(rate.count(&never, 100 * second, 0), None);
+    }
 
     #[test]
     fn waits_double_up_to_a_limit_and_end() {

@@ -25,13 +25,20 @@ pub struct RemoteReader {
 }
 
 impl RemoteReader {
-    pub(crate) fn new(shared: Arc<Shared>, site: Arc<Site>, pool: Pool, bytes: u64) -> Self {
+    /// `has_begun`: the first bytes are not passed on.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        site: Arc<Site>,
+        pool: Pool,
+        bytes: u64,
+        has_begun: bool,
+    ) -> Self {
         Self {
             shared,
             site,
             pool,
             bytes,
-            has_begun: false,
+            has_begun,
             waited: Duration::ZERO,
             waited_for_memory: Duration::ZERO,
         }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, thread};
 
-use unsnap_arena::Pool;
+use unsnap_arena::{PAGE_BYTES, Pool};
 
 use crate::{
     Address, FetchError, Patience, RemoteReader,
@@ -151,6 +151,11 @@ impl Remote {
         self.identity.bytes
     }
 
+    /// Returns what must stay the same while the archive is fetched, also by a later run.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Returns whether the server answers ranges, so that several links receive the archive.
     pub fn has_ranges(&self) -> bool {
         self.has_ranges
@@ -163,9 +168,18 @@ impl Remote {
 
     /// Returns a reader, which receives into blocks of `pool`.
     pub fn read(self, pool: Pool) -> RemoteReader {
+        self.read_from(pool, 0)
+    }
+
+    /// Returns a reader of the bytes from `at` on. It may begin before: at the page that holds the byte,
+    /// or with the first byte of the archive if the server answers no ranges.
+    pub fn read_from(self, pool: Pool, at: u64) -> RemoteReader {
         let chunk_bytes = unsnap_source::default_chunk_bytes(pool.bytes());
-        let begin = self.site.head.len() as u64;
+        let head_bytes = self.site.head.len() as u64;
         let total = self.identity.bytes;
+        let at = at.min(total);
+        let is_behind = self.has_ranges && at > head_bytes;
+        let begin = if is_behind { at - at % PAGE_BYTES as u64 } else { head_bytes };
         let (window, run) = if self.has_ranges {
             let chunk = chunk_bytes as u64;
             // What the decoder leaves while it waits: it may hold half of the pool, parts of two more
@@ -181,7 +195,8 @@ impl Remote {
             chunk_bytes,
         });
         self.shared.tell();
-        RemoteReader::new(Arc::clone(&self.shared), Arc::clone(&self.site), pool, total)
+        let (shared, site) = (Arc::clone(&self.shared), Arc::clone(&self.site));
+        RemoteReader::new(shared, site, pool, total, is_behind)
     }
 }
 

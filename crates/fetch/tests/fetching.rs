@@ -50,10 +50,12 @@ fn impatient() -> FetchOptions {
         connect: Duration::from_secs(20),
         head: Duration::from_secs(20),
         silence: Duration::from_millis(300),
+        judged_after: Duration::from_mins(2),
         first_wait: Duration::from_millis(1),
         longest_wait: Duration::from_millis(5),
         // For a machine that is busy with other work.
         give_up: Duration::from_mins(2),
+        ..Patience::default()
     };
     FetchOptions { patience, ..FetchOptions::default() }
 }
@@ -407,5 +409,23 @@ fn encrypted_archives_need_a_trusted_certificate() {
         let server = certificate.serve(file(1), Personality::agave(), never());
         let error = open_tls(&server, &options).map(drop).unwrap_err();
         assert_eq!(error.family(), Family::Request, "{error}");
+    }
+}
+
+/// A few bytes again and again would hold up a run for ever.
+#[test]
+fn a_server_that_lets_bytes_drip_is_given_up() {
+    let bytes = file(400_000);
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let script: Script =
+            Box::new(|number, _| Some(Fault::Drip(if number == 0 { 70_000 } else { 10 })));
+        let server = Server::start(NAME, bytes.clone(), personality, script);
+        let mut options = impatient();
+        options.patience.judged_after = Duration::from_millis(100);
+        // Each attempt takes a tenth of a second.
+        options.patience.give_up = Duration::from_secs(1);
+        let error = fetch(&server, &options).unwrap_err();
+        assert_eq!(error.code(), Code::Network);
+        assert!(error.to_string().contains("bytes came within"), "{error}");
     }
 }

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use unsnap_decode::{DecodeSummary, Decoded, FrameStarts, Position, ThreadTimes};
+use unsnap_fetch::{HeldRange, Holding, Remote};
 use unsnap_ring::{EngineKind, probe_uring};
 use unsnap_source::{
-    Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader, Source, StreamReader,
+    ArchiveFile, Chained, Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader,
+    Showing, Skipping, Source, Span, StreamReader,
 };
 
 use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
@@ -64,7 +66,24 @@ pub struct DecodeJob<'a> {
     pub digest: Option<DigestKind>,
     /// Whether the digest includes the bytes before `begin`.
     pub digest_all: bool,
+    /// Ranges of the first archive that interrupted runs had read. A server that has to send them
+    /// again must send the same bytes.
+    pub held: Vec<HeldRange>,
+    /// What keeps each archive; missing for archives that are not kept.
+    pub keepers: Mutex<Vec<Option<Keeper>>>,
 }
+
+/// Keeps the bytes of an archive on a server.
+pub struct Keeper {
+    /// Receives the bytes as they are read.
+    pub listener: SpanListener,
+    /// The first bytes of the archive, which an interrupted run has kept, and their number. They need not
+    /// be received again.
+    pub part: Option<(ArchiveFile, u64)>,
+}
+
+/// Receives the spans of an archive, in the order of its bytes.
+pub type SpanListener = Box<dyn FnMut(&Span) + Send>;
 
 /// Archives that are being decoded, and their memory. Dropping it ends the threads.
 pub struct Decoding {
@@ -124,8 +143,18 @@ impl DecodeJob<'_> {
     ) -> Result<Decoded, PassError> {
         let (archive, stream) = (&self.named[index], &memory.streams[index]);
         let hasher = self.hasher(&input, begin)?;
-        let source = self.source(archive, memory, stream, input, begin)?;
+        let keeper = self.keeper(index);
+        let is_remote = matches!(input, Input::Remote(_));
+        let source = match input {
+            Input::Remote(remote) => self.receive(remote, memory, stream, begin, keeper)?,
+            input => self.source(archive, memory, stream, input, begin)?,
+        };
         let mut source = self.paused_by_pace(source, stream);
+        // What a server had to send again is digested with the whole archive only.
+        let skips_early = is_remote && !self.digest_all;
+        if skips_early {
+            source = Box::new(Skipping::new(source, begin.compressed_offset));
+        }
         let progress = &self.handles.progress;
         progress.expect_bytes(source.len().unwrap_or(0));
         // Only the first archive can be resumed, so only its progress is noted.
@@ -136,6 +165,9 @@ impl DecodeJob<'_> {
         if let Some(hasher) = hasher {
             let mark = move |bytes, digest| read.set(bytes, digest);
             source = Box::new(Digesting::new(source, hasher, mark));
+        }
+        if is_remote && !skips_early {
+            source = Box::new(Skipping::new(source, begin.compressed_offset));
         }
         unsnap_decode::start(unsnap_decode::Job {
             source,
@@ -148,6 +180,11 @@ impl DecodeJob<'_> {
             frame_starts,
         })
         .map_err(|error| PassError::decode(&archive.display_name(), error))
+    }
+
+    fn keeper(&self, archive: usize) -> Option<Keeper> {
+        let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
+        keepers.get_mut(archive).and_then(Option::take)
     }
 
     /// Returns the hasher for an archive. For a digest of the whole archive it has already hashed
@@ -164,7 +201,60 @@ impl DecodeJob<'_> {
         Ok(Some(hasher))
     }
 
-    /// Starts reading an archive.
+    /// Starts receiving an archive, from the byte at which decoding begins or before.
+    fn receive(
+        &self,
+        remote: Remote,
+        memory: &Memory,
+        stream: &StreamMemory,
+        begin: Position,
+        keeper: Option<Keeper>,
+    ) -> Result<Box<dyn Source>, PassError> {
+        let (at, total, address) =
+            (begin.compressed_offset, remote.bytes(), remote.address().clone());
+        let (listener, part) = keeper.map(|Keeper { listener, part }| (listener, part)).unzip();
+        let part = part.flatten();
+        let kept = part.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let mut held = if at > 0 { self.held.clone() } else { Vec::new() };
+        let pool = stream.read.clone();
+        let source: Box<dyn Source> = if remote.has_ranges() {
+            // The first byte that anything is to read, and the first that is to be received.
+            let (first, sent) = match (self.digest_all, listener.is_some()) {
+                (true, _) => (0, kept),
+                (false, true) => (at.min(kept), kept),
+                (false, false) => (at, at),
+            };
+            if sent > 0 {
+                held.clear();
+            }
+            let receive = move || -> Box<dyn Source> {
+                let reader = Box::new(remote.read_from(pool, sent));
+                let reader = Box::new(Skipping::new(reader, sent));
+                Box::new(Holding::new(reader, address, &held))
+            };
+            match part {
+                Some((file, bytes)) if first < sent => {
+                    let file = self.read_file(file, memory, stream, first, bytes)?;
+                    Box::new(Chained::new(file, receive, Some(total)))
+                }
+                _ => receive(),
+            }
+        } else {
+            // Everything comes again, and must be the same.
+            if let Some((file, bytes)) = part {
+                let mut hasher = DigestKind::Xxh3.hasher();
+                file.digest_range(&mut hasher, 0, bytes).map_err(PassError::source)?;
+                held.push(HeldRange { from: 0, to: bytes, digest: hasher.digest() });
+            }
+            Box::new(Holding::new(Box::new(remote.read(pool)), address, &held))
+        };
+        Ok(match listener {
+            Some(listener) => Box::new(Showing::new(source, listener)),
+            None => source,
+        })
+    }
+
+    /// Starts reading an archive that is no server's.
     fn source(
         &self,
         archive: &Archive,
@@ -174,7 +264,6 @@ impl DecodeJob<'_> {
         begin: Position,
     ) -> Result<Box<dyn Source>, PassError> {
         let pool = stream.read.clone();
-        let tuning = &self.options.tuning;
         let file = match input {
             Input::Stream { file, head } => {
                 let name = archive.display_name();
@@ -183,10 +272,24 @@ impl DecodeJob<'_> {
             Input::Remote(remote) => return Ok(Box::new(remote.read(pool))),
             Input::File { file, .. } => file,
         };
+        self.read_file(file, memory, stream, begin.compressed_offset, u64::MAX)
+    }
+
+    /// Starts reading a file, from one offset to another.
+    fn read_file(
+        &self,
+        file: ArchiveFile,
+        memory: &Memory,
+        stream: &StreamMemory,
+        from: u64,
+        to: u64,
+    ) -> Result<Box<dyn Source>, PassError> {
+        let (pool, tuning) = (stream.read.clone(), &self.options.tuning);
         let mut reader = SequentialFileReader::builder(pool)
             .engine(self.engine.clone())
             .priority(self.options.neighbour.io_priority)
-            .start(begin.compressed_offset);
+            .start(from)
+            .limit(to);
         if let Some(ranges) = memory.to_register() {
             reader = reader.register(ranges);
         }

@@ -40,7 +40,9 @@ use std::thread;
 
 pub use archive::{Archive, Archives, OpenArchive, RemoteArchive};
 pub use bank::{BankCheck, ProvenBank};
-pub use decoding::{DecodeJob, DecodedArchive, Decoding, ReadMark, choose_engine};
+pub use decoding::{
+    DecodeJob, DecodedArchive, Decoding, Keeper, ReadMark, SpanListener, choose_engine,
+};
 pub use error::PassError;
 pub use indexes::Anywhere;
 pub use memory::{Input, Memory, StreamMemory};
@@ -56,6 +58,7 @@ pub use seek_table::{SeekTableFound, length_by_seek_table, reconcile_with_seek_t
 pub use tap::{Passing, Tap, show};
 pub use unfinished::{Unfinished, UnfinishedPath};
 pub use unsnap_decode::Decoder;
+pub use unsnap_fetch::HeldRange;
 pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, NotAnIoPriority, Pace};
 pub use walk::{Listener, See, Span, Walk};
 

@@ -76,6 +76,14 @@ impl Input {
         }
     }
 
+    /// Returns the archive on a web server.
+    pub fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::Remote(remote) => Some(remote),
+            Self::File { .. } | Self::Stream { .. } => None,
+        }
+    }
+
     fn head(&self) -> &[u8] {
         match self {
             Self::File { head, .. } | Self::Stream { head, .. } => head,

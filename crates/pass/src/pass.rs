@@ -62,6 +62,8 @@ impl<'a> Pass<'a> {
             read: ReadMark::default(),
             digest,
             digest_all: false,
+            held: Vec::new(),
+            keepers: std::sync::Mutex::default(),
         };
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);

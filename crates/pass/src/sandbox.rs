@@ -10,6 +10,7 @@
 //! | staging directories of an interrupted run, or whose files are handed over open | the same, and reading files |
 //! | the directories that hold them | making, renaming and removing directories, as publishing does |
 //! | destinations that are filled in place | as in staging directories |
+//! | a directory that keeps archives from the network | making, renaming and removing files |
 //! | elsewhere | none: no opening, no creating, no removing, no executing |
 //! | beyond files | no TCP connections, no device control, no signals or abstract sockets to other processes |
 //!
@@ -72,6 +73,8 @@ pub enum Need {
     Resume,
     /// Renaming a directory in it.
     Publish,
+    /// Renaming and removing a file in it.
+    Keep,
 }
 
 impl Need {
@@ -84,6 +87,7 @@ impl Need {
             }),
             Self::Resume => Self::Build.rights() | AccessFs::ReadFile,
             Self::Publish => make_bitflags!(AccessFs::{ MakeDir | RemoveDir }),
+            Self::Keep => make_bitflags!(AccessFs::{ MakeReg | RemoveFile }),
         }
     }
 }

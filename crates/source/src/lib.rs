@@ -19,6 +19,7 @@ use std::time::Duration;
 use unsnap_arena::Slice;
 use unsnap_ring::WorkerTimes;
 
+mod chained;
 mod digest;
 mod digesting;
 mod error;
@@ -26,14 +27,19 @@ mod failure;
 mod file;
 mod pausing;
 mod reader;
+mod showing;
+mod skipping;
 mod stream;
 
+pub use chained::Chained;
 pub use digest::{Digest, DigestKind, Hasher, NotADigest};
 pub use digesting::Digesting;
 pub use error::SourceError;
 pub use file::ArchiveFile;
 pub use pausing::Pausing;
 pub use reader::{ReaderBuilder, SequentialFileReader, default_chunk_bytes};
+pub use showing::Showing;
+pub use skipping::Skipping;
 pub use stream::{StreamReader, read_head};
 
 /// A contiguous part of the archive.

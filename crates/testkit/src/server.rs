@@ -18,6 +18,9 @@ const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Interval at which a stalling connection looks whether the server is to end.
 const STOP_CHECK: Duration = Duration::from_millis(20);
 
+/// Pause between the bytes of a drip.
+const DRIP: Duration = Duration::from_millis(5);
+
 /// What a server is like.
 #[derive(Clone, Debug)]
 pub struct Personality {
@@ -67,6 +70,10 @@ pub enum Fault {
     Whole,
     /// The bytes of the body from this offset in the file on are others.
     OtherBytesFrom(u64),
+    /// After so many bytes of the body each further one comes alone, a few milliseconds later.
+    Drip(u64),
+    /// The byte at this offset in the file is another one.
+    OtherByte(u64),
     /// This many bytes less than was requested, as a complete answer.
     Short(u64),
     /// These headers in addition.
@@ -263,8 +270,8 @@ impl Shared {
             }
         };
         let mut etag = self.personality.etag.clone();
-        let (mut cut, mut stall, mut further) = (u64::MAX, u64::MAX, "");
-        let mut others_from = u64::MAX;
+        let (mut cut, mut stall, mut drip, mut further) = (u64::MAX, u64::MAX, u64::MAX, "");
+        let (mut others_from, mut others_to) = (u64::MAX, u64::MAX);
         match fault {
             Some(Fault::Close) => return Ok(false),
             Some(Fault::Raw(bytes)) => {
@@ -277,8 +284,10 @@ impl Shared {
             }
             Some(Fault::Cut(bytes)) => cut = bytes,
             Some(Fault::Stall(bytes)) => stall = bytes,
+            Some(Fault::Drip(bytes)) => drip = bytes,
             Some(Fault::OtherTag) => etag = Some("\"other\"".to_owned()),
             Some(Fault::OtherBytesFrom(offset)) => others_from = offset,
+            Some(Fault::OtherByte(offset)) => (others_from, others_to) = (offset, offset + 1),
             Some(Fault::Short(bytes)) => end = end.saturating_sub(bytes).max(first + 1),
             Some(Fault::Headers(headers)) => further = headers,
             Some(Fault::Whole) | None => {}
@@ -297,7 +306,19 @@ impl Shared {
         let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let mut body = self.file[index(first)..index(end)].to_vec();
         for (offset, byte) in (first..).zip(&mut body) {
-            *byte ^= u8::from(offset >= others_from);
+            *byte ^= u8::from((others_from..others_to).contains(&offset));
+        }
+        if let Some(at) = usize::try_from(drip).ok().filter(|at| *at < body.len()) {
+            connection.write_all(&body[..at])?;
+            for byte in &body[at..] {
+                connection.write_all(&[*byte])?;
+                connection.flush()?;
+                thread::sleep(DRIP);
+                if self.ends.load(Ordering::Relaxed) {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
         }
         let sent = usize::try_from(cut.min(stall)).unwrap_or(usize::MAX).min(body.len());
         connection.write_all(&body[..sent])?;

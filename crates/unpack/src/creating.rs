@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_commit::{CHECKPOINT_BYTES, Checkpoints, Due, Journal, Origin, Target, Writeback};
+use unsnap_commit::{
+    ArchiveId, CHECKPOINT_BYTES, Checkpoints, Due, Journal, Origin, REMOTE_CHECKPOINT_BYTES,
+    Target, Writeback,
+};
 use unsnap_create::{
     Assembler, CreateError, CreatorPool, Destination as CreatorDestination, PoolConfig,
 };
@@ -162,7 +165,11 @@ pub(crate) fn write_back(
     let due = Due::new(pass.tuning.writeback_bytes, pass.neighbour.pace.clone());
     let started = Writeback::start(target.calls.clone(), targets, progress.created(), due, journal);
     let checkpoints = origin.zip(started.outbox()).map(|(origin, outbox)| {
-        let every = pass.tuning.checkpoint_bytes.unwrap_or(CHECKPOINT_BYTES);
+        let default = match origin.archive {
+            ArchiveId::File(_) => CHECKPOINT_BYTES,
+            ArchiveId::Remote(_) => REMOTE_CHECKPOINT_BYTES,
+        };
+        let every = pass.tuning.checkpoint_bytes.unwrap_or(default);
         let checkpoints = Checkpoints::new(every, origin, frame_starts, read, outbox);
         if options.resumes() { checkpoints.by_time(Instant::now()) } else { checkpoints }
     });

@@ -72,7 +72,7 @@ fn kind(range: &ReadRange) -> Option<DigestKind> {
 mod tests {
     use std::convert::Infallible;
 
-    use unsnap_commit::{ArchiveFile, Restart};
+    use unsnap_commit::{ArchiveFile, ArchiveId, Restart};
 
     use super::*;
 
@@ -84,7 +84,7 @@ mod tests {
     fn checkpoint(raw_offset: u64, header_offset: u64) -> Checkpoint {
         let digest = DigestKind::Xxh3.hasher().digest().to_string();
         Checkpoint {
-            archive: ArchiveFile::new(&rustix::fs::stat("/").unwrap()),
+            archive: ArchiveId::File(ArchiveFile::new(&rustix::fs::stat("/").unwrap())),
             members: Vec::new(),
             header_offset,
             entries: 3,

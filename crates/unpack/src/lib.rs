@@ -56,6 +56,7 @@ mod resume;
 mod second_look;
 mod source;
 mod storages;
+mod tees;
 mod times;
 mod walk;
 mod walks;
@@ -67,7 +68,7 @@ pub use error::UnpackError;
 pub use options::{CheckOutputs, DigestUse, Options};
 pub use report::{
     AccountsArchive, AccountsReport, BankReport, CreatorReport, IncrementalReport, Report, Resumed,
-    ReusedReport, ThreadReport,
+    ReusedReport, TeeReport, ThreadReport,
 };
 pub use source::{FileByFile, FileChecks, Single, Source, Upon, Verify};
 pub use unsnap_create::{FileSink, FinishedFile};

@@ -27,6 +27,9 @@ pub struct Options {
     /// Free space to leave to other processes on each destination's file system. Archives that
     /// leave less are refused, and a run ends when less is free. By default none is left.
     pub min_free: Reserve,
+    /// Directory that keeps the archives from the network as files, under their names. Such a file is
+    /// given up, and the report says why, if its disk has no room for it.
+    pub tee: Option<PathBuf>,
     /// Receiver of each file as it becomes complete. It may read the file while the run continues.
     pub files: Option<FileSink>,
 }
@@ -141,6 +144,7 @@ impl Options {
             pass: unsnap_pass::Options::default(),
             preflight: PreflightMode::default(),
             min_free: Reserve::NONE,
+            tee: None,
             files: None,
         }
     }

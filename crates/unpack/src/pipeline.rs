@@ -27,6 +27,7 @@ use crate::{
     resume::Beginning,
     second_look::SecondLook,
     storages::AccountsVerification,
+    tees::{CompleteTees, RunningTees, Tees, remote_id},
     times::Times,
     walks::Walks,
 };
@@ -74,6 +75,7 @@ fn stage_all(
     let mut target = open_target(options, cancel.unfinished())?;
     // Before this thread is confined: the storages are outside of the staging directories.
     let reused = link_base(options, target.as_ref(), cancel)?;
+    let tees = Tees::open(options, handles)?;
     let mut opened = Opened::open(options.archives(), &options.pass)?;
     log_opened(options);
     let mut manifest = open_manifest(options, &opened)?;
@@ -83,7 +85,8 @@ fn stage_all(
 
     // Confine: from here on, this thread and all threads that it starts can use only what is open,
     // and can create files only in the staging directories. Not a byte of an archive has been read.
-    let needs = Target::needs(target.as_ref(), reads_created_files(options));
+    let mut needs = Target::needs(target.as_ref(), reads_created_files(options));
+    needs.extend(tees.needs());
     let sandbox = opened.confine(&options.pass, &needs);
     drop(needs);
     confined().map_err(PassError::thread)?;
@@ -111,6 +114,7 @@ fn stage_all(
     let threads = opened.threads;
     let inputs = Input::begin_all(opened.archives, options.archives(), cancel)?;
     let opened_in = since.elapsed();
+    let remotes: Vec<_> = inputs.iter().map(|input| input.remote().map(remote_id)).collect();
     let systems = target.as_ref().map(|target| file_systems(target, options)).transpose()?;
     let mut preflight = match &systems {
         None => fits(Room::Beside).map(|()| None)?,
@@ -125,6 +129,11 @@ fn stage_all(
     let memory = Memory::reserve(&options.pass, &inputs, threads, options.writes())?;
     let _rouse = cancel.rouse_by(memory.closer());
 
+    // Tee: an archive from the network is kept as a file as well.
+    let of_files = systems.as_deref().unwrap_or_default();
+    let (tees, keepers) = tees.start(options, of_files, remotes, progress);
+    let mut tees = Some(tees);
+
     // Source and decode: compressed bytes become segments, on threads of their own.
     let (frame_starts, read) = (Arc::default(), ReadMark::default());
     let job = DecodeJob {
@@ -137,6 +146,8 @@ fn stage_all(
         read: read.clone(),
         digest: options.digest().kind(),
         digest_all: options.digest().expected().is_some(),
+        held: std::mem::take(&mut beginning.held),
+        keepers: keepers.into(),
     };
     let mut decoding = Decoding::start(inputs, memory, &job)?;
 
@@ -217,6 +228,7 @@ fn stage_all(
         }
         let accounts = second_look.verify(verification, &walked, target.as_ref(), handles)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
+        let tees = tees.take().map(RunningTees::finish).unwrap_or_default();
         if let Some(target) = &mut target {
             write_lists(options, target, &reused, &walked, created.as_ref())?;
             wait_while_paused(options, cancel)?;
@@ -231,13 +243,18 @@ fn stage_all(
                 return Err(UnpackError::CANCELLED);
             }
         }
-        Ok((walked, created, accounts))
+        Ok((walked, created, accounts, tees))
     });
     // Keep: of a resumable run that failed or was interrupted, the files that are complete stay.
     if let (Err(error), Some(target), Some(checkpoints)) = (&synced, &target, &mut checkpoints)
         && can_be_resumed(options, error)
     {
         last_checkpoint::take(target, checkpoints, lost.and_then(|lost| lost()));
+    }
+    if let (Err(error), Some(tees)) = (&synced, tees.take())
+        && can_be_resumed(options, error)
+    {
+        tees.keep();
     }
     drop(checkpoints);
     let written_back = writeback.and_then(Writeback::finish);
@@ -251,7 +268,7 @@ fn stage_all(
     if let (Err(error), Some(target), true) = (&synced, &mut target, options.resumes()) {
         keep(&mut target.staging, recorded && can_be_resumed(options, error));
     }
-    let (walked, created, accounts) = synced?;
+    let (walked, created, accounts, tees) = synced?;
     let report = ReportBuilder {
         options: options.clone(),
         huge_pages: memory.arena.page_kind().name(),
@@ -270,8 +287,9 @@ fn stage_all(
         accounts,
         limits,
         paused: Duration::ZERO,
+        tees: Vec::new(),
     };
-    Ok(Staged { target, manifest, report, started })
+    Ok(Staged { target, manifest, tees, report, started })
 }
 
 /// A result that is complete and durable, but not published. Dropping it removes all staged files.
@@ -279,6 +297,7 @@ pub(crate) struct Staged {
     /// `None` if nothing is written.
     target: Option<Target>,
     manifest: Option<Manifest>,
+    tees: CompleteTees,
     report: ReportBuilder,
     started: Instant,
 }
@@ -295,6 +314,7 @@ impl Staged {
         if let Some(manifest) = self.manifest {
             manifest.keep();
         }
+        self.report.tees = self.tees.publish();
         progress.enter(Phase::Done);
         times.total = self.started.elapsed();
         self.report.paused = progress.paused();

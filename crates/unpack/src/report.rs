@@ -99,6 +99,8 @@ pub struct Report {
     pub digest: Option<String>,
     /// Work of an interrupted run that was reused. Its files are included in the counts above.
     pub resumed: Option<Resumed>,
+    /// Archives from the network that were to be kept as files.
+    pub tee: Vec<TeeReport>,
     /// The creators of files and the concurrency that each has chosen, in the order of `threads`.
     pub creators: Vec<CreatorReport>,
     /// Times of each thread, in the order of the data's flow.
@@ -134,6 +136,29 @@ pub struct Resumed {
     pub bytes: u64,
     /// Offset in the archive at which reading began.
     pub from_byte: u64,
+}
+
+/// An archive from the network that was to be kept as a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TeeReport {
+    /// Path of the file.
+    pub path: String,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Bytes of them that an interrupted run had received.
+    pub reused_bytes: u64,
+    /// Whether it is there, complete and durable. If not, there is nothing left of it.
+    pub kept: bool,
+    /// Reason why it was not kept.
+    pub reason: Option<String>,
+}
+
+impl TeeReport {
+    /// Returns the line of the fallbacks for an archive that was not kept.
+    pub(crate) fn fallback(&self) -> Option<String> {
+        let reason = self.reason.as_ref()?;
+        Some(format!("{} was not kept: {reason}", self.path))
+    }
 }
 
 /// Storages that were linked from an earlier state.

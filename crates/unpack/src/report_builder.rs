@@ -14,6 +14,7 @@ use crate::{
     process::ProcessStatus,
     report::{
         AccountsArchive, AccountsReport, BankReport, IncrementalReport, Resumed, ReusedReport,
+        TeeReport,
     },
     times::Times,
     walk::Walked,
@@ -43,6 +44,8 @@ pub(crate) struct ReportBuilder {
     pub limits: LimitsReport,
     /// Total time for which the run was paused.
     pub paused: Duration,
+    /// Archives that were to be kept.
+    pub tees: Vec<TeeReport>,
 }
 
 impl ReportBuilder {
@@ -64,6 +67,7 @@ impl ReportBuilder {
         }
         fallbacks.extend(all.iter().flat_map(|one| one.source.fallbacks.iter().cloned()));
         fallbacks.extend(created.fallbacks.iter().cloned());
+        fallbacks.extend(self.tees.iter().filter_map(TeeReport::fallback));
         let copied = sum(|one| one.copied_frames);
         if copied > 0 {
             let frames = if copied == 1 { "frame has a window" } else { "frames have windows" };
@@ -135,6 +139,7 @@ impl ReportBuilder {
             fallbacks,
             digest: decoded.source.digest.filter(|_| all_digested).map(|digest| digest.to_string()),
             resumed: self.resumed,
+            tee: self.tees,
             sandbox,
             preflight: self.preflight,
             limits: LimitsReport { rate_limit: options.pass.neighbour.rate_limit(), ..self.limits },

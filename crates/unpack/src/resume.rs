@@ -11,13 +11,13 @@ mod unusable;
 use std::os::fd::OwnedFd;
 
 use unsnap_commit::{
-    ArchiveFile as ArchiveIdentity, Checkpoint, CommitError, Journal, LoadError, Loaded, Manifest,
-    Origin, ReadRange, Run, Staging, Target,
+    ArchiveFile as FileId, ArchiveId, Checkpoint, CommitError, Journal, LoadError, Loaded,
+    Manifest, Origin, ReadRange, Run, Staging, Target,
 };
 use unsnap_decode::Position;
 use unsnap_fit::Kept;
 use unsnap_layout::Layout;
-use unsnap_pass::{OpenArchive, PassError};
+use unsnap_pass::{HeldRange, OpenArchive, PassError};
 use unsnap_ring::Syscalls;
 use unsnap_source::{ArchiveFile, Digest};
 
@@ -28,6 +28,7 @@ use crate::{
     decision::{Decision, Interrupted},
     places::BegunPlaces,
     report::Resumed,
+    tees::remote_id,
     walk::Met,
 };
 use files::check;
@@ -50,6 +51,8 @@ pub(crate) struct Beginning {
     pub origin: Option<Origin>,
     /// Journal of this run.
     pub journal: Option<Journal>,
+    /// Ranges of the archive that interrupted runs had read.
+    pub held: Vec<HeldRange>,
     /// The reason, in words, why a run that should resume starts over.
     pub fallback: Option<String>,
 }
@@ -72,6 +75,7 @@ impl Beginning {
             kept: Vec::new(),
             origin: None,
             journal: None,
+            held: Vec::new(),
             fallback: None,
         };
         let Some((target, archive)) = target.zip(archives.first()) else { return Ok(beginning) };
@@ -87,13 +91,18 @@ impl Beginning {
         };
         let Target { calls, staging, directories, .. } = target;
         let refuse = |reason| Err(UnpackError::NotResumable { path: path.clone(), reason });
-        let OpenArchive::File(archive) = archive else {
-            if options.resumes() && staging.is_left_over() {
-                return refuse("a stream cannot be read from the middle");
+        let identity = match archive {
+            OpenArchive::File(file) => {
+                ArchiveId::File(FileId::new(&file.stat().map_err(PassError::source)?))
             }
-            return Ok(beginning);
+            OpenArchive::Remote(remote) => ArchiveId::Remote(remote_id(remote)),
+            OpenArchive::Stream(_) => {
+                if options.resumes() && staging.is_left_over() {
+                    return refuse("a stream cannot be read from the middle");
+                }
+                return Ok(beginning);
+            }
         };
-        let identity = ArchiveIdentity::new(&archive.stat().map_err(PassError::source)?);
         beginning.origin =
             Some(Origin { archive: identity, from: 0, entries: 0, before: Vec::new() });
         let run = Run::new(&what(options, options.archives().len()), staging.identities()?);
@@ -142,7 +151,7 @@ impl Beginning {
         options: &Options,
         calls: &Syscalls,
         run: &Run,
-        archive: &ArchiveFile,
+        archive: &OpenArchive,
         directories: &[OwnedFd],
         manifest: Option<&mut Manifest>,
     ) -> Result<(), Unusable> {
@@ -170,10 +179,26 @@ impl Beginning {
                 && self.origin.as_ref().is_some_and(|now| now.archive == reached.archive),
             expected: options.digest().expected().map(|digest| digest.kind()),
         };
-        match interrupted.decide(|| has_same_content(archive, &reached))? {
+        let has_same_content = || match archive {
+            OpenArchive::File(file) => has_same_content(file, &reached),
+            // It would have to be received again.
+            OpenArchive::Remote(_) | OpenArchive::Stream(_) => Ok(false),
+        };
+        match interrupted.decide(has_same_content)? {
             Decision::Resume => {}
             Decision::StartOver(reason) => return because(reason.to_owned()),
             Decision::Refuse(reason) => return Err(Unusable::NotThis(reason)),
+        }
+        self.held = held(&reached.read);
+        if let OpenArchive::Remote(remote) = archive
+            && !remote.has_ranges()
+            && !covers(&self.held, reached.restart.compressed_offset)
+        {
+            return because(
+                "the server sends the archive from its beginning only, and the interrupted run did \
+                 not digest what it received"
+                    .to_owned(),
+            );
         }
         let members = &reached.members;
         let (rules, places) = (&mut self.rules, &mut self.places);
@@ -233,6 +258,26 @@ fn what(options: &Options, archives: usize) -> String {
     // Files are not checked again.
     let checks = if options.source().verify() == Verify::None { "unchecked" } else { "checked" };
     format!("state of a {layout}, archives: {archives}, {checks}")
+}
+
+/// Returns the ranges with usable digests.
+fn held(read: &[ReadRange]) -> Vec<HeldRange> {
+    let held = |ReadRange { from, to, digest }: &ReadRange| {
+        digest.parse().ok().map(|digest| HeldRange { from: *from, to: *to, digest })
+    };
+    read.iter().filter_map(held).collect()
+}
+
+/// Returns whether the ranges hold every byte before `end`.
+fn covers(held: &[HeldRange], end: u64) -> bool {
+    let mut covered = 0;
+    for range in held {
+        if range.from > covered {
+            return false;
+        }
+        covered = covered.max(range.to);
+    }
+    covered >= end
 }
 
 /// Returns whether this archive has the bytes that the interrupted runs had read, from its

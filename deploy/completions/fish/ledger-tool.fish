@@ -69,6 +69,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l heade
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l tee -d 'Also keep the archive from the network in DIR, under its name' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"

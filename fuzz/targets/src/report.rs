@@ -104,6 +104,7 @@ fn report_on(archive: &str, fallback: &str) -> Report {
         fallbacks: vec![fallback.to_owned()],
         digest: None,
         resumed: None,
+        tee: Vec::new(),
         sandbox: SandboxReport { missing: vec![fallback.to_owned()], ..SandboxReport::default() },
         preflight: None,
         limits: LimitsReport::default(),

@@ -129,6 +129,13 @@ pub struct UnpackArgs {
     #[command(flatten)]
     pub fetch: FetchArgs,
 
+    /// Also keep the archive from the network in DIR, under its name
+    ///
+    /// The file gets its name when the archive is proven and everything is durable. If the disk has no
+    /// room for it beside the unpacked files, it is given up, and unpacking goes on.
+    #[arg(long, value_name = "DIR", help_heading = "Network options")]
+    pub tee: Option<PathBuf>,
+
     #[command(flatten)]
     pub io: IoArgs,
 
