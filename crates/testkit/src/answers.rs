@@ -83,8 +83,9 @@ pub fn newest(rows: Vec<Row>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::{Content, TOKEN_PROGRAM};
+    use crate::content::Content;
     use crate::lattice::totals_of_specs;
+    use crate::mainnet::TOKEN_PROGRAM;
 
     fn spec(total_bytes: u64) -> ArchiveSpec {
         ArchiveSpec { content: Content::Mainnet, total_bytes, ..ArchiveSpec::default() }

@@ -11,7 +11,7 @@
 //! segment takes all the remaining space as its data. All other records have natural sizes and
 //! begin at multiples of 8.
 
-use crate::mainnet;
+use crate::mainnet::{self, TOKEN_BYTES, TOKEN_PROGRAM, put};
 use crate::random::{Random, SplitMix64};
 use std::ops::Range;
 use std::str::FromStr;
@@ -314,15 +314,9 @@ impl Records {
     }
 }
 
-pub(crate) fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
-    bytes[offset..offset + value.len()].copy_from_slice(value);
-}
-
 pub(crate) const HEADER_BYTES: usize = 136;
 /// Length of a field of structured data in bytes: enough for two quotes.
 const FIELD_BYTES: usize = 48;
-/// Length of a token account's data in bytes.
-pub(crate) const TOKEN_BYTES: usize = 165;
 
 /// Percentage of token accounts whose owner occurs nowhere else, as in the corpus `sol` of the
 /// experiments.
@@ -338,12 +332,6 @@ const KEYS_MINT: u64 = 1 << 61;
 const KEYS_OWNER: u64 = 2 << 61;
 const KEYS_PROGRAM: u64 = 3 << 61;
 const KEYS_VOTER: u64 = 5 << 60;
-
-/// `TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA`.
-pub(crate) const TOKEN_PROGRAM: [u8; 32] = [
-    0x06, 0xDD, 0xF6, 0xE1, 0xD7, 0x65, 0xA1, 0x93, 0xD9, 0xCB, 0xE1, 0x46, 0xCE, 0xEB, 0x79, 0xAC,
-    0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
-];
 
 /// Start of the first file's clock: 16 March 2020, in seconds since 1970.
 const GENESIS: u64 = 1_584_368_940;

@@ -14,16 +14,23 @@
 //!                | credits 188 | flags 196                                               200 bytes
 //! ```
 
-use crate::content::{TOKEN_BYTES, TOKEN_PROGRAM, put};
 use crate::random::Random;
 
 /// Length of a segment: the largest account fits into one.
 pub(crate) const SEGMENT_BYTES: u64 = 16 << 20;
 
+/// Length of a token account's data in bytes.
+pub(crate) const TOKEN_BYTES: usize = 165;
 /// Length of a mint's data in bytes.
 pub(crate) const MINT_BYTES: usize = 82;
 /// Length of a stake account's data in bytes.
 pub(crate) const STAKE_BYTES: usize = 200;
+
+/// `TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA`.
+pub(crate) const TOKEN_PROGRAM: [u8; 32] = [
+    0x06, 0xDD, 0xF6, 0xE1, 0xD7, 0x65, 0xA1, 0x93, 0xD9, 0xCB, 0xE1, 0x46, 0xCE, 0xEB, 0x79, 0xAC,
+    0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
+];
 
 /// `Stake11111111111111111111111111111111111111`.
 pub(crate) const STAKE_PROGRAM: [u8; 32] = [
@@ -168,6 +175,11 @@ pub(crate) fn fill_stake(random: &mut Random, voter: &[u8; 32], data: &mut [u8])
 fn some_key(random: &mut Random, field: &mut [u8]) {
     field[0] = 1;
     random.fill(&mut field[4..36]);
+}
+
+/// Writes a value at an offset.
+pub(crate) fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
+    bytes[offset..offset + value.len()].copy_from_slice(value);
 }
 
 #[cfg(test)]
