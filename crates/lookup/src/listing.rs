@@ -215,14 +215,14 @@ struct Writer<'a> {
     query: &'a AccountsQuery,
     /// Records to leave out.
     hidden: Option<&'a Superseded>,
-    /// The last owner in base58: consecutive records often have the same one.
-    owner: ([u8; 32], String),
+    /// The last owner: consecutive records often have the same one.
+    owner: ([u8; 32], Base58),
 }
 
 impl<'a> Writer<'a> {
     fn new(query: &'a AccountsQuery, hidden: Option<&'a Superseded>) -> Self {
         let owner = [0; 32];
-        Self { query, hidden, owner: (owner, bs58::encode(owner).into_string()) }
+        Self { query, hidden, owner: (owner, Base58::of(&owner)) }
     }
 
     fn batch(&mut self, batch: &Batch) -> Text {
@@ -251,10 +251,11 @@ impl<'a> Writer<'a> {
         data: &[u8],
     ) {
         if self.owner.0 != header.owner {
-            self.owner = (header.owner, bs58::encode(header.owner).into_string());
+            self.owner = (header.owner, Base58::of(&header.owner));
         }
         let RecordHeader { lamports, rent_epoch, data_len, .. } = *header;
-        let (pubkey, owner) = (bs58::encode(header.pubkey).into_string(), &self.owner.1);
+        let pubkey = Base58::of(&header.pubkey);
+        let (pubkey, owner) = (pubkey.text(), self.owner.1.text());
         let (executable, Storage { slot, id, .. }) = (header.executable == 1, storage);
         let mut text = Line(text);
         match self.query.format {
@@ -296,6 +297,24 @@ impl<'a> Writer<'a> {
         if self.query.format != AccountsFormat::Json {
             text.write(format_args!("\n"));
         }
+    }
+}
+
+/// A key in base58.
+struct Base58 {
+    text: [u8; five8::BASE58_ENCODED_32_MAX_LEN],
+    length: u8,
+}
+
+impl Base58 {
+    fn of(key: &[u8; 32]) -> Self {
+        let mut text = [0; five8::BASE58_ENCODED_32_MAX_LEN];
+        let length = five8::encode_32(key, &mut text);
+        Self { text, length }
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
     }
 }
 
