@@ -83,3 +83,24 @@ fn reports_of_verifying() {
     }
     assert_eq!(pair["accounts"]["archives"].as_array().unwrap().len(), 2);
 }
+
+#[test]
+fn reports_of_exporting() {
+    let schema = Schema::of("export-report.v1.json", &[]);
+    let site = Site::new();
+    let export = |output: &str, flags: &[&str]| {
+        let mut tool = ledger_tool();
+        tool.args(["export", "--report", "json"]).args(flags).arg(genuine_full());
+        tool.arg("--output").arg(site.path(output));
+        json(run(&mut tool))
+    };
+    let one = export("one", &["--check"]);
+    schema.hold(&one);
+    assert!(one["manifest"]["tables"][0]["files"][0].is_object());
+    let more = ["--newest", "--data-prefix", "8", "--data-size", "1.."];
+    let incremental = incremental();
+    let pair =
+        export("pair", &[&more[..], &["--incremental", incremental.to_str().unwrap()]].concat());
+    schema.hold(&pair);
+    assert_eq!(pair["manifest"]["archives"].as_array().unwrap().len(), 2);
+}

@@ -9,7 +9,7 @@ use std::{
 use crate::programs::{PROGRAMS, commands, help, options};
 
 /// Documents of which operators copy words.
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 13] = [
     "comparison",
     "faq",
     "fleet",
@@ -18,6 +18,7 @@ const DOCUMENTS: [&str; 12] = [
     "quick-start",
     "schemas",
     "service",
+    "tables",
     "unpacking",
     "validator",
     "verification",

@@ -13,6 +13,7 @@
 //! | [`repack`] | the same tar stream in frames that begin with entries, or nothing |
 //! | [`create`] | directories become archives that validators would have written |
 //! | [`accounts`] | accounts are listed as a plain scan finds them |
+//! | [`export`] | tables hold the accounts of the archives, and engines give the right answers |
 //! | [`diff`] | differences are those that a plain scan finds |
 //! | [`doctor`] | what makes unsnap slow or unsafe is told, with the right exit code, and nothing is left behind |
 //! | [`documents`] | the documents for operators name only flags, settings and metrics that exist |
@@ -41,6 +42,7 @@ mod doctor;
 mod documents;
 mod environment;
 mod examples;
+mod export;
 mod inspect;
 mod lookup;
 mod outputs;

@@ -4,6 +4,7 @@ use std::{error::Error, fmt, io, process::ExitCode};
 
 use unsnap_commit::CommitError;
 use unsnap_control::{ClientError, protocol::RefusalKind};
+use unsnap_export::ExportError;
 use unsnap_failure::{Code, Failure, Family};
 use unsnap_fastboot::FastbootError;
 use unsnap_fit::FitError;
@@ -223,6 +224,7 @@ pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
         .or_else(|| of::<FastbootError>(error))
         .or_else(|| of::<LookupError>(error))
         .or_else(|| of::<PackError>(error))
+        .or_else(|| of::<ExportError>(error))
         .or_else(|| of::<PassError>(error))
         .or_else(|| of::<CommitError>(error))
         .or_else(|| of::<FitError>(error))

@@ -23,7 +23,7 @@ pub fn run(args: &AccountsArgs, printer: &Printer) -> anyhow::Result<()> {
     let (archive, incremental) =
         settings::archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
     let archives = settings::present_pair(archive, incremental)?;
-    let query = settings::listing(args);
+    let query = settings::listing(args)?;
     let options = settings::reading(&args.io)?;
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;

@@ -5,6 +5,7 @@ mod packing;
 mod parts;
 mod shared;
 mod shell;
+mod tables;
 mod unpacking;
 mod whole;
 
@@ -22,8 +23,9 @@ pub use packing::{
     AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
 };
 pub use parts::{ExtractArgs, ExtractFormat, IndexMakeArgs, InspectArgs};
-pub use shared::{Layout, Pubkey};
+pub use shared::{Layout, Pubkey, parse_pubkey};
 pub use shell::{CompletionsArgs, ManArgs};
+pub use tables::{ExportArgs, FilterArgs, Keys, TableFormat};
 pub use unpacking::{DigestArg, UnpackArgs};
 pub use whole::{ListArgs, ListFormat, VerifyArgs};
 
@@ -116,6 +118,15 @@ pub enum Command {
     /// record is one stored version of an account. Rely on the output only if the exit code is 0.
     #[command(after_long_help = packing::ACCOUNTS_EXAMPLES)]
     Accounts(AccountsArgs),
+    /// Write the accounts of an archive as tables for databases and data frames
+    ///
+    /// Reads the archive once, with every check of unpacking, and writes its accounts as Parquet
+    /// files, which DuckDB, DataFusion, polars, pandas, Spark, Trino and ClickHouse read. A row is
+    /// one record: one stored version of an account. The directory gets its name when everything in
+    /// it is complete and on disk; its file _manifest.json tells what it holds. After a failure or
+    /// an interruption nothing remains.
+    #[command(after_long_help = tables::EXPORT_EXAMPLES)]
+    Export(Box<ExportArgs>),
     /// Prepare and manage the state that a validator starts from without unpacking
     ///
     /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or
@@ -189,6 +200,7 @@ impl Command {
             Self::Create(args) => args.output_control,
             Self::Diff(args) => args.output_control,
             Self::Accounts(args) => args.output_control,
+            Self::Export(args) => args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Service(args) => args.action.ask().output_control,
             Self::Unpack(args) => args.output_control,

@@ -14,6 +14,7 @@ mod cli;
 mod create;
 mod diff;
 mod doctor;
+mod export;
 mod extract;
 mod fastboot;
 mod index;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Create(args) => create::run(args, &printer),
         Command::Diff(args) => diff::run(args, &printer),
         Command::Accounts(args) => accounts::run(args, &printer),
+        Command::Export(args) => export::run(args, &printer),
         Command::Bench(args) => bench::run(args, &printer),
         Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),

@@ -1,18 +1,22 @@
 //! From the command line to options of the libraries: defaults < file < flags.
 
 use std::{
+    collections::HashSet,
+    io::{BufRead, BufReader},
     num::NonZeroUsize,
     path::{Path, PathBuf},
     thread,
 };
 
+use anyhow::Context;
 use rustix::io::Errno;
 use unsnap_cli::args::{FetchArgs, IoArgs};
 pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
+use unsnap_export::{AccountColumns, ExportQuery, KeyForm};
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{ExpectedCluster, Places, Request};
-use unsnap_lookup::{AccountsQuery, DiffOptions, MEMORY_BYTES};
+use unsnap_lookup::{AccountFilter, AccountsQuery, DiffOptions, MEMORY_BYTES, Memcmp};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
@@ -21,8 +25,9 @@ use unsnap_unpack::{
 };
 
 use crate::cli::{
-    AccountsArgs, AccountsFormat, DiffArgs, DigestArg, FrameArgs, Layout, PlacesArgs, PrepareArgs,
-    RepackArgs, UnpackArgs, VerifyArgs,
+    AccountsArgs, AccountsFormat, DiffArgs, DigestArg, ExportArgs, FilterArgs, FrameArgs, Keys,
+    Layout, PlacesArgs, PrepareArgs, Pubkey, RepackArgs, TableFormat, UnpackArgs, VerifyArgs,
+    parse_pubkey,
 };
 
 /// Checks that a file or directory exists, before anything else about it is judged.
@@ -185,10 +190,9 @@ pub fn present_pair(archive: Archive, incremental: Option<Archive>) -> Result<Ar
 }
 
 /// Returns the query of `accounts`.
-pub fn listing(args: &AccountsArgs) -> AccountsQuery {
-    AccountsQuery {
-        owners: args.owner.iter().map(|owner| owner.0).collect(),
-        data_len: args.data_size.clone().unwrap_or(0..=u64::MAX),
+pub fn listing(args: &AccountsArgs) -> anyhow::Result<AccountsQuery> {
+    Ok(AccountsQuery {
+        filter: filter(&args.filter)?,
         newest: args.newest,
         format: match args.format {
             AccountsFormat::Text => unsnap_lookup::AccountsFormat::Text,
@@ -200,7 +204,80 @@ pub fn listing(args: &AccountsArgs) -> AccountsQuery {
         limit: args.limit,
         memory_bytes_max: memory(args.memory),
         threads: cores(),
+    })
+}
+
+/// Returns the query of `export`.
+pub fn exporting(args: &ExportArgs) -> anyhow::Result<ExportQuery> {
+    let TableFormat::Parquet = args.format;
+    let (columns, tuning) = (&args.columns, &args.tuning);
+    let default = ExportQuery::all(&args.output);
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let threads = tuning.threads.and_then(|threads| NonZeroUsize::new(threads.into()));
+    Ok(ExportQuery {
+        filter: filter(&args.filter)?,
+        newest: args.newest,
+        columns: AccountColumns {
+            keys: match columns.keys {
+                Keys::Binary => KeyForm::Binary,
+                Keys::Base58 => KeyForm::Base58,
+            },
+            data: !columns.no_data,
+            provenance: columns.provenance,
+        },
+        data_prefix: columns.data_prefix.map(bytes),
+        check: args.check,
+        rows_memory_bytes: tuning.rows_memory.map_or(default.rows_memory_bytes, bytes),
+        newest_memory_bytes: memory(tuning.memory),
+        row_group_bytes: tuning.row_group_size.map(bytes),
+        file_bytes: tuning.file_size,
+        threads: threads.unwrap_or(default.threads),
+        ..default
+    })
+}
+
+/// Most addresses in a file: they take a gigabyte of memory.
+const PUBKEYS_MAX: usize = 20_000_000;
+
+/// Returns the filter of `accounts` and `export`.
+fn filter(args: &FilterArgs) -> anyhow::Result<AccountFilter> {
+    let pubkeys = args.pubkeys.as_ref().map(|path| pubkeys(path)).transpose()?;
+    let memcmp = args
+        .memcmp
+        .iter()
+        .map(|memcmp| Memcmp { offset: memcmp.offset, bytes: memcmp.bytes.clone() });
+    Ok(AccountFilter {
+        owners: args.owner.iter().map(|owner| owner.0).collect(),
+        pubkeys,
+        data_len: args.data_size.clone().unwrap_or(0..=u64::MAX),
+        memcmp: memcmp.collect(),
+        slots: args.slot.clone(),
+    })
+}
+
+/// Reads a list of addresses. Empty lines and those that begin with `#` are left out.
+fn pubkeys(path: &Path) -> anyhow::Result<HashSet<[u8; 32]>> {
+    present(path)?;
+    let file =
+        std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut pubkeys = HashSet::new();
+    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
+        let line = line.with_context(|| format!("cannot read {}", path.display()))?;
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let Ok(Pubkey(pubkey)) = parse_pubkey(text) else {
+            let reason = format!("{}, line {number}: not an address in base58", path.display());
+            return Err(RequestError(reason).into());
+        };
+        pubkeys.insert(pubkey);
+        if pubkeys.len() > PUBKEYS_MAX {
+            let reason = format!("{}: more than {PUBKEYS_MAX} addresses", path.display());
+            return Err(RequestError(reason).into());
+        }
     }
+    Ok(pubkeys)
 }
 
 fn memory(bytes: Option<u64>) -> usize {

@@ -6,6 +6,7 @@
 //!   durable.
 //! * [`Writeback`] syncs the page cache early, long before the final sync.
 //! * [`Checkpoints`] and [`Journal`] record the work that a resumed run need not repeat.
+//! * [`FileWriter`] writes one large file, by direct I/O where that is possible.
 //! * [`Manifest`] lists all files with their digests.
 //! * [`Draft`] is a single file that gets its name when it is complete; [`Tee`] makes one of the
 //!   bytes of an archive that is being received.
@@ -16,6 +17,7 @@
 mod checkpoints;
 mod draft;
 mod error;
+mod file_writer;
 mod journal;
 mod manifest;
 mod mount;
@@ -27,6 +29,7 @@ mod writeback;
 pub use checkpoints::{CHECKPOINT_BYTES, Checkpoints, Origin, REMOTE_CHECKPOINT_BYTES};
 pub use draft::{Draft, DraftError};
 pub use error::CommitError;
+pub use file_writer::FileWriter;
 pub use journal::{
     ArchiveFile, ArchiveId, Checkpoint, Journal, LoadError, Loaded, ReadRange, Recorded, RemoteId,
     Restart, Run, is_journal, journal_written,

@@ -12,6 +12,8 @@
 //! | [`list_accounts`] | everything, twice if only the newest versions are wanted |
 //! | [`diff`] | both archives, once each |
 //!
+//! [`Records`], [`superseded`] and [`AccountFilter`] serve other operations on accounts.
+//!
 //! All operations work on events of the tar walk, which come from a pass over the whole archive or
 //! from the frames that an index names.
 
@@ -20,6 +22,7 @@ mod diff;
 mod entries;
 mod error;
 mod extract;
+mod filter;
 mod index;
 mod inspect;
 mod list;
@@ -31,6 +34,7 @@ mod prove;
 mod records;
 mod select;
 mod storages;
+mod superseded;
 mod versions;
 
 pub use accounts::{Account, AccountsFound};
@@ -39,15 +43,18 @@ pub use diff::{
 };
 pub use error::LookupError;
 pub use extract::{ExtractTo, Extracted, Reads};
+pub use filter::{AccountFilter, Memcmp};
 pub use inspect::{
     BankInspection, FrameDamage, FrameFacts, Inspection, Sizes, StreamDamage, WhatToInspect,
 };
 pub use listing::{AccountsFormat, AccountsListed, AccountsQuery, list_accounts};
 pub use owners::OwnerTotals;
 pub use producer::Producer;
+pub use records::{Batch, Records, Storage, StorageTap};
 pub use select::Selection;
 pub use storages::{Histogram, StorageFacts};
-pub use versions::MEMORY_BYTES;
+pub use superseded::{Superseded, superseded};
+pub use versions::{MEMORY_BYTES, checked};
 
 use unsnap_pass::{Archive, Archives, Handles, Options};
 

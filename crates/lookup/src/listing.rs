@@ -1,14 +1,9 @@
 //! Listing of an archive's accounts.
 
-use std::{
-    io::Write as IoWrite,
-    num::NonZeroUsize,
-    ops::{ControlFlow, RangeInclusive},
-};
+use std::{io::Write as IoWrite, num::NonZeroUsize, ops::ControlFlow};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
-use unsnap_failure::{Knob, Remedy};
 use unsnap_layout::append_vec::RecordHeader;
 use unsnap_pass::{
     Archive, Archives, Handles, Options, PassError,
@@ -16,21 +11,19 @@ use unsnap_pass::{
 };
 use unsnap_source::DigestKind;
 use unsnap_unpack::DigestUse;
-use unsnap_verify::accounts::{AccountsError, entries::Place};
 
 use crate::{
-    LookupError,
+    AccountFilter, LookupError, Superseded,
     records::{Batch, Records, Storage},
-    versions::{Remember, Versions, checked, newest},
+    superseded::superseded,
+    versions::checked,
 };
 
 /// A query for accounts.
 #[derive(Clone, Debug)]
 pub struct AccountsQuery {
-    /// Owners of the accounts; empty for all.
-    pub owners: Vec<[u8; 32]>,
-    /// Size of the accounts' data in bytes.
-    pub data_len: RangeInclusive<u64>,
+    /// Which records.
+    pub filter: AccountFilter,
     /// List only the newest version of each account, if it has lamports. This takes another pass
     /// over the archive. Otherwise every record is listed, even superseded ones.
     pub newest: bool,
@@ -86,12 +79,8 @@ pub fn list_accounts(
 ) -> Result<AccountsListed, LookupError> {
     let archives = archives.as_slice();
     let hidden = if query.newest {
-        if archives.iter().any(Archive::is_stream) {
-            let reason = "finding the newest versions takes two passes, and a stream or an address allows one";
-            let remedy = Remedy::Set(Knob::Newest, "give a file, or go without {}");
-            return Err(PassError::request_with(reason, remedy).into());
-        }
-        Some(hidden(archives, query, options, handles)?)
+        let AccountsQuery { memory_bytes_max, threads, .. } = *query;
+        Some(superseded(archives, memory_bytes_max, threads, options, handles)?)
     } else {
         None
     };
@@ -107,29 +96,21 @@ pub fn list_accounts(
     lines.end()
 }
 
-/// The records of an archive that are not to be listed, and what it was when they were found.
-struct Hidden {
-    /// In order.
-    places: Vec<Place>,
-    digest: Option<String>,
-}
-
 /// Lists the accounts of one archive.
 fn list(
     archive: &Archive,
     query: &AccountsQuery,
-    hidden: Option<Hidden>,
+    hidden: Option<Superseded>,
     lines: &mut Lines<'_>,
     options: &Options,
     handles: &Handles,
 ) -> Result<(), LookupError> {
-    let (hidden, first_digest) = hidden.map(|Hidden { places, digest }| (places, digest)).unzip();
     let times = Times::default();
     let (walked, written) = ordered::run(
         "list",
         query.threads,
         &times,
-        || Writer::new(query, hidden.as_deref()),
+        || Writer::new(query, hidden.as_ref()),
         |writer: &mut Writer<'_>, batch: Batch| writer.batch(&batch),
         |text| lines.add(&text),
         |to: Submit<'_, Batch, Text>| {
@@ -137,7 +118,7 @@ fn list(
                 Ok(()) => ControlFlow::Continue(()),
                 Err(ordered::Stopped) => ControlFlow::Break(()),
             });
-            let digest = match first_digest {
+            let digest = match hidden {
                 Some(_) => DigestUse::Report(DigestKind::Xxh3),
                 None => DigestUse::None,
             };
@@ -152,52 +133,7 @@ fn list(
         Err(Ended::Output(error)) => return Err(LookupError::Output { error }),
     }
     let report = walked?;
-    if let (Archive::File(path), Some(first)) = (archive, first_digest)
-        && first != report.digest
-    {
-        return Err(LookupError::Changed { path: path.clone() });
-    }
-    Ok(())
-}
-
-/// Returns for each archive the records that are not the newest version, over all archives, of an
-/// existing account.
-fn hidden(
-    archives: &[Archive],
-    query: &AccountsQuery,
-    options: &Options,
-    handles: &Handles,
-) -> Result<Vec<Hidden>, LookupError> {
-    let mut versions = Versions::new(query.memory_bytes_max);
-    let mut found = Vec::new();
-    for (side, archive) in (0..).zip(archives) {
-        let remember =
-            Remember { archive, options, side, seed: None, threads: query.threads, handles };
-        let digest = remember.all(&mut versions, &mut ())?.digest;
-        found.push(Hidden { places: Vec::new(), digest });
-    }
-    let name = archives.last().map(Archive::display_name).unwrap_or_default();
-    let limit = query.memory_bytes_max / size_of::<Place>();
-    let mut count = 0;
-    versions.each(&name, |account| -> Result<(), LookupError> {
-        let mut account = account.to_vec();
-        account.sort_unstable_by_key(|version| version.slot);
-        let exists = newest(&name, &account)?.is_some_and(|newest| newest.lamports > 0);
-        let older = account.len() - usize::from(exists);
-        for version in &account[..older] {
-            found[usize::from(version.side)].places.push(version.place);
-        }
-        count += older;
-        if count > limit {
-            let error = AccountsError::PartitionTooLarge { entries: count, limit };
-            return Err(LookupError::accounts(&name, error));
-        }
-        Ok(())
-    })?;
-    for hidden in &mut found {
-        hidden.places.sort_unstable();
-    }
-    Ok(found)
+    hidden.map_or(Ok(()), |hidden| hidden.check_unchanged(archive, report.digest.as_deref()))
 }
 
 /// Formatted records.
@@ -277,28 +213,29 @@ impl Lines<'_> {
 /// Formatter of records.
 struct Writer<'a> {
     query: &'a AccountsQuery,
-    /// Places of records to leave out, in order.
-    hidden: Option<&'a [Place]>,
-    /// The last owner in base58: consecutive records often have the same one.
-    owner: ([u8; 32], String),
+    /// Records to leave out.
+    hidden: Option<&'a Superseded>,
+    /// The last owner: consecutive records often have the same one.
+    owner: ([u8; 32], Base58),
 }
 
 impl<'a> Writer<'a> {
-    fn new(query: &'a AccountsQuery, hidden: Option<&'a [Place]>) -> Self {
+    fn new(query: &'a AccountsQuery, hidden: Option<&'a Superseded>) -> Self {
         let owner = [0; 32];
-        Self { query, hidden, owner: (owner, bs58::encode(owner).into_string()) }
+        Self { query, hidden, owner: (owner, Base58::of(&owner)) }
     }
 
     fn batch(&mut self, batch: &Batch) -> Text {
         let mut text = Text { bytes: Vec::new(), ends: Vec::new(), records: 0 };
+        let (query, storage) = (self.query, batch.storage);
+        let in_slot = query.filter.includes_slot(storage.slot);
         batch.each(|position, header, data| {
             text.records += 1;
-            let place = Place::new(batch.storage.number, position);
-            let is_hidden = self.hidden.is_some_and(|hidden| hidden.binary_search(&place).is_ok());
-            let query = self.query;
-            let owned = query.owners.is_empty() || query.owners.contains(&header.owner);
-            if !is_hidden && owned && query.data_len.contains(&header.data_len) {
-                self.record(&mut text.bytes, batch.storage, position, header, data);
+            if in_slot
+                && query.filter.includes(header, data)
+                && !self.hidden.is_some_and(|hidden| hidden.contains(storage, position))
+            {
+                self.record(&mut text.bytes, storage, position, header, data);
                 text.ends.push(text.bytes.len());
             }
         });
@@ -314,10 +251,11 @@ impl<'a> Writer<'a> {
         data: &[u8],
     ) {
         if self.owner.0 != header.owner {
-            self.owner = (header.owner, bs58::encode(header.owner).into_string());
+            self.owner = (header.owner, Base58::of(&header.owner));
         }
         let RecordHeader { lamports, rent_epoch, data_len, .. } = *header;
-        let (pubkey, owner) = (bs58::encode(header.pubkey).into_string(), &self.owner.1);
+        let pubkey = Base58::of(&header.pubkey);
+        let (pubkey, owner) = (pubkey.text(), self.owner.1.text());
         let (executable, Storage { slot, id, .. }) = (header.executable == 1, storage);
         let mut text = Line(text);
         match self.query.format {
@@ -359,6 +297,24 @@ impl<'a> Writer<'a> {
         if self.query.format != AccountsFormat::Json {
             text.write(format_args!("\n"));
         }
+    }
+}
+
+/// A key in base58.
+struct Base58 {
+    text: [u8; five8::BASE58_ENCODED_32_MAX_LEN],
+    length: u8,
+}
+
+impl Base58 {
+    fn of(key: &[u8; 32]) -> Self {
+        let mut text = [0; five8::BASE58_ENCODED_32_MAX_LEN];
+        let length = five8::encode_32(key, &mut text);
+        Self { text, length }
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
     }
 }
 

@@ -16,7 +16,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// A storage of the archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Storage {
+pub struct Storage {
     /// Its number in the archive, from 0.
     pub number: u32,
     /// Slot in its name.
@@ -28,7 +28,7 @@ pub(crate) struct Storage {
 }
 
 /// Listener to the content of storages.
-pub(crate) trait StorageTap: Send {
+pub trait StorageTap: Send {
     /// Takes the next bytes of the current storage.
     fn piece(&mut self, bytes: &[u8]);
 
@@ -44,7 +44,8 @@ impl StorageTap for () {
 
 /// Consecutive whole records of a storage.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub struct Batch {
+    /// The storage.
     pub storage: Storage,
     /// Offset of the first record in the storage.
     position: u64,
@@ -82,7 +83,7 @@ impl Batch {
 }
 
 /// Cuts storages into batches during the walk.
-pub(crate) struct Records<'s, F> {
+pub struct Records<'s, F> {
     /// Takes batches, in order. A break ends the run.
     take: F,
     storages: u32,
@@ -99,6 +100,7 @@ struct Straddling {
 }
 
 impl<'s, F: FnMut(Batch) -> ControlFlow<()> + Send> Records<'s, F> {
+    /// Creates a tap that passes batches on to `take`.
     pub fn new(take: F) -> Self {
         let straddling = Straddling::default();
         Self { take, storages: 0, current: None, straddling, listener: None }

@@ -137,7 +137,7 @@ pub(crate) fn newest<'v>(
 }
 
 /// Prepares a pass over an archive with the checks of a snapshot.
-pub(crate) fn checked(
+pub fn checked(
     archive: &Archive,
     digest: DigestUse,
     options: &Options,

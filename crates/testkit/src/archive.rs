@@ -97,6 +97,7 @@ mod tests {
         let other = [
             ArchiveSpec { compression: Compression::None, ..base.clone() },
             ArchiveSpec { content: Content::Huffman, checksum: true, level: 3, ..base.clone() },
+            ArchiveSpec { content: Content::Mainnet, ..base.clone() },
             ArchiveSpec { file_sizes: FileSizes::Fixed(8192), ..base.clone() },
             ArchiveSpec {
                 file_sizes: FileSizes::Fixed(40_000_000),

@@ -5,19 +5,20 @@
 //!  64 owner        32 | 96 executable 1 | 97 padding     7 | 104 old hash 32 | 136 data ...
 //! ```
 //!
-//! A file consists of segments of [`SEGMENT_BYTES`] (the last one takes the rest), each filled with
-//! whole records by its own generator. So any thread can generate any part of any file
+//! A file consists of segments of [`Content::segment_bytes`] (the last one takes the rest), each
+//! filled with whole records by its own generator. So any thread can generate any part of any file
 //! independently, and a file of 300 MB needs no more memory than a small one. The last record of a
 //! segment takes all the remaining space as its data. All other records have natural sizes and
 //! begin at multiples of 8.
 
+use crate::mainnet::{self, TOKEN_BYTES, TOKEN_PROGRAM, put};
 use crate::random::{Random, SplitMix64};
 use std::ops::Range;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Length of a segment in bytes, a multiple of 8.
-pub const SEGMENT_BYTES: u64 = 256 << 10;
+/// Length of a segment of small accounts in bytes, a multiple of 8.
+const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Length of a record without data, in bytes: the smallest account file.
 pub const RECORD_BYTES_MIN: u64 = HEADER_BYTES as u64;
@@ -34,11 +35,48 @@ pub enum Content {
     /// level 1 the literals of almost all blocks are Huffman-coded; the whole shrinks to about
     /// 1/3.3. Decoders need two to three times as long as for [`Tokens`](Self::Tokens).
     Huffman,
+    /// The kinds of accounts that mainnet has, in its proportions: 67 % token accounts (some of them
+    /// frozen, delegated or native) and mints, 8 % system accounts, 25 % of other programs, among
+    /// them stake accounts, with data of 600 bytes on average and up to 10 MiB. For tests of what
+    /// accounts hold.
+    Mainnet,
 }
 
-/// A name that is neither `tokens` nor `huffman`.
+impl Content {
+    /// Returns the length of a segment in bytes, a multiple of 8. The largest account fits into one.
+    pub fn segment_bytes(self) -> u64 {
+        match self {
+            Self::Tokens | Self::Huffman => SEGMENT_BYTES,
+            Self::Mainnet => mainnet::SEGMENT_BYTES,
+        }
+    }
+
+    /// Returns the byte ranges of the segments of a file of this size.
+    pub fn segments(self, size: u64) -> impl Iterator<Item = Range<u64>> {
+        (0..self.segment_count(size)).map(move |segment| self.segment_range(size, segment))
+    }
+
+    /// Returns the segment that holds the byte at `offset` of a file of `size` bytes.
+    pub fn segment_at(self, size: u64, offset: u64) -> u64 {
+        (offset / self.segment_bytes()).min(self.segment_count(size) - 1)
+    }
+
+    /// Returns the range of a segment. The last one can be up to twice as long, so that none is too
+    /// short.
+    pub fn segment_range(self, size: u64, segment: u64) -> Range<u64> {
+        let start = segment * self.segment_bytes();
+        let is_last = segment + 1 == self.segment_count(size);
+        start..if is_last { size } else { start + self.segment_bytes() }
+    }
+
+    fn segment_count(self, size: u64) -> u64 {
+        (size / self.segment_bytes()).max(1)
+    }
+}
+
+/// A name of no [`Content`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{name:?} is not a kind of content: expected tokens or huffman")]
+#[error("{name:?} is not a kind of content: expected tokens, huffman or mainnet")]
 pub struct UnknownContent {
     /// The given name.
     pub name: String,
@@ -51,12 +89,13 @@ impl FromStr for Content {
         match name {
             "tokens" => Ok(Self::Tokens),
             "huffman" => Ok(Self::Huffman),
+            "mainnet" => Ok(Self::Mainnet),
             _ => Err(UnknownContent { name: name.to_owned() }),
         }
     }
 }
 
-/// Fills `bytes` with one segment of a file. [`segments`] returns the ranges of all segments.
+/// Fills `bytes` with one segment of a file. [`Content::segments`] returns the ranges of all of them.
 ///
 /// # Panics
 ///
@@ -87,34 +126,13 @@ pub fn fill_segment(content: Content, seed: u64, file: u64, segment: u64, bytes:
     }
 }
 
-/// Returns the byte ranges of a file's segments.
-pub fn segments(size: u64) -> impl Iterator<Item = Range<u64>> {
-    let count = segment_count(size);
-    (0..count).map(move |segment| segment_range(size, segment))
-}
-
-/// Returns the segment that holds the byte at `offset` of a file of `size` bytes.
-pub fn segment_at(size: u64, offset: u64) -> u64 {
-    (offset / SEGMENT_BYTES).min(segment_count(size) - 1)
-}
-
-/// Returns the range of a segment. The last one can be up to twice as long, so that none is too
-/// short.
-pub fn segment_range(size: u64, segment: u64) -> Range<u64> {
-    let start = segment * SEGMENT_BYTES;
-    let end = if segment + 1 == segment_count(size) { size } else { start + SEGMENT_BYTES };
-    start..end
-}
-
-fn segment_count(size: u64) -> u64 {
-    (size / SEGMENT_BYTES).max(1)
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Token,
     System,
     Program,
+    /// Of [`Content::Mainnet`].
+    Mainnet(mainnet::Kind),
 }
 
 struct Records {
@@ -129,6 +147,7 @@ impl Records {
         let (token_percent, system_percent) = match content {
             Content::Tokens => (90, 5),
             Content::Huffman => (82, 5),
+            Content::Mainnet => return Kind::Mainnet(mainnet::pick(&mut self.random)),
         };
         match self.random.below(100) {
             n if n < token_percent => Kind::Token,
@@ -141,8 +160,9 @@ impl Records {
         match (kind, content) {
             (Kind::Token, _) => TOKEN_BYTES,
             (Kind::System, _) => 0,
+            (Kind::Mainnet(kind), _) => kind.data_length(&mut self.random),
             (Kind::Program, Content::Tokens) => 64 + self.random.index(448),
-            (Kind::Program, Content::Huffman) => 128 + self.random.index(1920),
+            (Kind::Program, _) => 128 + self.random.index(1920),
         }
     }
 
@@ -156,18 +176,27 @@ impl Records {
                 let program = self.random.log_uniform(PROGRAM_BITS);
                 (self.key(KEYS_PROGRAM, program), 890_880 + 6960 * data.len() as u64)
             }
+            Kind::Mainnet(kind) => {
+                let program = self.random.log_uniform(PROGRAM_BITS);
+                let owner = kind.owner().unwrap_or_else(|| self.key(KEYS_PROGRAM, program));
+                (owner, kind.lamports(&mut self.random, data.len()))
+            }
         };
         put(header, 8, &(data.len() as u64).to_le_bytes());
         self.random.fill(&mut header[16..48]);
         put(header, 48, &lamports.to_le_bytes());
         put(header, 56, &u64::MAX.to_le_bytes()); // exempt from rent
         put(header, 64, &owner);
+        if let Kind::Mainnet(kind) = kind {
+            kind.adorn(&mut self.random, header);
+        }
         match (kind, content) {
             // A token account is truncated or extended if it is a segment's last record.
             (Kind::Token, _) if data.len() >= TOKEN_BYTES => self.token(data),
             (Kind::Token | Kind::System, _) => self.random.fill(data),
             (Kind::Program, Content::Tokens) => self.opaque(data),
-            (Kind::Program, Content::Huffman) => self.structured(data),
+            (Kind::Mainnet(kind), _) => self.mainnet(kind, data),
+            (Kind::Program, _) => self.structured(data),
         }
     }
 
@@ -185,6 +214,27 @@ impl Records {
         let amount = self.random.next_u64() >> 16;
         put(data, 64, &amount.to_le_bytes());
         data[108] = 1;
+    }
+
+    /// Fills in data of mainnet's kinds of accounts.
+    fn mainnet(&mut self, kind: mainnet::Kind, data: &mut [u8]) {
+        match kind {
+            mainnet::Kind::Token if data.len() >= TOKEN_BYTES => {
+                self.token(data);
+                mainnet::vary_token(&mut self.random, data);
+            }
+            mainnet::Kind::Mint if data.len() >= mainnet::MINT_BYTES => {
+                mainnet::fill_mint(&mut self.random, data);
+            }
+            mainnet::Kind::Stake if data.len() >= mainnet::STAKE_BYTES => {
+                let voter = self.random.log_uniform(VOTER_BITS);
+                let voter = self.key(KEYS_VOTER, voter);
+                mainnet::fill_stake(&mut self.random, &voter, data);
+            }
+            mainnet::Kind::Other => self.structured(data),
+            // Of another length, since it is a segment's last record.
+            _ => self.random.fill(data),
+        }
     }
 
     /// Fills in program data without structure that a Huffman code could use: keys with gaps
@@ -264,15 +314,9 @@ impl Records {
     }
 }
 
-fn put(bytes: &mut [u8], offset: usize, value: &[u8]) {
-    bytes[offset..offset + value.len()].copy_from_slice(value);
-}
-
 pub(crate) const HEADER_BYTES: usize = 136;
 /// Length of a field of structured data in bytes: enough for two quotes.
 const FIELD_BYTES: usize = 48;
-/// Length of a token account's data in bytes.
-const TOKEN_BYTES: usize = 165;
 
 /// Percentage of token accounts whose owner occurs nowhere else, as in the corpus `sol` of the
 /// experiments.
@@ -282,16 +326,12 @@ const FRESH_OWNERS_PERCENT: u64 = 24;
 const MINT_BITS: u32 = 15;
 const OWNER_BITS: u32 = 18;
 const PROGRAM_BITS: u32 = 8;
+const VOTER_BITS: u32 = 10;
 /// Families of keys, far apart.
 const KEYS_MINT: u64 = 1 << 61;
 const KEYS_OWNER: u64 = 2 << 61;
 const KEYS_PROGRAM: u64 = 3 << 61;
-
-/// `TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA`.
-const TOKEN_PROGRAM: [u8; 32] = [
-    0x06, 0xDD, 0xF6, 0xE1, 0xD7, 0x65, 0xA1, 0x93, 0xD9, 0xCB, 0xE1, 0x46, 0xCE, 0xEB, 0x79, 0xAC,
-    0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
-];
+const KEYS_VOTER: u64 = 5 << 60;
 
 /// Start of the first file's clock: 16 March 2020, in seconds since 1970.
 const GENESIS: u64 = 1_584_368_940;
@@ -324,7 +364,7 @@ mod tests {
 
     fn file(content: Content, seed: u64, number: u64, size: u64) -> Vec<u8> {
         let mut bytes = vec![0xFF; usize::try_from(size).unwrap()];
-        for (segment, range) in segments(size).enumerate() {
+        for (segment, range) in content.segments(size).enumerate() {
             let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
             fill_segment(content, seed, number, segment as u64, &mut bytes[range]);
         }
@@ -353,7 +393,7 @@ mod tests {
 
     #[test]
     fn files_of_every_size_hold_whole_records() {
-        for content in [Content::Tokens, Content::Huffman] {
+        for content in [Content::Tokens, Content::Huffman, Content::Mainnet] {
             for size in (136..1500).chain([8192, 71_489, 262_144, 524_287, 524_288, 1_000_001]) {
                 assert!(!data_lengths(&file(content, 1, 2, size)).is_empty());
             }
@@ -381,15 +421,18 @@ mod tests {
 
     #[test]
     fn segments_cover_files_without_gaps() {
-        for size in [1, 136, SEGMENT_BYTES, 2 * SEGMENT_BYTES - 1, 5 * SEGMENT_BYTES + 7] {
-            let mut end = 0;
-            for (segment, range) in (0..).zip(segments(size)) {
-                assert_eq!(range.start, end);
-                assert_eq!(segment_at(size, range.start), segment);
-                assert_eq!(segment_at(size, range.end - 1), segment);
-                end = range.end;
+        for content in [Content::Tokens, Content::Mainnet] {
+            let segment_bytes = content.segment_bytes();
+            for size in [1, 136, segment_bytes, 2 * segment_bytes - 1, 5 * segment_bytes + 7] {
+                let mut end = 0;
+                for (segment, range) in (0..).zip(content.segments(size)) {
+                    assert_eq!(range.start, end);
+                    assert_eq!(content.segment_at(size, range.start), segment);
+                    assert_eq!(content.segment_at(size, range.end - 1), segment);
+                    end = range.end;
+                }
+                assert_eq!(end, size);
             }
-            assert_eq!(end, size);
         }
     }
 

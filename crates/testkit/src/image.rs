@@ -1,7 +1,7 @@
 //! An archive's tar stream as a function of the offset.
 
 use crate::bank::{self, BankSpec};
-use crate::content::{self, Content, SEGMENT_BYTES};
+use crate::content::{self, Content};
 use crate::plan::{self, Storage};
 use crate::spec::{ArchiveSpec, Error};
 use crate::tar::{BLOCK_BYTES, Header, account_path, snapshot_head};
@@ -51,10 +51,12 @@ impl StorageEntry {
     }
 }
 
-/// Buffers for segments that are needed only in part. One per thread.
+/// Buffers for segments that are needed only in part. One per thread and image.
 #[derive(Default)]
 pub struct Scratch {
     segment: Vec<u8>,
+    /// File and number of the segment in the buffer.
+    holds: Option<(u32, u64)>,
 }
 
 impl TarImage {
@@ -114,8 +116,12 @@ impl TarImage {
                     if length == segment_bytes {
                         self.fill_segment(file, segment, bytes);
                     } else {
-                        scratch.segment.resize(segment_bytes, 0);
-                        self.fill_segment(file, segment, &mut scratch.segment);
+                        // Large segments are asked for in many parts.
+                        if scratch.holds != Some((file, segment)) {
+                            scratch.segment.resize(segment_bytes, 0);
+                            self.fill_segment(file, segment, &mut scratch.segment);
+                            scratch.holds = Some((file, segment));
+                        }
                         bytes.copy_from_slice(&scratch.segment[skip..skip + length]);
                     }
                 }
@@ -142,8 +148,8 @@ impl TarImage {
         }
         if offset < contents.end {
             let size = entry.storage.size;
-            let segment = content::segment_at(size, offset - contents.start);
-            let range = content::segment_range(size, segment);
+            let segment = self.content.segment_at(size, offset - contents.start);
+            let range = self.content.segment_range(size, segment);
             let part = Part::Segment { file: entry.storage.id, segment };
             return (part, contents.start + range.start..contents.start + range.end);
         }
@@ -184,8 +190,6 @@ const BYTES_PER_VOTE_ACCOUNT: u64 = 5_000_000;
 const VOTE_ACCOUNTS_MAX: u64 = 2_000;
 const BYTES_PER_TRANSACTION: u64 = 20_000_000;
 const TRANSACTIONS_MAX: u64 = 2_000;
-
-const _: () = assert!(SEGMENT_BYTES.is_multiple_of(8), "records begin at multiples of 8");
 
 #[cfg(test)]
 mod tests {

@@ -32,7 +32,7 @@ pub fn totals_of_specs(specs: &[&ArchiveSpec]) -> Result<Totals, Error> {
     Ok(totals(|see| {
         for (spec, storages) in &plans {
             for storage in storages {
-                for (segment, range) in (0..).zip(content::segments(storage.size)) {
+                for (segment, range) in (0..).zip(spec.content.segments(storage.size)) {
                     let mut bytes = vec![0; crate::length(range.end - range.start)];
                     let file = storage.id.into();
                     content::fill_segment(spec.content, spec.seed, file, segment, &mut bytes);

@@ -19,6 +19,7 @@
 //! | [`server`] | a web server that sends one file, as well or as badly as a test wants |
 //! | [`series`] | successive snapshots of one ledger, every byte of which follows from slots |
 //! | [`lattice`] | the true lattice hash and capitalization of accounts |
+//! | [`answers`] | every account of generated archives, and the answers to queries about them |
 //! | [`ordered`], [`size`] | parallel work with ordered results; sizes with units |
 //!
 //! Two archives of one [`spec::ArchiveSpec`] are equal byte for byte, on any machine and with any
@@ -40,6 +41,8 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "shares no code with the data path")]
 
+#[cfg(feature = "harness")]
+pub mod answers;
 pub mod archive;
 pub mod bank;
 pub mod compress;
@@ -50,6 +53,7 @@ mod framing;
 pub mod hostile;
 pub mod image;
 pub mod lattice;
+mod mainnet;
 #[cfg(feature = "harness")]
 mod manifest;
 mod name;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{FetchArgs, IoArgs, OutputArgs, ReportFormat, VerifyArg};
 
-use super::shared::{Layout, Pubkey, parse_pubkey, parse_range};
+use super::{shared::Layout, tables::FilterArgs};
 
 pub const REPACK_EXAMPLES: &str = "\
 Examples:
@@ -193,16 +193,8 @@ pub struct AccountsArgs {
     /// https://); "-" is standard input
     pub archive: PathBuf,
 
-    /// Only records of this owner; may be repeated
-    #[arg(long, value_name = "PUBKEY", value_parser = parse_pubkey)]
-    pub owner: Vec<Pubkey>,
-
-    /// Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included
-    ///
-    /// A range may also be written MIN-MAX, MIN- or -MAX.
-    #[arg(long, value_name = "N|RANGE", value_parser = parse_range,
-        allow_hyphen_values = true)]
-    pub data_size: Option<std::ops::RangeInclusive<u64>>,
+    #[command(flatten)]
+    pub filter: FilterArgs,
 
     /// Only the newest record of each account, if it has lamports; reads the archive twice
     #[arg(long)]

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{CommitError, journal::remove_journal, mount::is_same_mount};
 
-/// Entry that is moved last where entries are moved one by one: without it, a directory is no
-/// snapshot.
-const LAST_ENTRY: &[u8] = b"version";
+/// Entries that are moved last where entries are moved one by one: without `version` a directory is
+/// no snapshot, and without `_SUCCESS` no complete set of tables.
+const LAST_ENTRIES: [&[u8]; 2] = [b"version", b"_SUCCESS"];
 
 /// A requested destination.
 #[derive(Clone, Debug)]
@@ -310,7 +310,7 @@ impl Place {
                 let mut entries =
                     calls.entries(&self.staging).map_err(|errno| at("read", errno))?;
                 // The entry that marks the rest as complete is moved last.
-                entries.sort_by_key(|(name, _)| name.to_bytes() == LAST_ENTRY);
+                entries.sort_by_key(|(name, _)| LAST_ENTRIES.contains(&name.to_bytes()));
                 entries
                     .into_iter()
                     .try_for_each(|(name, _)| {

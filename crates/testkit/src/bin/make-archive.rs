@@ -49,7 +49,8 @@ struct Cli {
     #[arg(long, value_name = "N")]
     files: Option<u64>,
 
-    /// Account data: tokens (compresses to raw literals) or huffman (to Huffman-coded literals)
+    /// Account data: tokens (compresses to raw literals), huffman (to Huffman-coded literals) or
+    /// mainnet (the kinds of accounts of mainnet, with data of up to 10 MiB)
     #[arg(long, default_value = "tokens")]
     content: Content,
 

@@ -1,7 +1,5 @@
 //! Output file of an archive: it is published complete and durable, or not at all.
 
-mod writer;
-
 use std::{
     os::fd::OwnedFd,
     panic::resume_unwind,
@@ -12,13 +10,12 @@ use std::{
 
 use crossbeam::channel::{Sender, bounded};
 use rustix::io::Errno;
-use unsnap_commit::{Draft, DraftError};
+use unsnap_commit::{Draft, DraftError, FileWriter};
 use unsnap_failure::Remedy;
 use unsnap_index::side_car_path;
 use unsnap_pass::{Archive, PassError, Unfinished};
 use unsnap_ring::{DirectMode, Syscalls};
 
-use self::writer::Writer;
 use crate::PackError;
 
 /// Bytes between two syncs while the file is written through the page cache, so that little is left
@@ -29,7 +26,7 @@ const SYNC_EVERY_BYTES: u64 = 128 << 20;
 /// published.
 pub struct Output {
     calls: Syscalls,
-    writer: Writer,
+    writer: FileWriter,
     synced_bytes: u64,
     syncer: Option<Syncer>,
     draft: Draft,
@@ -50,7 +47,7 @@ impl Output {
         let draft = draft.map_err(of_draft)?;
         let failed = |step| move |errno| PackError::File { step, path: path.to_owned(), errno };
         calls.ftruncate(draft.file(), 0).map_err(failed("empty"))?;
-        let writer = Writer::new(calls, draft.file(), direct);
+        let writer = FileWriter::new(calls, draft.file(), direct);
         let writer = writer.map_err(failed("use direct I/O on"))?;
         let syncer = Some(Syncer::start(calls, draft.file()).map_err(PassError::thread)?);
         Ok(Self { calls: calls.clone(), writer, synced_bytes: 0, syncer, draft })

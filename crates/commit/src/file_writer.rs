@@ -1,4 +1,4 @@
-//! Writing of the output file, with direct I/O where possible.
+//! Writing of a file from its beginning to its end, with direct I/O where possible.
 //!
 //! Bytes that go through the page cache are copied by a processor that could compress instead: this
 //! takes a twelfth of the processor time of a whole `repack` at level 1.
@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 const ALIGN_UNTOLD: usize = 4096;
 
 /// Writes to a file that is empty at first.
-pub struct Writer {
+pub struct FileWriter {
     calls: Syscalls,
     file: Arc<OwnedFd>,
     /// Bytes written to the file.
@@ -38,7 +38,7 @@ struct Direct {
     demanded: bool,
 }
 
-impl Writer {
+impl FileWriter {
     /// Creates a writer. Probes whether `file` supports direct I/O, unless `mode` forbids it.
     pub fn new(calls: &Syscalls, file: &Arc<OwnedFd>, mode: DirectMode) -> Result<Self, Errno> {
         let demanded = mode == DirectMode::On;
@@ -167,7 +167,7 @@ mod tests {
     ) -> Result<(Vec<u8>, bool), Errno> {
         let scratch = tempfile::NamedTempFile::new().unwrap();
         let file: Arc<OwnedFd> = Arc::new(File::create(scratch.path()).unwrap().into());
-        let mut writer = Writer::new(calls, &file, mode)?;
+        let mut writer = FileWriter::new(calls, &file, mode)?;
         let mut at = 0;
         for len in pieces {
             writer.write(&(at..at + len).map(byte).collect::<Vec<_>>())?;

@@ -1,0 +1,31 @@
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests look at files by themselves"))]
+//! Accounts of archives as tables: a directory of Parquet files for databases and data frames.
+//!
+//! ```text
+//! walk ─▶ batches of records ─▶ rows ─▶ row groups ─▶ encoded ─▶ files ─▶ published
+//!         (lookup)              workers  in order      workers    in order  (commit)
+//! ```
+//!
+//! * [`export`] reads archives once, with every check of unpacking, and writes their accounts.
+//! * [`ExportQuery`] selects accounts and columns; [`ExportReport`] says what was written.
+//!
+//! The directory gets its name when everything in it is on the disk: a `_manifest.json`, the tables,
+//! and an empty file `_SUCCESS`. After a failure nothing remains. Results do not depend on the number
+//! of threads, but for the sizes of row groups, which follow from the memory.
+
+mod check;
+mod collect;
+mod error;
+mod files;
+mod gather;
+mod manifest;
+mod pipeline;
+mod query;
+mod space;
+
+pub use error::ExportError;
+pub use manifest::{ArchiveFacts, ExportReport, FileFacts, Manifest, TableFacts};
+pub use pipeline::export;
+pub use query::ExportQuery;
+pub use unsnap_table::{AccountColumns, KeyForm};

@@ -1,0 +1,259 @@
+//! `export`: tables hold the accounts of the archives, and engines give the right answers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
+use unsnap_testkit::{
+    answers::{Row, newest, rows},
+    content::Content,
+    skip::skip,
+    spec::{ArchiveSpec, Frames},
+};
+
+use crate::scan::scan;
+
+fn export(archive: &Path, output: &Path, more: &[&str]) -> Outcome {
+    let mut tool = ledger_tool();
+    tool.args(["export", "--report", "json"]).arg(archive).arg("--output").arg(output);
+    run(tool.args(more))
+}
+
+#[test]
+fn genuine_archives_are_exported_and_checked() {
+    for archive in genuine() {
+        let site = Site::new();
+        let output = site.path("tables");
+        let outcome = export(&archive, &output, &["--check", "--keys", "base58", "--provenance"]);
+        let report = outcome.assert_code(0).json();
+        let records = scan(&archive);
+        assert_eq!(report["rows"], records.len(), "{report:#}");
+        let lamports: u128 = records.iter().map(|record| u128::from(record.lamports)).sum();
+        let table = &report["manifest"]["tables"][0];
+        assert_eq!(table["lamports"], lamports.to_string());
+        assert_eq!(report["manifest"]["filtered"], false);
+        assert!(output.join("_SUCCESS").exists());
+    }
+}
+
+#[test]
+fn the_newest_versions_have_the_capitalization_of_the_bank() {
+    let site = Site::new();
+    let output = site.path("tables");
+    let report = export(&genuine_full(), &output, &["--newest", "--check"]).assert_code(0).json();
+    let capitalization = report["manifest"]["archives"][0]["capitalization"].as_u64().unwrap();
+    assert_eq!(report["manifest"]["tables"][0]["lamports"], capitalization.to_string());
+}
+
+#[test]
+fn filters_are_those_of_accounts() {
+    let site = Site::new();
+    let archive = genuine_full();
+    let records = scan(&archive);
+    let chosen = [&records[3], records.last().unwrap()];
+    let list = site.path("keys");
+    let text = chosen.map(|record| record.pubkey.clone()).join("\n");
+    fs::write(&list, format!("# two\n{text}\n\n")).unwrap();
+    let stake = records.iter().find(|record| record.data.len() > 8).unwrap();
+    let hex = hex(&stake.data[2..6]);
+    let memcmp = format!("2:0x{hex}");
+    let slot = stake.slot.to_string();
+    for flags in [
+        vec!["--pubkeys", list.to_str().unwrap()],
+        vec!["--memcmp", &memcmp],
+        vec!["--slot", &slot, "--data-size", "9.."],
+        vec!["--owner", &stake.owner],
+    ] {
+        let listed = run(ledger_tool().arg("accounts").arg(&archive).args(&flags)).assert_code(0);
+        let count = listed.stdout.lines().count();
+        assert!((1..records.len()).contains(&count), "{flags:?}: {count}");
+        let output = site.path("filtered");
+        let report = export(&archive, &output, &flags).assert_code(0).json();
+        assert_eq!(report["rows"], count, "{flags:?}");
+        fs::remove_dir_all(output).unwrap();
+    }
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused() {
+    let site = Site::new();
+    let (archive, output) = (genuine_full(), site.path("tables"));
+    let list = site.path("keys");
+    fs::write(&list, "no address\n").unwrap();
+    for flags in [
+        &["--pubkeys", list.to_str().unwrap()][..],
+        &["--memcmp", "x"],
+        &["--no-data", "--data-prefix", "1"],
+        &["--format", "csv"],
+    ] {
+        export(&archive, &output, flags).assert_code(2);
+        assert!(!output.exists(), "{flags:?}");
+    }
+    export(&archive, &output, &["--pubkeys", "/nonexistent"]).assert_code(3);
+    fs::create_dir(&output).unwrap();
+    fs::write(output.join("mine"), "").unwrap();
+    export(&archive, &output, &[]).assert_code(4);
+    assert!(output.join("mine").exists() && !output.join("_SUCCESS").exists());
+}
+
+/// Executes each query of a list and prints the rows of all of them.
+const ASK_DUCKDB: &str = "
+import duckdb, json, sys
+database = duckdb.connect()
+# Large numbers become text: not every reader of JSON knows them.
+plain = lambda value: str(value) if isinstance(value, int) and value >= 2**63 else value
+rows = lambda query: [[plain(value) for value in row] for row in database.sql(query).fetchall()]
+json.dump([rows(query) for query in json.load(sys.stdin)], sys.stdout, default=str)
+";
+
+/// Asks DuckDB; `None` if it is not installed.
+fn ask(queries: &[String]) -> Option<Vec<Vec<Vec<Value>>>> {
+    let python = std::env::var("UNSNAP_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_duckdb = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if !has_duckdb.is_ok_and(|found| found.status.success()) {
+        skip("duckdb is not installed for Python");
+        return None;
+    }
+    let mut asked = Command::new(python);
+    asked.args(["-c", ASK_DUCKDB]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut asked = asked.spawn().unwrap();
+    serde_json::to_writer(asked.stdin.take().unwrap(), queries).unwrap();
+    let answer = asked.wait_with_output().unwrap();
+    assert!(answer.status.success());
+    Some(serde_json::from_slice(&answer.stdout).unwrap())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+}
+
+/// The recipes of the document, in their order, with these words in place of the others.
+fn recipes(words: &[(&str, &str)]) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let document = fs::read_to_string(root.join("docs/tables.md")).unwrap();
+    let queries = document.split("```sql\n").skip(1);
+    let queries = queries.map(|rest| {
+        let query = rest.split("```").next().unwrap().to_owned();
+        words.iter().fold(query, |query, (from, to)| query.replace(from, to))
+    });
+    queries.collect()
+}
+
+/// The first ten of numbers by key, the largest first.
+fn largest(numbers: impl IntoIterator<Item = (String, u128)>) -> Vec<(String, u128)> {
+    let mut numbers: Vec<_> = numbers.into_iter().collect();
+    numbers.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    numbers.truncate(10);
+    numbers
+}
+
+#[test]
+fn recipes_give_the_right_answers_in_duckdb() {
+    let site = Site::new();
+    let spec = ArchiveSpec {
+        content: Content::Mainnet,
+        total_bytes: 8_000_000,
+        frames: Frames::Sized(1_000_000),
+        ..ArchiveSpec::default()
+    };
+    let output = site.path("tables");
+    let flags = ["--newest", "--row-group-size", "500KB", "--file-size", "1MB"];
+    export(&site.archive(&spec), &output, &flags).assert_code(0);
+    let rows: Vec<Row> = newest(rows(&spec).unwrap());
+    let is_token =
+        |row: &Row| hex(&row.owner).starts_with("06DDF6E1D765A193") && row.data.len() == 165;
+    // The mint with the most holders.
+    let mut mints: HashMap<&[u8], u64> = HashMap::new();
+    for row in rows.iter().filter(|row| is_token(row)) {
+        *mints.entry(&row.data[..32]).or_default() += 1;
+    }
+    let mint = *mints.iter().max_by_key(|(mint, count)| (**count, **mint)).unwrap().0;
+    let one = &rows[rows.len() / 2];
+    let queries = recipes(&[
+        ("<DIR>", output.to_str().unwrap()),
+        ("<PUBKEY IN HEX>", &hex(&one.pubkey)),
+        ("<MINT IN HEX>", &hex(mint)),
+    ]);
+    assert_eq!(queries.len(), 5, "every recipe has its answer below");
+    let Some(answers) = ask(&queries) else { return };
+
+    let text = |value: &Value| value.to_string().replace('"', "");
+    let sum = |number: &dyn Fn(&Row) -> u128| rows.iter().map(number).sum::<u128>().to_string();
+    let found: Vec<String> = answers[0][0].iter().map(text).collect();
+    let bytes = sum(&|row| row.data.len() as u128);
+    assert_eq!(found, [rows.len().to_string(), sum(&|row| row.lamports.into()), bytes]);
+
+    let mut programs: BTreeMap<String, u128> = BTreeMap::new();
+    for row in &rows {
+        *programs.entry(hex(&row.owner)).or_default() += 1;
+    }
+    let pairs = |answer: &[Vec<Value>]| -> Vec<(String, u128)> {
+        answer.iter().map(|row| (text(&row[0]), text(&row[1]).parse().unwrap())).collect()
+    };
+    assert_eq!(pairs(&answers[1]), largest(programs));
+
+    let system = rows.iter().filter(|row| row.owner == [0; 32]);
+    let system = system.map(|row| (hex(&row.pubkey), row.lamports.into()));
+    assert_eq!(pairs(&answers[2]), largest(system));
+
+    let rent_epoch = if one.rent_epoch == u64::MAX { json!(null) } else { json!(one.rent_epoch) };
+    let expected = [
+        json!(one.lamports),
+        json!(one.slot),
+        json!(one.data.len()),
+        json!(one.executable),
+        rent_epoch,
+    ];
+    assert_eq!(answers[3], [expected.to_vec()]);
+
+    let mut holders: BTreeMap<String, u128> = BTreeMap::new();
+    for row in rows.iter().filter(|row| is_token(row) && row.data[..32] == *mint) {
+        let amount = u64::from_le_bytes(row.data[64..72].try_into().unwrap());
+        *holders.entry(hex(&row.data[32..64])).or_default() += u128::from(amount);
+    }
+    assert!(holders.len() > 3, "{} holders", holders.len());
+    assert_eq!(pairs(&answers[4]), largest(holders));
+}
+
+/// Every form of keys, sizes of row groups and selections of columns: the same rows for DuckDB.
+#[test]
+fn duckdb_finds_every_account() {
+    let site = Site::new();
+    let spec =
+        ArchiveSpec { content: Content::Mainnet, total_bytes: 2_000_000, ..ArchiveSpec::default() };
+    let archive = site.archive(&spec);
+    let all = rows(&spec).unwrap();
+    let keys: Vec<String> = all.iter().step_by(7).map(|row| hex(&row.pubkey)).collect();
+    let list = keys.iter().map(|key| format!("(from_hex('{key}'))")).collect::<Vec<_>>().join(", ");
+    for (flags, index) in [(&[][..], 0), (&["--row-group-size=50KB", "--no-data"][..], 1)] {
+        let output = site.path(&format!("tables-{index}"));
+        export(&archive, &output, flags).assert_code(0);
+        let from = format!("'{}/accounts/*.parquet'", output.display());
+        let one = &keys[keys.len() / 3];
+        let queries = [
+            format!("SELECT count(*) FROM {from} WHERE pubkey = from_hex('{one}')"),
+            format!(
+                "SELECT count(*) FROM {from} JOIN (VALUES {list}) AS keys(key) ON pubkey = key"
+            ),
+            format!("SELECT count(*) FROM {from} WHERE rent_epoch IS NULL"),
+            format!("SELECT count(*) FROM {from} WHERE executable"),
+            format!("SELECT count(*) FROM {from} WHERE slot = {}", all[0].slot),
+        ];
+        let Some(answers) = ask(&queries) else { return };
+        let count = |keep: &dyn Fn(&Row) -> bool| all.iter().filter(|row| keep(row)).count();
+        let expected = [
+            1,
+            keys.len(),
+            count(&|row| row.rent_epoch == u64::MAX),
+            count(&|row| row.executable),
+            count(&|row| row.slot == all[0].slot),
+        ];
+        let found: Vec<u64> = answers.iter().map(|answer| answer[0][0].as_u64().unwrap()).collect();
+        assert_eq!(found, expected.map(|count| count as u64), "{flags:?}");
+    }
+}
