@@ -184,7 +184,7 @@ fn stage_all(
     // walked at the same time by another thread.
     progress.enter(Phase::Unpacking);
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
-    let in_flight = decoding.memory.segments_bytes();
+    let in_flight = decoding.memory.decoded_bytes_max();
     let watch = preflight.as_ref().zip(systems);
     let watch = watch.and_then(|(fit, systems)| fit.watch(systems, in_flight, &options.pass));
     // While the run is paused, the walk stops, and another thread watches the free space.
