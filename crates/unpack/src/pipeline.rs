@@ -156,7 +156,7 @@ fn stage_all(
     let (mut creation, mut writeback, mut checkpoints) = (Ok(None), None, None);
     // A shorter borrow of the same value.
     let tap = tap.map(|tap| tap as &mut dyn Tap);
-    let mut walks = Walks::new(options, handles, beginning, tap);
+    let mut walks = Walks::new(options, handles, threads, beginning, tap);
     if let Some(target) = &mut target {
         let started = Creation::start(target, options, &decoding.memory, &engine, progress);
         if let Some(spread) = started.as_ref().ok().and_then(|creation| creation.spread.as_ref()) {
