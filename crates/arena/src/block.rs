@@ -2,7 +2,7 @@
 //!
 //! Every `unsafe` block here rests on one invariant: at any time each byte of a lease belongs
 //! either to exactly one `Block` or to any number of `Slice`s. Move semantics keep it: `split_to`
-//! divides a range in two, `freeze` turns a block into a slice, and there is no way back. All
+//! divides a range in two, `append` joins two, `freeze` turns a block into a slice, and there is no way back. All
 //! handles share the lease, which keeps the memory mapped; dropping the last one returns the whole
 //! range to the pool. `Pool::lend` makes the first block of a lease, of exactly its range, and the
 //! pool's free list lends no byte twice. The memory is initialised from the start: the kernel fills
@@ -54,6 +54,24 @@ impl Block {
     /// with the whole lease.
     pub fn truncate(&mut self, count: usize) {
         self.len = self.len.min(count);
+    }
+
+    /// Takes in the block that begins where this one ends.
+    ///
+    /// # Panics
+    /// If `next` does not begin there, or belongs to another lease.
+    pub fn append(&mut self, next: Self) {
+        let Self { lease, start, len } = next;
+        let adjacent = Arc::ptr_eq(&self.lease, &lease)
+            && self.start.addr().get() + self.len == start.addr().get();
+        assert!(adjacent, "the blocks are not adjacent");
+        self.len += len;
+    }
+
+    /// Returns whether `next` begins where this block ends, in the same lease.
+    pub fn is_in_front_of(&self, next: &Slice) -> bool {
+        Arc::ptr_eq(&self.lease, &next.lease)
+            && self.start.addr().get() + self.len == next.start.addr().get()
     }
 
     /// Ends exclusive access: from here on the bytes can be shared for reading, and nobody can
@@ -179,6 +197,23 @@ mod tests {
         assert_eq!((whole.len(), whole[999], whole[1000]), (PAGE_BYTES, 1, 7));
         assert!(second.clone().join(first.clone()).is_err(), "wrong order");
         assert!(first.join(other_lease).is_err());
+    }
+
+    #[test]
+    fn adjacent_blocks_join() {
+        let mut second = pool(PAGE_BYTES).try_allocate(PAGE_BYTES).unwrap();
+        let mut first = second.split_to(1000);
+        second[0] = 7;
+        first.append(second);
+        assert_eq!((first.len(), first[1000]), (PAGE_BYTES, 7));
+    }
+
+    #[test]
+    #[should_panic(expected = "not adjacent")]
+    fn other_blocks_do_not_join() {
+        let mut second = pool(PAGE_BYTES).try_allocate(PAGE_BYTES).unwrap();
+        let first = second.split_to(1000);
+        second.append(first);
     }
 
     #[test]

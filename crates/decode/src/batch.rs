@@ -1,8 +1,6 @@
 //! Batches: consecutive frames that one worker decodes as a whole, into one segment.
 
-use std::time::{Duration, Instant};
-
-use crossbeam::channel::{Sender, bounded};
+use crossbeam::channel::bounded;
 use unsnap_arena::Slice;
 use unsnap_zstd::{BLOCK_HEADER_BYTES, FrameHeader};
 
@@ -12,6 +10,7 @@ use crate::{
     frame::block_header,
     output::{Output, Piece},
     parallel::{FrameJob, WholeFrame},
+    work::Workers,
 };
 
 /// Size in decoded bytes below which a frame that follows a streamed frame is streamed as well,
@@ -22,7 +21,7 @@ const PARALLEL_BYTES_MIN: usize = 64 << 10;
 /// Most frames in one batch. The bookkeeping for each frame lies outside the pool, and an empty
 /// frame is only nine bytes long. Genuine frames are no shorter than a tar header, of which a job
 /// holds as many.
-const JOB_FRAMES_MAX: usize = 8192;
+pub(crate) const JOB_FRAMES_MAX: usize = 8192;
 
 /// Frames to be decoded together, not yet passed to a worker.
 pub(crate) struct Batch {
@@ -31,16 +30,14 @@ pub(crate) struct Batch {
     /// Offset in the archive at which the last frame ends.
     end: u64,
     /// `None` without workers.
-    workers: Option<Sender<FrameJob>>,
+    workers: Option<Workers>,
     read_bytes: usize,
     job_bytes: usize,
     frame_bytes_max: usize,
-    /// Time spent waiting for a worker to accept a job.
-    pub waited: Duration,
 }
 
 impl Batch {
-    pub fn new(plan: &MemoryPlan, workers: Option<Sender<FrameJob>>) -> Self {
+    pub fn new(plan: &MemoryPlan, workers: Option<Workers>) -> Self {
         Self {
             frames: Vec::new(),
             content_bytes: 0,
@@ -49,7 +46,6 @@ impl Batch {
             read_bytes: plan.read_bytes,
             job_bytes: plan.job_bytes,
             frame_bytes_max: plan.frame_bytes_max,
-            waited: Duration::ZERO,
         }
     }
 
@@ -109,17 +105,18 @@ impl Batch {
         end - start <= self.read_bytes as u64 / 2
     }
 
-    /// Adds a frame, which ends at `end` in the archive.
+    /// Adds a frame, which declares so many bytes and ends at `end` in the archive.
     pub fn add(
         &mut self,
         frame: WholeFrame,
+        content_bytes: usize,
         end: u64,
         output: &mut Output,
     ) -> Result<(), DecodeError> {
-        if self.content_bytes + frame.content_bytes > self.job_bytes {
+        if self.content_bytes + content_bytes > self.job_bytes {
             self.dispatch(output)?;
         }
-        self.content_bytes += frame.content_bytes;
+        self.content_bytes += content_bytes;
         self.frames.push(frame);
         self.end = end;
         let full = self.content_bytes >= self.job_bytes || self.frames.len() >= JOB_FRAMES_MAX;
@@ -139,9 +136,7 @@ impl Batch {
         // like all others.
         let segment = output.open(content_bytes.max(1))?;
         output.count(content_bytes as u64, at)?;
-        let since = Instant::now();
-        workers.send(FrameJob { frames, segment, reply }).map_err(|_| DecodeError::Cancelled)?;
-        self.waited += since.elapsed();
+        workers.send(FrameJob { frames, segment, reply })?;
         output.send(Piece::Promised(promise))
     }
 }

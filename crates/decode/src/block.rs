@@ -60,6 +60,11 @@ impl BlockDecoder {
         unsafe { ZSTD_nextSrcSizeToDecompress(self.context.as_ptr()) }
     }
 
+    /// Returns the number of bytes decoded into the open segment.
+    pub fn filled(&self) -> usize {
+        self.current.as_ref().map_or(0, OpenSegment::filled)
+    }
+
     /// Returns the number of bytes that can still be decoded into the open segment.
     pub fn spare(&self) -> usize {
         self.current.as_ref().map_or(0, OpenSegment::spare)
@@ -118,6 +123,13 @@ impl BlockDecoder {
     pub fn open(&mut self, next: OpenSegment) {
         assert!(self.current.is_none(), "the open segment would be lost");
         self.current = Some(next);
+    }
+
+    /// Gives up the open segment and everything before it. An unfinished frame cannot continue
+    /// afterwards.
+    pub fn release(&mut self) -> Result<Option<OpenSegment>, String> {
+        self.begin()?;
+        Ok(self.current.take())
     }
 
     /// Closes the open segment like [`seal`](Self::seal), but an unfinished frame cannot continue

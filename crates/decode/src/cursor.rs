@@ -2,17 +2,26 @@
 
 use std::collections::VecDeque;
 
-use unsnap_arena::Slice;
+use unsnap_arena::{Block, Slice};
 use unsnap_source::{Source, SourceError};
 
 /// Supplier of a cursor's spans.
 pub(crate) trait Spans {
     fn next(&mut self) -> Result<Option<Slice>, SourceError>;
+
+    /// Returns the memory in front of the span returned last, if it is reserved.
+    fn headroom(&mut self) -> Option<Block> {
+        None
+    }
 }
 
 impl Spans for Box<dyn Source> {
     fn next(&mut self) -> Result<Option<Slice>, SourceError> {
         Ok(self.next_span()?.map(|span| span.bytes))
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.as_mut().headroom()
     }
 }
 
@@ -48,6 +57,16 @@ impl<S: Spans> Cursor<S> {
             record_from: 0,
             scratch: Vec::new(),
         }
+    }
+
+    /// Takes memory for bytes that straddle spans, so that it need not be allocated.
+    pub fn lend_scratch(&mut self, scratch: &mut Vec<u8>) {
+        std::mem::swap(&mut self.scratch, scratch);
+    }
+
+    /// Gives [lent](Self::lend_scratch) memory back.
+    pub fn return_scratch(&mut self, scratch: &mut Vec<u8>) {
+        std::mem::swap(&mut self.scratch, scratch);
     }
 
     /// Returns the offset in the archive.
@@ -86,6 +105,17 @@ impl<S: Spans> Cursor<S> {
     pub fn chunk(&mut self) -> Result<&[u8], SourceError> {
         self.settle()?;
         Ok(self.spans.front().map_or(&[], |span| &span[self.at..]))
+    }
+
+    /// Passes the rest of the current span. Returns it, with the memory in front of it if nothing of
+    /// the span was passed before and that memory is reserved; `None` at the end of the archive.
+    pub fn take_span(&mut self) -> Result<Option<(Slice, Option<Block>)>, SourceError> {
+        self.settle()?;
+        let headroom = if self.spans.len() == 1 { self.source.headroom() } else { None };
+        let Some(span) = self.spans.pop_front() else { return Ok(None) };
+        let from = std::mem::take(&mut self.at);
+        self.offset += (span.len() - from) as u64;
+        Ok(Some((span.slice(from..), headroom.filter(|_| from == 0))))
     }
 
     /// Passes `count` bytes and returns them in one piece, copying only if they straddle spans.

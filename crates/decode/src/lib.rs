@@ -15,6 +15,9 @@
 //! * **frame-parallel**, for frames that declare their content size and fit. A worker decodes the
 //!   frame directly into a segment of that size. The planner allocates the segment in stream order
 //!   before it assigns the work, which is why waiting for memory can never deadlock.
+//! * **frame-parallel, placed later**, for frames that do not declare their size but have block headers
+//!   that bound it, and for small frames among them. The planner takes the results in stream order,
+//!   which gives each its offset in the decoded stream.
 //! * **streaming**, for all other frames, on the planner's own thread. libzstd's block-level
 //!   interface decodes each block at its final place, with the segments themselves as the window.
 //!   Frames whose window does not fit into a segment go through the ordinary streaming interface,
@@ -23,7 +26,8 @@
 //!   of chunks of blocks, and the planner copies the bytes together, in stream order and at their
 //!   final place.
 //!
-//! lz4 and plain tar have their own streaming engines. Every engine returns segments in stream
+//! lz4 has an engine of its own: the planner decodes blocks that refer to each other, and workers decode
+//! independent ones. Plain tar is passed on as it was read. Every engine returns segments in stream
 //! order, decodes into memory from the pool and enforces [`Limits`] on the archive.
 //!
 //! Two functions examine an archive without decoding all of it: [`survey`](survey()) estimates its
@@ -41,6 +45,7 @@ mod execution;
 mod failure;
 mod format;
 mod frame;
+mod in_order;
 mod limits;
 mod lz4;
 mod output;
@@ -52,6 +57,8 @@ mod planner;
 mod restart;
 mod stream;
 mod survey;
+mod undeclared;
+mod work;
 
 pub use error::{DecodeError, Position};
 pub use format::Format;

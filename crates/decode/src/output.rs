@@ -58,6 +58,8 @@ pub struct DecodeSummary {
     pub skippable_frames: u64,
     /// Number of frames that workers decoded as a whole.
     pub parallel_frames: u64,
+    /// Number of lz4 frames whose blocks workers decoded.
+    pub shared_frames: u64,
     /// Number of frames that the own decoder decoded. libzstd decoded the other zstd frames.
     pub own_frames: u64,
     /// Number of frames copied through libzstd's own window, because their window did not fit into
@@ -198,6 +200,12 @@ impl Output {
             .map_err(|_| DecodeError::Cancelled)?;
         self.waited += waited;
         Ok(open)
+    }
+
+    /// Allocates a segment that will probably be placed at `raw_offset`, unless there is no memory at
+    /// the moment.
+    pub fn try_open(&self, raw_offset: u64, capacity: usize) -> Option<OpenSegment> {
+        OpenSegment::try_allocate(&self.pool, raw_offset, capacity)
     }
 
     /// Counts decoded bytes. Fails if the limits on decoded bytes are exceeded.

@@ -3,7 +3,7 @@
 use unsnap_arena::OpenSegment;
 use unsnap_zstd::{FRAME_HEADER_BYTES_MAX, FrameHeader, FrameStart, SLOT_BYTES_MAX, frame_start};
 
-use crate::{Format, Limits};
+use crate::{Format, Limits, lz4::header::FrameHeader as Lz4FrameHeader};
 
 const MIB: usize = 1 << 20;
 
@@ -17,6 +17,11 @@ const STREAM_SEGMENTS_BYTES: usize = 64 * MIB;
 
 /// Memory for reading ahead when streaming: 16 reads of 1 MiB.
 const STREAM_READ_BYTES: usize = 16 * MIB;
+
+/// Memory for a plain tar archive, most of which is passed on as it was read.
+const PLAIN_READ_BYTES: usize = 64 * MIB;
+const PLAIN_SEGMENT_BYTES: usize = MIB;
+const PLAIN_SEGMENTS_BYTES: usize = 16 * MIB;
 
 /// Decoded bytes up to which small frames are decoded in one job.
 const JOB_BYTES: usize = 4 * MIB;
@@ -91,6 +96,8 @@ pub struct MemoryPlan {
     pub chunks: usize,
     /// Most blocks in a chunk.
     pub chunk_blocks_max: usize,
+    /// Whether the archive is not compressed, so that what was read can be passed on.
+    pub is_plain: bool,
     beside_window: BesideWindow,
 }
 
@@ -137,22 +144,31 @@ impl MemoryPlan {
         let budget = budget - chunks * SLOT_BYTES_MAX;
         let chunks = tuning.chunks.filter(|_| tuning.decoder == Decoder::Own).unwrap_or(chunks);
         let first = first_header(head);
+        let is_plain = Format::detect(head) == Some(Format::Tar);
         let streaming = threads < 2 || is_streamed(first.as_ref(), head, limits);
         let window = first.map_or(0, |header| header.window_bytes.min(limits.window_bytes_max));
         // More than any machine's memory, and small enough that additions do not overflow.
         let window = usize::try_from(window).unwrap_or(usize::MAX).min(usize::MAX / 8);
 
         let read_wanted = STREAM_READ_BYTES + if streaming { 0 } else { threads * 16 * MIB };
-        let read_bytes = read_share(read_wanted, budget, streaming);
+        let read_bytes = if is_plain {
+            PLAIN_READ_BYTES.min(budget / 2)
+        } else {
+            read_share(read_wanted, budget, streaming)
+        };
         let most = budget - read_bytes;
         // Room for the window and one block, so that segments can serve as the window.
         let wanted = (window + 128 * 1024).next_multiple_of(64 * 1024);
         let fits = OpenSegment::footprint(wanted) * SEGMENTS_MIN <= most;
-        let usual = STREAM_SEGMENT_BYTES.min(most / 8 / 4096 * 4096);
+        let usual = if is_plain { PLAIN_SEGMENT_BYTES } else { STREAM_SEGMENT_BYTES };
+        let usual = usual.min(most / 8 / 4096 * 4096);
         let by_window = if fits { usual.max(wanted) } else { usual };
         let segment_bytes = tuning.segment_bytes.unwrap_or(by_window);
-        let frames_bytes =
-            if streaming { STREAM_SEGMENTS_BYTES } else { Self::default_budget(threads) };
+        let frames_bytes = match (is_plain, streaming) {
+            (true, _) => PLAIN_SEGMENTS_BYTES,
+            (false, true) => STREAM_SEGMENTS_BYTES,
+            (false, false) => Self::default_budget(threads),
+        };
         let enough_for = |bytes| frames_bytes.max(4 * OpenSegment::footprint(bytes));
         let mut enough = enough_for(segment_bytes);
         if streaming && !fits {
@@ -166,15 +182,17 @@ impl MemoryPlan {
         // Room for two other segments beside it.
         let frame_footprint_max = segments_bytes / SEGMENTS_MIN / 4096 * 4096;
         let frame_bytes_max = usize::try_from(limits.frame_bytes_max).unwrap_or(usize::MAX);
+        let held_bytes = tuning.held_bytes.next_multiple_of(4096);
         Self {
-            read_bytes: read_bytes / 4096 * 4096,
-            segments_bytes: segments_bytes + tuning.held_bytes.next_multiple_of(4096),
+            read_bytes: read_bytes / 4096 * 4096 + if is_plain { held_bytes } else { 0 },
+            segments_bytes: segments_bytes + held_bytes,
             segment_bytes: segment_bytes.max(1),
             job_bytes: tuning.segment_bytes.unwrap_or(JOB_BYTES).min(segments_bytes / 4),
             frame_bytes_max: frame_bytes_max.min(frame_footprint_max - OpenSegment::footprint(0)),
             own_window_bytes_max: OWN_WINDOW_BYTES_MIN.max(budget - read_bytes - segments_bytes),
             chunks,
             chunk_blocks_max: tuning.chunk_blocks_max.unwrap_or(usize::MAX),
+            is_plain,
             beside_window: BesideWindow {
                 first: if streaming { window } else { 0 },
                 for_first: others_bytes
@@ -191,6 +209,11 @@ impl MemoryPlan {
         window_bytes.saturating_add(beside).next_multiple_of(MIB)
     }
 
+    /// Returns the most bytes of the decoded stream that are in memory.
+    pub fn decoded_bytes_max(&self) -> usize {
+        self.segments_bytes + if self.is_plain { self.read_bytes } else { 0 }
+    }
+
     /// Returns the size in bytes of the one reservation that holds everything.
     pub fn total_bytes(&self) -> usize {
         self.read_bytes + self.segments_bytes
@@ -198,12 +221,18 @@ impl MemoryPlan {
 }
 
 /// Returns whether an archive with this beginning is streamed: its first frame does not declare its
-/// size, or is too large for a worker. An archive of zstd frames whose first one is not known may
+/// size, or is too large for a worker, or has blocks that depend on each other. An archive of zstd frames whose first one is not known may
 /// have frames for workers.
 fn is_streamed(first: Option<&FrameHeader>, head: &[u8], limits: &Limits) -> bool {
-    match first {
-        Some(header) => header.content_bytes.is_none_or(|bytes| bytes > limits.frame_bytes_max),
-        None => !head.is_empty() && Format::detect(head) != Some(Format::Zstd),
+    if let Some(header) = first {
+        return header.content_bytes.is_none_or(|bytes| bytes > limits.frame_bytes_max);
+    }
+    match Format::detect(head) {
+        Some(Format::Zstd) => false,
+        Some(Format::Lz4) => {
+            !matches!(Lz4FrameHeader::parse(head), Ok(Some(header)) if header.independent)
+        }
+        Some(Format::Tar) | None => !head.is_empty(),
     }
 }
 

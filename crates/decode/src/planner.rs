@@ -21,12 +21,14 @@ use crate::{
     cursor::Cursor,
     error::{hex, no_thread},
     format::HEAD_BYTES,
-    lz4,
+    lz4::Lz4,
     output::{self, Output, Piece},
     own::{ChunkQueue, Own, chunk_queue},
-    parallel::{FrameJob, WholeFrame, spawn_workers},
+    parallel::{WholeFrame, spawn_workers},
     plain,
     stream::{Streamed, Streaming},
+    undeclared::Undeclared,
+    work::Workers,
 };
 
 /// An archive to decode, and the resources to use.
@@ -56,7 +58,7 @@ pub fn start(job: Job) -> Result<Decoded, DecodeError> {
     let chunks = chunk_queue(&job.plan);
     let (workers, worker_threads) = match job.threads {
         0 | 1 => (None, Vec::new()),
-        count => spawn_workers(count, &chunks.1).map(|(jobs, threads)| (Some(jobs), threads))?,
+        count => spawn_workers(count, &chunks.1).map(|(all, threads)| (Some(all), threads))?,
     };
     let planner = thread::Builder::new()
         .name("unsnap-decode".to_owned())
@@ -68,16 +70,20 @@ pub fn start(job: Job) -> Result<Decoded, DecodeError> {
 
 fn run(
     job: Job,
-    workers: Option<Sender<FrameJob>>,
+    workers: Option<Workers>,
     chunks: ChunkQueue,
     pieces: Sender<Piece>,
 ) -> ThreadTimes {
     let started = Instant::now();
+    let own = Own::new(&job.plan, chunks, Arc::clone(&job.frame_starts));
+    let undeclared = |workers| Undeclared::new(&job.plan, workers, Arc::clone(&job.frame_starts));
     let mut planner = Planner {
         cursor: Cursor::new(job.source, job.begin.compressed_offset),
         output: Output::new(job.segments, pieces, job.limits.clone(), job.begin.raw_offset),
-        batch: Batch::new(&job.plan, workers),
-        own: Own::new(&job.plan, chunks, Arc::clone(&job.frame_starts)),
+        batch: Batch::new(&job.plan, workers.clone()),
+        undeclared: workers.clone().filter(|_| own.is_none()).map(undeclared),
+        own,
+        workers,
         plan: job.plan,
         limits: job.limits,
         progress: job.progress,
@@ -99,7 +105,7 @@ fn run(
         total: started.elapsed(),
         waited_for_reads: planner.cursor.source().waited(),
         waited_for_input: Duration::ZERO,
-        waited_for_workers: planner.batch.waited
+        waited_for_workers: planner.workers.map_or(Duration::ZERO, |workers| workers.waited())
             + planner.own.map_or(Duration::ZERO, |own| own.waited),
         waited_for_output: planner.output.waited + planner.cursor.source().waited_for_memory(),
     }
@@ -108,7 +114,11 @@ fn run(
 struct Planner {
     cursor: Cursor<Box<dyn Source>>,
     output: Output,
+    /// `None` with one thread.
+    workers: Option<Workers>,
     batch: Batch,
+    /// `None` without workers, or with the own decoder.
+    undeclared: Option<Undeclared>,
     /// `None` if libzstd decodes everything.
     own: Option<Own>,
     plan: MemoryPlan,
@@ -124,6 +134,7 @@ struct Planner {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Parallel,
+    Undeclared,
     Streaming,
     Own,
 }
@@ -142,20 +153,20 @@ impl Planner {
             None => Err(DecodeError::UnknownFormat { found: hex(head) }),
             Some(Format::Zstd) => self.zstd(&progress),
             Some(Format::Lz4) => {
-                let found = lz4::decode(
-                    &mut self.cursor,
-                    segment_bytes,
-                    &self.limits,
-                    &mut self.output,
-                    &self.frame_starts,
-                    &progress,
-                )?;
+                let lz4 = Lz4 {
+                    plan: &self.plan,
+                    workers: self.workers.as_ref(),
+                    limits: &self.limits,
+                    starts: &self.frame_starts,
+                };
+                let found = lz4.decode(&mut self.cursor, &mut self.output, &progress)?;
                 self.summary.frames = found.frames;
+                self.summary.shared_frames = found.shared;
                 self.summary.skippable_frames = found.skippable_frames;
                 Ok(())
             }
             Some(Format::Tar) => {
-                plain::copy(&mut self.cursor, segment_bytes, &mut self.output, &progress)
+                plain::pass(&mut self.cursor, segment_bytes, &mut self.output, &progress)
             }
         }
     }
@@ -175,7 +186,7 @@ impl Planner {
         let result = self.zstd_frames(&mut streaming, progress);
         // Also after an error: all bytes before the damage are returned, so that the walk can
         // report how far the archive was good.
-        let settled = self.settle_own();
+        let settled = self.settle();
         self.batch.dispatch(&mut self.output)?;
         streaming.flush(&mut self.output)?;
         if let Some(own) = &mut self.own {
@@ -226,7 +237,7 @@ impl Planner {
     }
 
     fn skip(&mut self, bytes: u64) -> Result<(), DecodeError> {
-        self.settle_own()?;
+        self.settle()?;
         self.frame_starts.mark(self.position(), true);
         if !self.cursor.skip(bytes)? {
             let at = self.position();
@@ -243,8 +254,11 @@ impl Planner {
         streaming: &mut Streaming,
         progress: &impl Fn(u64),
     ) -> Result<(), DecodeError> {
+        let undeclared = self.undeclared.as_ref();
+        let continues = self.engine == Engine::Undeclared
+            && undeclared.is_some_and(|undeclared| undeclared.continues(header));
         let content_bytes = self.batch.takes(header, self.engine == Engine::Parallel);
-        if let Some(content_bytes) = content_bytes
+        if let Some(content_bytes) = content_bytes.filter(|_| !continues)
             && let Some(compressed) =
                 self.batch.record(&mut self.cursor, header, &mut self.output)?
         {
@@ -253,8 +267,8 @@ impl Planner {
             let end = self.cursor.offset();
             let at = Position { compressed_offset: end - bytes as u64, ..self.position() };
             self.frame_starts.note(at);
-            let frame = WholeFrame { at, compressed, content_bytes };
-            self.batch.add(frame, end, &mut self.output)?;
+            let frame = WholeFrame { at, compressed, content_bytes: header.content_bytes };
+            self.batch.add(frame, content_bytes, end, &mut self.output)?;
             self.summary.parallel_frames += 1;
             return Ok(());
         }
@@ -266,6 +280,16 @@ impl Planner {
             }
             self.summary.own_frames += 1;
             return Ok(());
+        }
+        if self.undeclared.is_some() && (continues || header.content_bytes.is_none()) {
+            // Nothing else may hold parts of the read buffer.
+            self.change_engine(Engine::Undeclared, streaming)?;
+            if let Some(undeclared) = &mut self.undeclared
+                && undeclared.frame(&mut self.cursor, header, at, &mut self.output)?
+            {
+                self.summary.parallel_frames += 1;
+                return Ok(());
+            }
         }
         self.change_engine(Engine::Streaming, streaming)?;
         self.frame_starts.note(self.position());
@@ -287,8 +311,11 @@ impl Planner {
         match self.engine {
             Engine::Parallel => self.batch.dispatch(&mut self.output)?,
             Engine::Streaming => streaming.flush(&mut self.output)?,
+            Engine::Undeclared => {
+                self.settle()?;
+            }
             Engine::Own => {
-                self.settle_own()?;
+                self.settle()?;
                 if let Some(own) = &mut self.own {
                     own.flush(&mut self.output)?;
                 }
@@ -298,9 +325,15 @@ impl Planner {
         Ok(())
     }
 
-    /// Completes what the own decoder has begun. Returns whether there was anything, so that offsets
-    /// in the decoded stream were unknown.
-    fn settle_own(&mut self) -> Result<bool, DecodeError> {
+    /// Completes what engines have begun whose decoded size is not known before. Returns whether there
+    /// was anything, so that offsets in the decoded stream were unknown.
+    fn settle(&mut self) -> Result<bool, DecodeError> {
+        if let Some(undeclared) = &mut self.undeclared
+            && undeclared.is_pending()
+        {
+            undeclared.settle(&mut self.output)?;
+            return Ok(true);
+        }
         self.own.as_mut().map_or(Ok(false), |own| own.settle(&mut self.output))
     }
 

@@ -288,6 +288,7 @@ impl DecodeJob<'_> {
         let mut reader = SequentialFileReader::builder(pool)
             .engine(self.engine.clone())
             .priority(self.options.neighbour.io_priority)
+            .headroom(stream.plan.is_plain)
             .start(from)
             .limit(to);
         if let Some(ranges) = memory.to_register() {

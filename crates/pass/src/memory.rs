@@ -178,9 +178,9 @@ impl Memory {
         Ok(Self { arena, streams, on_demand, pace: options.neighbour.pace.clone() })
     }
 
-    /// Returns the most bytes that segments can hold.
-    pub fn segments_bytes(&self) -> usize {
-        self.streams.iter().map(|stream| stream.plan.segments_bytes).sum()
+    /// Returns the most decoded bytes that can be in memory.
+    pub fn decoded_bytes_max(&self) -> usize {
+        self.streams.iter().map(|stream| stream.plan.decoded_bytes_max()).sum()
     }
 
     /// Returns the memory that rings should register; `None` if it is faulted in on demand.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use unsnap_arena::Block;
+
 use crate::{Digest, Hasher, Source, SourceError, SourceTraits, Span};
 
 /// Passes on the spans of another source and digests them. At the end of the archive
@@ -36,6 +38,10 @@ impl<F: FnMut(u64, Digest) + Send> Source for Digesting<F> {
             None => self.ended = Some(self.hasher.digest()),
         }
         Ok(span)
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.source.headroom()
     }
 
     fn len(&self) -> Option<u64> {

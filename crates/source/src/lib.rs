@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use unsnap_arena::Slice;
+use unsnap_arena::{Block, Slice};
 use unsnap_ring::WorkerTimes;
 
 mod chained;
@@ -77,6 +77,12 @@ pub trait Source: Send {
     /// Returns the next bytes, in order and without gaps; `None` at the true end and ever after. An
     /// error is returned only after all bytes before it.
     fn next_span(&mut self) -> Result<Option<Span>, SourceError>;
+
+    /// Returns the memory directly in front of the span returned last, if the source has reserved it
+    /// for whoever passes the span on. Each is returned once.
+    fn headroom(&mut self) -> Option<Block> {
+        None
+    }
 
     /// Returns the size of the archive in bytes, if it is known beforehand.
     fn len(&self) -> Option<u64>;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use unsnap_arena::Pool;
+use unsnap_arena::{Block, Pool};
 use unsnap_ring::Pace;
 
 use crate::{Source, SourceError, SourceTraits, Span};
@@ -36,6 +36,10 @@ impl Source for Pausing {
             }
         }
         self.source.next_span()
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.source.headroom()
     }
 
     fn len(&self) -> Option<u64> {

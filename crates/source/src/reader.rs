@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{fs::Advice, io::Errno};
-use unsnap_arena::{ArenaRanges, PAGE_BYTES, Pool, Slice};
+use unsnap_arena::{ArenaRanges, Block, CARRY_BYTES_MAX, PAGE_BYTES, Pool, Slice};
 use unsnap_ring::{
     Completion, DirectIo, DirectMode, Engine, EngineConfig, EngineKind, IoPriority, OpError,
     Operation, Outcome, ReadAt, Syscalls,
@@ -42,6 +42,7 @@ pub struct ReaderBuilder {
     limit: u64,
     register: Option<ArenaRanges>,
     priority: Option<IoPriority>,
+    headroom_bytes: usize,
 }
 
 impl ReaderBuilder {
@@ -96,12 +97,21 @@ impl ReaderBuilder {
         self
     }
 
+    /// Reserves the memory in front of every chunk, so that spans can be passed on as segments:
+    /// [`Source::headroom`]. Default: no.
+    #[must_use]
+    pub fn headroom(mut self, headroom: bool) -> Self {
+        self.headroom_bytes = if headroom { CARRY_BYTES_MAX } else { 0 };
+        self
+    }
+
     /// Creates the reader and its engine. It opens no files, and reads nothing before the first
     /// span is requested.
     pub fn build(self, mut file: ArchiveFile) -> Result<SequentialFileReader, SourceError> {
         let pool_bytes = self.pool.bytes();
         let chunk_bytes = self.chunk_bytes.unwrap_or_else(|| default_chunk_bytes(pool_bytes));
-        let fits = (PAGE_BYTES..=pool_bytes).contains(&chunk_bytes);
+        let headroom_bytes = self.headroom_bytes;
+        let fits = (PAGE_BYTES..=pool_bytes.saturating_sub(headroom_bytes)).contains(&chunk_bytes);
         if !fits || !chunk_bytes.is_multiple_of(PAGE_BYTES) {
             return Err(SourceError::Alignment { chunk_bytes, pool_bytes });
         }
@@ -116,7 +126,8 @@ impl ReaderBuilder {
             }
             None => (buffered, None, None),
         };
-        let depth = self.depth.unwrap_or(depth).min(pool_bytes / chunk_bytes).max(1);
+        let depth =
+            self.depth.unwrap_or(depth).min(pool_bytes / (headroom_bytes + chunk_bytes)).max(1);
         let engine = EngineConfig {
             kind: self.engine,
             capacity: depth,
@@ -143,10 +154,13 @@ impl ReaderBuilder {
             engine: engine.open()?,
             pool: self.pool,
             chunk_bytes,
+            headroom_bytes,
+            headroom: None,
             depth,
             submitted: self.start - self.start % PAGE_BYTES as u64,
             handed_out: self.start,
             window: VecDeque::with_capacity(depth),
+            headrooms: VecDeque::with_capacity(depth),
             first_token: 0,
             done: Vec::with_capacity(depth),
             waited: Duration::ZERO,
@@ -188,6 +202,9 @@ pub struct SequentialFileReader {
     engine: Box<dyn Engine>,
     pool: Pool,
     chunk_bytes: usize,
+    headroom_bytes: usize,
+    /// Headroom of the span returned last.
+    headroom: Option<Block>,
     depth: usize,
     /// Offset up to which reads have been submitted.
     submitted: u64,
@@ -195,6 +212,8 @@ pub struct SequentialFileReader {
     handed_out: u64,
     /// Chunks submitted and not yet returned, in the order of the file.
     window: VecDeque<Chunk>,
+    /// Their headrooms, `None` without any.
+    headrooms: VecDeque<Option<Block>>,
     /// Token of the first chunk in the window. Tokens number chunks from 0.
     first_token: u64,
     done: Vec<Completion>,
@@ -229,6 +248,7 @@ impl SequentialFileReader {
             limit: u64::MAX,
             register: None,
             priority: None,
+            headroom_bytes: 0,
         }
     }
 
@@ -236,18 +256,21 @@ impl SequentialFileReader {
     fn read_ahead(&mut self) -> Result<(), SourceError> {
         let before = self.submitted;
         while self.window.len() < self.depth && self.submitted < self.end {
-            let block = match self.pool.try_allocate(self.chunk_bytes) {
+            let bytes = self.headroom_bytes + self.chunk_bytes;
+            let mut block = match self.pool.try_allocate(bytes) {
                 Some(block) => block,
                 // The holders of the memory will return it. Without a read in flight nothing else
                 // could wake this thread.
                 None if self.window.is_empty() => {
                     let (block, waited) =
-                        self.pool.allocate(self.chunk_bytes).map_err(|_| SourceError::Cancelled)?;
+                        self.pool.allocate(bytes).map_err(|_| SourceError::Cancelled)?;
                     self.waited_for_memory += waited;
                     block
                 }
                 None => break,
             };
+            let split = (self.headroom_bytes > 0).then(|| block.split_to(self.headroom_bytes));
+            self.headrooms.push_back(split);
             let left = self.end - self.submitted;
             let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
             let token = self.first_token + self.window.len() as u64;
@@ -319,8 +342,16 @@ impl SequentialFileReader {
         let (Some(instead), Errno::INVAL | Errno::OPNOTSUPP) = (&self.instead, errno) else {
             return false;
         };
-        // The refused read has just returned as much.
-        let Some(block) = self.pool.try_allocate(self.chunk_bytes) else { return false };
+        let bytes = self.headroom_bytes + self.chunk_bytes;
+        let Some(headroom) = place.and_then(|place| self.headrooms.get_mut(place)) else {
+            return false;
+        };
+        // With it the refused read has returned as much as is now allocated.
+        *headroom = None;
+        let Some(mut block) = self.pool.try_allocate(bytes) else { return false };
+        if self.headroom_bytes > 0 {
+            *headroom = Some(block.split_to(self.headroom_bytes));
+        }
         *direct = false;
         if self.direct.take().is_some() {
             let reason = format!("the file system refuses direct reads ({errno})");
@@ -387,10 +418,15 @@ impl Source for SequentialFileReader {
             bytes = bytes.slice(skip.min(bytes.len())..);
         }
         self.window.pop_front();
+        self.headroom = self.headrooms.pop_front().flatten();
         self.first_token += 1;
         let offset = self.handed_out;
         self.handed_out += bytes.len() as u64;
         Ok(Some(Span { offset, bytes }))
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.headroom.take()
     }
 
     fn len(&self) -> Option<u64> {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use rustix::io::Errno;
-use unsnap_arena::{Arena, ArenaRanges, Pool};
+use unsnap_arena::{Arena, ArenaRanges, Pool, Segment};
 use unsnap_ring::{Call, DirectMode, EngineKind, FaultPlan, Syscalls, is_cached, probe_uring};
 use unsnap_source::{ArchiveFile, SequentialFileReader, Source, SourceError};
 use unsnap_testkit::{
@@ -299,6 +299,37 @@ fn evict(path: &Path) {
         thread::sleep(Duration::from_millis(1));
     }
     panic!("{} stays in the page cache", path.display());
+}
+
+#[test]
+fn the_memory_in_front_of_a_span_is_its_own() {
+    watched(|| {
+        let scratch = Scratch::new();
+        let bytes = random_bytes(9 * PAGE + 700);
+        let path = scratch.file(&bytes);
+        // Not even the pool for two chunks with headroom is a multiple of both.
+        for (kind, pool_bytes) in
+            engines().into_iter().flat_map(|kind| [(kind.clone(), 6 * PAGE), (kind, 40 * PAGE)])
+        {
+            let mut arena = Arena::builder().bytes(pool_bytes).populate(false).build().unwrap();
+            let pool = arena.pool(pool_bytes).unwrap();
+            let file = ArchiveFile::open(&kind.syscalls(), &path, DirectMode::Auto).unwrap();
+            let reader = SequentialFileReader::builder(pool.clone()).engine(kind);
+            let mut reader = reader.chunk_bytes(2 * PAGE).headroom(true).build(file).unwrap();
+            let mut read = Vec::new();
+            while let Some(span) = reader.next_span().unwrap() {
+                let headroom = reader.headroom().unwrap();
+                assert!(reader.headroom().is_none(), "it is returned once");
+                let segment = Segment::adopt(span.offset, headroom, span.bytes).unwrap();
+                let view = segment.prepend(&[7; PAGE]);
+                assert_eq!(view.slice(PAGE, 0..0)[..], [7; PAGE]);
+                read.extend_from_slice(view.bytes());
+            }
+            assert!(read == bytes);
+            drop(reader);
+            assert!(pool.try_allocate(pool_bytes).is_some(), "memory is still lent");
+        }
+    });
 }
 
 /// The file system has announced direct I/O, and refuses a read all the same.

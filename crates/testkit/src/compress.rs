@@ -201,6 +201,27 @@ pub fn lz4_frame_sized(raw: &[u8]) -> Vec<u8> {
     encoder.finish().expect("lz4 takes any bytes")
 }
 
+/// Returns one lz4 frame of independent blocks of 64 KiB with every checksum, as `lz4 -B4 -BX` writes
+/// it. Every `chunk` raw bytes it begins a new block.
+pub fn lz4_frame_independent(raw: &[u8], chunk: usize) -> Vec<u8> {
+    let info = lz4_frame_info().block_mode(BlockMode::Independent).block_checksums(true);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    for piece in pieces(raw, chunk) {
+        encoder.write_all(piece).expect("lz4 takes any bytes");
+        encoder.flush().expect("lz4 takes any bytes");
+    }
+    encoder.finish().expect("lz4 takes any bytes")
+}
+
+/// Returns one lz4 frame of blocks of up to 4 MiB, linked or not.
+pub fn lz4_frame_large_blocks(raw: &[u8], linked: bool) -> Vec<u8> {
+    let mode = if linked { BlockMode::Linked } else { BlockMode::Independent };
+    let info = lz4_frame_info().block_mode(mode).block_size(BlockSize::Max4MB);
+    let mut encoder = FrameEncoder::with_frame_info(info, Vec::new());
+    encoder.write_all(raw).expect("lz4 takes any bytes");
+    encoder.finish().expect("lz4 takes any bytes")
+}
+
 /// Returns independent lz4 frames of `chunk` raw bytes each.
 pub fn lz4_frames(raw: &[u8], chunk: usize) -> Vec<u8> {
     pieces(raw, chunk).flat_map(lz4_frame).collect()

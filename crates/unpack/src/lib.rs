@@ -56,6 +56,7 @@ mod resume;
 mod second_look;
 mod source;
 mod storages;
+mod structure;
 mod tees;
 mod times;
 mod walk;

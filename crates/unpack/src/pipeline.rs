@@ -156,7 +156,7 @@ fn stage_all(
     let (mut creation, mut writeback, mut checkpoints) = (Ok(None), None, None);
     // A shorter borrow of the same value.
     let tap = tap.map(|tap| tap as &mut dyn Tap);
-    let mut walks = Walks::new(options, handles, beginning, tap);
+    let mut walks = Walks::new(options, handles, threads, beginning, tap);
     if let Some(target) = &mut target {
         let started = Creation::start(target, options, &decoding.memory, &engine, progress);
         if let Some(spread) = started.as_ref().ok().and_then(|creation| creation.spread.as_ref()) {
@@ -184,7 +184,7 @@ fn stage_all(
     // walked at the same time by another thread.
     progress.enter(Phase::Unpacking);
     let mut times = Times { opened_in, prepared_at: started.elapsed(), ..Times::default() };
-    let in_flight = decoding.memory.segments_bytes();
+    let in_flight = decoding.memory.decoded_bytes_max();
     let watch = preflight.as_ref().zip(systems);
     let watch = watch.and_then(|(fit, systems)| fit.watch(systems, in_flight, &options.pass));
     // While the run is paused, the walk stops, and another thread watches the free space.

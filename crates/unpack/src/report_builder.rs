@@ -210,10 +210,11 @@ fn decoder(decoded: &[DecodeSummary]) -> &'static str {
 /// Returns how the frames were decoded: all in one way, or in several.
 fn decode_engine(decoded: &DecodeSummary) -> &'static str {
     let frames = decoded.frames.saturating_sub(decoded.frames_before);
-    match (decoded.parallel_frames, decoded.own_frames) {
+    let by_blocks = decoded.own_frames + decoded.shared_frames;
+    match (decoded.parallel_frames, by_blocks) {
         (0, 0) => "streaming",
         (parallel, _) if parallel == frames => "frame-parallel",
-        (_, own) if own == frames => "block-parallel",
+        (_, blocks) if blocks == frames => "block-parallel",
         _ => "mixed",
     }
 }

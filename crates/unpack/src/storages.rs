@@ -13,23 +13,26 @@ use unsnap_decode::Position;
 use unsnap_layout::Role;
 use unsnap_pass::{PassError, ProvenBank, Span};
 use unsnap_ring::Syscalls;
-use unsnap_verify::{
-    StorageScanner,
-    accounts::{
-        AccountsCheck, AccountsConfig, AccountsStream, AccountsSummary, FileLook, SecondLook,
-        StorageId,
-    },
+use unsnap_verify::accounts::{
+    AccountsCheck, AccountsConfig, AccountsStream, AccountsSummary, FileLook, SecondLook, StorageId,
 };
 
-use crate::{UnpackError, Verify, report::AccountsReport};
+use crate::{
+    UnpackError, Verify,
+    report::AccountsReport,
+    structure::{StructureCheck, checkers},
+};
 
 /// Check of one archive's storages.
 pub(crate) enum StorageCheck {
     Nothing,
-    /// Every storage is a sequence of whole records. Runs on the walk's thread, since it reads
-    /// headers only.
-    Structure(Option<StorageScanner>),
-    /// As `Structure`, and the accounts are summed up, on threads of their own.
+    /// Every storage is a sequence of whole records.
+    Structure {
+        check: Box<StructureCheck>,
+        /// Whether a storage is being received.
+        open: bool,
+    },
+    /// As `Structure`, and the accounts are summed up.
     Accounts {
         stream: AccountsStream<Slice>,
         /// Whether a storage is being received.
@@ -38,6 +41,12 @@ pub(crate) enum StorageCheck {
 }
 
 impl StorageCheck {
+    /// Returns the check of an archive that so many threads decode.
+    pub fn structure(decode_threads: usize) -> Result<Self, PassError> {
+        let check = StructureCheck::start(checkers(decode_threads))?;
+        Ok(Self::Structure { check: Box::new(check), open: false })
+    }
+
     /// Begins a file.
     pub fn begin(
         &mut self,
@@ -50,9 +59,10 @@ impl StorageCheck {
         let id = u64::from(id);
         match self {
             Self::Nothing => {}
-            Self::Structure(scanner) => {
-                let begun = StorageScanner::new(slot, id, size);
-                *scanner = Some(begun.map_err(|error| PassError::storage(archive, error, at))?);
+            Self::Structure { check, open } => {
+                let begun = check.begin(slot, id, size);
+                begun.map_err(|error| PassError::storage(archive, error, at))?;
+                *open = true;
             }
             Self::Accounts { stream, open } => {
                 let begun = stream.begin(slot, id, size);
@@ -66,14 +76,7 @@ impl StorageCheck {
     /// Takes the next bytes of the current file; `last` marks its end.
     pub fn take(&mut self, archive: &str, span: &Span<'_>, last: bool) -> Result<(), UnpackError> {
         match self {
-            Self::Structure(scanner) => {
-                let Some(open) = scanner else { return Ok(()) };
-                let bad = |error| PassError::storage(archive, error, span.at);
-                open.feed(span.bytes(), &mut ()).map_err(bad)?;
-                if last && let Some(scanner) = scanner.take() {
-                    scanner.finish().map_err(bad)?;
-                }
-            }
+            Self::Structure { check, open: true } => check.part(span.slice(), last, span.at),
             Self::Accounts { stream, open: true } => {
                 let mut taken = stream.piece(span.slice());
                 if last {
@@ -81,12 +84,31 @@ impl StorageCheck {
                 }
                 taken.map_err(|error| UnpackError::accounts(archive, error))?;
             }
-            Self::Nothing | Self::Accounts { open: false, .. } => {}
+            Self::Nothing
+            | Self::Structure { open: false, .. }
+            | Self::Accounts { open: false, .. } => {}
         }
-        if let (Self::Accounts { open, .. }, true) = (self, last) {
+        if let (Self::Structure { open, .. } | Self::Accounts { open, .. }, true) = (self, last) {
             *open = false;
         }
         Ok(())
+    }
+
+    /// Ends a segment.
+    pub fn segment_end(&mut self, archive: &str) -> Result<(), UnpackError> {
+        match self {
+            Self::Structure { check, .. } => Ok(check.segment_end(archive)?),
+            Self::Nothing | Self::Accounts { .. } => Ok(()),
+        }
+    }
+
+    /// Waits until the structure of everything so far is checked. Returns the first error in stream
+    /// order.
+    pub fn settle(&mut self, archive: &str) -> Result<(), UnpackError> {
+        match self {
+            Self::Structure { check, .. } => Ok(check.settle(archive)?),
+            Self::Nothing | Self::Accounts { .. } => Ok(()),
+        }
     }
 }
 

@@ -112,6 +112,7 @@ impl Listener<UnpackError> for Entries<'_> {
     }
 
     fn segment_end(&mut self, view: &SegmentView) -> Result<(), UnpackError> {
+        self.content.storages.segment_end(self.archive)?;
         match &mut self.files {
             Some(files) => Ok(files.end_segment(view)?),
             None => Ok(()),
@@ -222,9 +223,17 @@ impl Entries<'_> {
             && checkpoints.is_due(Instant::now())
         {
             files.settle()?;
+            // A resumed run does not check again what is recorded.
+            self.content.storages.settle(self.archive)?;
             checkpoints.take(header_offset, Instant::now());
         }
         Ok(())
+    }
+
+    /// Waits for the checks of everything that was walked. Returns the first error in stream order,
+    /// which precedes any error of the walk.
+    pub fn settle_checks(&mut self) -> Result<(), UnpackError> {
+        self.content.storages.settle(self.archive)
     }
 
     /// Gives up the current file and waits for all others, so that a last checkpoint saves as much as
@@ -326,7 +335,7 @@ mod tests {
             content: Content {
                 version: VersionFile::default(),
                 bank: BankCheck::new("the archive".to_owned(), None),
-                storages: StorageCheck::Structure(None),
+                storages: StorageCheck::structure(2).unwrap(),
                 placements: None,
             },
             record: Record::default(),
@@ -355,6 +364,7 @@ mod tests {
             }
             entries.segment_end(&view)?;
         }
+        entries.settle_checks()?;
         entries.finish()
     }
 

@@ -26,6 +26,8 @@ use crate::{
 pub(crate) struct Walks<'a> {
     options: &'a Options,
     handles: &'a Handles,
+    /// Number of threads that decode the first archive.
+    decode_threads: usize,
     /// Beginning of the first archive's walk. Others cannot be resumed.
     beginning: Beginning,
     /// Checkpoints of the first archive's walk.
@@ -38,10 +40,11 @@ impl<'a> Walks<'a> {
     pub fn new(
         options: &'a Options,
         handles: &'a Handles,
+        decode_threads: usize,
         beginning: Beginning,
         tap: Option<&'a mut dyn Tap>,
     ) -> Self {
-        Self { options, handles, beginning, checkpoints: None, tap }
+        Self { options, handles, decode_threads, beginning, checkpoints: None, tap }
     }
 
     /// Takes the journal and the origin, which recording the progress needs.
@@ -60,7 +63,7 @@ impl<'a> Walks<'a> {
         stop: &(dyn Fn() + Sync),
         verification: Option<&AccountsVerification>,
     ) -> Result<Vec<Walked>, UnpackError> {
-        let Self { options, handles, beginning, mut checkpoints, mut tap } = self;
+        let Self { options, handles, decode_threads, beginning, mut checkpoints, mut tap } = self;
         let Handles { progress, cancel } = handles;
         let (archives, source) = (options.archives(), options.source());
         let (limits, tuning) = (&options.pass.limits, &options.pass.tuning);
@@ -92,7 +95,10 @@ impl<'a> Walks<'a> {
                     let (storages, placements) = verification.stream();
                     (storages, Some(placements))
                 }
-                None if source.checks_content() => (StorageCheck::Structure(None), None),
+                None if source.checks_content() => {
+                    let threads = if is_first { decode_threads } else { 1 };
+                    (StorageCheck::structure(threads)?, None)
+                }
                 None => (StorageCheck::Nothing, None),
             };
             let name = &names[index];
@@ -155,6 +161,7 @@ fn side_by_side(
     };
     let one = |(walk, mut entries): (Walk<'_>, Entries<'_>)| {
         let walked = walk.run(&mut entries);
+        let walked = entries.settle_checks().and(walked);
         if let Err(error) = walked {
             let settles = resumes && error.family() != Family::BadArchive;
             let settled = if settles { entries.settle() } else { Ok(()) };

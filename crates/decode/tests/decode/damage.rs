@@ -1,5 +1,6 @@
 //! Tests with truncated, damaged, lying or hostile archives.
 
+use twox_hash::XxHash32;
 use unsnap_decode::{DecodeError, Limits, Position};
 use unsnap_testkit::{
     compress::{
@@ -419,6 +420,51 @@ fn frames_are_counted_and_limited() {
         let limits = Limits { frames_max: 50, ..Limits::default() };
         let error = Setup { limits, ..Setup::new(1) }.decode(&archive).result.unwrap_err();
         assert!(matches!(error, DecodeError::Limit { found: 51, limit: 50, .. }), "{error}");
+    });
+}
+
+/// Hostile lz4: no frame and no block may cost more than its share. What is allocated are segments,
+/// so their number is counted.
+#[test]
+fn the_work_for_tiny_lz4_frames_and_blocks_is_bounded() {
+    const SEGMENT_BYTES: usize = 100_000;
+    watched(|| {
+        let header = |flags: u8| {
+            // Blocks of 64 KiB.
+            let fields = [flags, 0x40];
+            let sum = XxHash32::oneshot(0, &fields).to_le_bytes()[1];
+            [&LZ4[..], &fields, &[sum]].concat()
+        };
+        let (linked, independent) = (header(0x40), header(0x60));
+        let end_mark = [0; 4];
+        // Stored and compressed blocks of one byte, and blocks of nothing.
+        let blocks: [&[u8]; 4] =
+            [&[1, 0, 0, 0x80, b'a'], &[2, 0, 0, 0, 0x10, b'a'], &[0, 0, 0, 0x80], &[1, 0, 0, 0, 0]];
+        for head in [&linked, &independent] {
+            for block in blocks {
+                let decoded = usize::from(block.ends_with(b"a"));
+                for (frames, blocks) in [(100_000, 1), (1, 100_000)] {
+                    let frame = [&head[..], &block.repeat(blocks), &end_mark].concat();
+                    let archive = frame.repeat(frames);
+                    let raw = vec![b'a'; decoded * frames * blocks];
+                    for threads in [1, 2] {
+                        let setup = Setup::new(threads).segments(SEGMENT_BYTES);
+                        let outcome = setup.decode(&archive);
+                        // A segment is left with less room than the next block may need: 510 bytes.
+                        let most = raw.len() / (SEGMENT_BYTES - 510) + 2;
+                        // Independent blocks of one frame are shared out by the most that they may
+                        // decode to.
+                        let shared = if head[4] == independent[4] && frames == 1 && threads > 1 {
+                            blocks * 510 / (SEGMENT_BYTES - 510) + 1
+                        } else {
+                            0
+                        };
+                        assert!(outcome.segments <= most + shared, "{}", outcome.segments);
+                        assert_eq!(outcome.expect(&raw).frames, frames as u64);
+                    }
+                }
+            }
+        }
     });
 }
 

@@ -3,12 +3,15 @@
 use unsnap_decode::{Decoder, MemoryPlan};
 use unsnap_testkit::{
     archive::write_archive,
-    compress::{zstd_frame_count, zstd_mixed, zstd_one_frame},
+    compress::{
+        lz4_frame_independent, lz4_frame_large_blocks, zstd_firedancer, zstd_frame_count,
+        zstd_mixed, zstd_one_frame,
+    },
     random::Random,
     spec::{ArchiveSpec, Compression, Frames},
 };
 
-use crate::support::{Setup, content, shapes, snapshot, watched};
+use crate::support::{Setup, assert_same, content, shapes, snapshot, watched};
 
 const THREADS: [usize; 3] = [1, 2, 8];
 
@@ -147,16 +150,116 @@ fn frames_go_to_the_engine_that_suits_them() {
     let raw = snapshot(600_000);
     let one = zstd_one_frame(&raw, 1, None, false, false);
     let sized = zstd_one_frame(&raw, 1, None, false, true);
-    for (archive, threads, parallel) in
-        [(&one, 1, 0), (&one, 8, 0), (&sized, 1, 0), (&sized, 2, 1), (&sized, 8, 1)]
+    for (archive, threads, parallel, own) in
+        [(&one, 1, 0, 1), (&one, 8, 1, 1), (&sized, 1, 0, 1), (&sized, 2, 1, 0), (&sized, 8, 1, 0)]
     {
         let summary = Setup::new(threads).decode(archive).expect(&raw);
         let found = (summary.frames, summary.parallel_frames, summary.copied_frames);
         assert_eq!(found, (1, parallel, 0));
         assert_eq!(summary.own_frames, 0);
-        let own = Setup::new(threads).own(2, 8).decode(archive).expect(&raw);
-        assert_eq!((own.parallel_frames, own.own_frames), (parallel, 1 - parallel));
+        let found = Setup::new(threads).own(2, 8).decode(archive).expect(&raw);
+        assert_eq!((found.parallel_frames, found.own_frames), (1 - own, own));
     }
+    // What its blocks could decode to has no place in memory.
+    let long = snapshot(30_000_000);
+    let archive = zstd_one_frame(&long, 1, None, false, false);
+    assert_eq!(Setup::new(2).decode(&archive).expect(&long).parallel_frames, 0);
+    // Frames without and with a size.
+    let archive = zstd_firedancer(&raw, 1);
+    let summary = Setup::new(2).decode(&archive).expect(&raw);
+    assert!(summary.frames > 5);
+    assert_eq!(summary.parallel_frames, summary.frames);
+}
+
+#[test]
+fn undeclared_frames_are_decoded_in_order_whatever_the_memory() {
+    watched(|| {
+        let raw = snapshot(5_000_000);
+        let mut random = Random::new(11);
+        let mut archive = Vec::new();
+        let mut rest = &raw[..];
+        let mut frames = 0;
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at((1 + random.index(90_000)).min(rest.len()));
+            // A few declare their size.
+            archive.extend(zstd_one_frame(piece, 1, None, random.chance(30), random.chance(20)));
+            rest = after;
+            frames += 1;
+        }
+        for budget in [MemoryPlan::budget_min(), 4 << 20, 32 << 20, 256 << 20] {
+            for (threads, span_bytes) in [(2, 5000), (2, 1 << 20), (8, 1 << 20)] {
+                let setup = Setup::new(threads).spans(span_bytes);
+                let setup = Setup { budget, chunk_bytes: 32 << 10, ..setup };
+                let summary = setup.decode(&archive).expect(&raw);
+                assert_eq!(summary.frames, frames);
+                // The least memory has room for few of them.
+                let least = if budget < 32 << 20 { 1 } else { frames / 2 };
+                assert!(summary.parallel_frames >= least, "{budget}: {summary:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn plain_tar_is_passed_on_as_it_was_read() {
+    const CHUNK_BYTES: usize = 64 << 10;
+    watched(|| {
+        let raw = snapshot(3_000_000);
+        let setup = Setup { headroom: true, ..Setup::new(2) };
+        let running = setup.start(&raw);
+        // There is no memory for copies.
+        let taken: Vec<_> = std::iter::from_fn(|| running.segments.try_allocate(4096)).collect();
+        assert!(!taken.is_empty());
+        let mut decoded = running.decoded;
+        let mut bytes = Vec::new();
+        while let Some(piece) = decoded.next().unwrap() {
+            assert_eq!(piece.segment.raw_offset(), bytes.len() as u64);
+            let view = piece.segment.prepend(&[7; 4096]);
+            let written = view.slice(4096, 0..view.bytes().len());
+            assert_eq!(written[..4096], [7; 4096]);
+            bytes.extend_from_slice(&written[4096..]);
+        }
+        decoded.join();
+        assert_same(&bytes, &raw);
+
+        // Spans that do not begin at multiples of 512, or have nothing reserved in front, are copied.
+        for setup in [
+            setup.clone().spans(1000),
+            Setup { chunk_bytes: 5000, ..setup.clone() },
+            Setup { headroom: false, ..setup.clone() },
+        ] {
+            setup.decode(&raw).expect(&raw);
+        }
+        let outcome = setup.decode(&raw);
+        assert_eq!(outcome.segments, raw.len().div_ceil(CHUNK_BYTES));
+        outcome.expect(&raw);
+    });
+}
+
+#[test]
+fn independent_lz4_blocks_are_shared_out_whatever_the_memory() {
+    watched(|| {
+        let raw = snapshot(12_000_000);
+        for archive in [
+            lz4_frame_independent(&raw, raw.len()),
+            lz4_frame_independent(&raw, 40_001),
+            lz4_frame_large_blocks(&raw, false),
+            lz4_frame_large_blocks(&raw, true),
+        ] {
+            for budget in [MemoryPlan::budget_min(), 4 << 20, 32 << 20, 256 << 20] {
+                for threads in THREADS {
+                    let setup = Setup { budget, chunk_bytes: 32 << 10, ..Setup::new(threads) };
+                    let summary = setup.decode(&archive).expect(&raw);
+                    assert_eq!(summary.frames, 1);
+                    let independent = archive[4] & 0x20 > 0;
+                    if budget == 256 << 20 {
+                        let shared = u64::from(independent && threads > 1);
+                        assert_eq!(summary.shared_frames, shared);
+                    }
+                }
+            }
+        }
+    });
 }
 
 #[test]

@@ -11,15 +11,16 @@ use std::{
     time::Duration,
 };
 
-use unsnap_arena::{Arena, Pool, Slice};
+use unsnap_arena::{Arena, Block, Pool, Slice};
 use unsnap_decode::{
     DecodeError, DecodeSummary, Decoded, Decoder, Job, Limits, MemoryPlan, Position, Tuning, start,
 };
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 use unsnap_testkit::{
     compress::{
-        lz4_frame, lz4_frames, skippable_frame, skippable_frame_numbered, zstd_firedancer,
-        zstd_frames, zstd_frames_unsized, zstd_one_frame, zstd_raw_blocks, zstd_rle_blocks,
+        lz4_frame, lz4_frame_independent, lz4_frame_large_blocks, lz4_frames, skippable_frame,
+        skippable_frame_numbered, zstd_firedancer, zstd_frames, zstd_frames_unsized,
+        zstd_one_frame, zstd_raw_blocks, zstd_rle_blocks,
     },
     content::{Content, fill_segment},
     tar::{TarBuilder, snapshot_tar},
@@ -42,6 +43,8 @@ pub struct Setup {
     pub limits: Limits,
     /// Number of bytes after which the source fails.
     pub fails_at: Option<usize>,
+    /// Whether the source reserves memory in front of its reads.
+    pub headroom: bool,
 }
 
 impl Setup {
@@ -57,6 +60,7 @@ impl Setup {
             chunk_blocks_max: None,
             limits: Limits::default(),
             fails_at: None,
+            headroom: false,
         }
     }
 
@@ -107,6 +111,8 @@ impl Setup {
             span_bytes: self.span_bytes,
             chunk_bytes: self.chunk_bytes.min(read.bytes()),
             pool: read.clone(),
+            headroom_bytes: if self.headroom { 4096 } else { 0 },
+            headroom: None,
         };
         let decoded = start(Job {
             source: Box::new(source),
@@ -141,7 +147,7 @@ impl Setup {
             assert_eq!(segment.raw_offset(), bytes.len() as u64, "gaps or overlaps");
             assert_eq!(at.raw_offset, segment.raw_offset());
             let address = segment.bytes().as_ptr().addr() as u64;
-            assert_eq!(address % 4096, segment.raw_offset() % 4096);
+            assert_eq!(address % 512, segment.raw_offset() % 512);
             assert!(at.frame >= before.frame && at.compressed_offset >= before.compressed_offset);
             assert!(at.compressed_offset <= archive.len() as u64);
             before = at;
@@ -248,6 +254,8 @@ struct Memory {
     span_bytes: usize,
     chunk_bytes: usize,
     pool: Pool,
+    headroom_bytes: usize,
+    headroom: Option<Block>,
 }
 
 impl Source for Memory {
@@ -264,8 +272,10 @@ impl Source for Memory {
         let chunk = if let Some(chunk) = self.chunk.take() {
             chunk
         } else {
-            let (mut block, _) =
-                self.pool.allocate(self.chunk_bytes).map_err(|_| SourceError::Cancelled)?;
+            let bytes = self.headroom_bytes + self.chunk_bytes;
+            let (mut block, _) = self.pool.allocate(bytes).map_err(|_| SourceError::Cancelled)?;
+            let headroom = block.split_to(self.headroom_bytes);
+            self.headroom = Some(headroom).filter(|headroom| !headroom.is_empty());
             let len = (end - self.at).min(self.chunk_bytes);
             block[..len].copy_from_slice(&self.rest[self.at..self.at + len]);
             block.freeze().slice(..len)
@@ -275,6 +285,10 @@ impl Source for Memory {
         self.at += len;
         self.chunk = Some(chunk.slice(len..)).filter(|rest| !rest.is_empty());
         Ok(Some(span))
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.headroom.take()
     }
 
     fn len(&self) -> Option<u64> {
@@ -373,6 +387,10 @@ pub fn shapes_of(raw: &[u8]) -> Vec<Shape> {
         }),
         shape("lz4", lz4_frame(raw)),
         shape("lz4 frames", lz4_frames(raw, 20_000)),
+        shape("lz4, independent blocks", lz4_frame_independent(raw, raw.len())),
+        shape("lz4, independent short blocks", lz4_frame_independent(raw, 5001)),
+        shape("lz4, large linked blocks", lz4_frame_large_blocks(raw, true)),
+        shape("lz4, large independent blocks", lz4_frame_large_blocks(raw, false)),
         shape("lz4 with skippable", lz4_notes.concat()),
         shape("tar", raw.to_vec()),
     ]
