@@ -221,8 +221,8 @@ impl MemoryPlan {
 }
 
 /// Returns whether an archive with this beginning is streamed: its first frame does not declare its
-/// size, or is too large for a worker, or has blocks that depend on each other. An archive of zstd frames whose first one is not known may
-/// have frames for workers.
+/// size, or is too large for a worker, or has blocks that depend on each other. An archive of zstd
+/// frames whose first one is not known may have frames for workers.
 fn is_streamed(first: Option<&FrameHeader>, head: &[u8], limits: &Limits) -> bool {
     if let Some(header) = first {
         return header.content_bytes.is_none_or(|bytes| bytes > limits.frame_bytes_max);

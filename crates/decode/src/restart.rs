@@ -40,6 +40,11 @@ impl FrameStarts {
         Self { all: Some(Mutex::default()), ..Self::default() }
     }
 
+    /// Returns whether every frame is recorded.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.all.is_some()
+    }
+
     /// Takes the starts of all frames passed so far, in order. Empty unless created by
     /// [`complete`](Self::complete).
     pub fn take_all(&self) -> Vec<FrameMark> {
