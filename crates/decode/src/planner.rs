@@ -285,7 +285,10 @@ impl Planner {
             self.summary.own_frames += 1;
             return Ok(());
         }
-        if self.undeclared.is_some() && (continues || header.content_bytes.is_none()) {
+        // The first frame may be all of the archive. To find out where it ends would delay the first
+        // byte until the read buffer is full, which takes long from a slow pipe.
+        let may_be_small = continues || (header.content_bytes.is_none() && at.frame > 0);
+        if self.undeclared.is_some() && may_be_small {
             // Nothing else may hold parts of the read buffer.
             self.change_engine(Engine::Undeclared, streaming)?;
             if let Some(undeclared) = &mut self.undeclared

@@ -151,7 +151,7 @@ fn frames_go_to_the_engine_that_suits_them() {
     let one = zstd_one_frame(&raw, 1, None, false, false);
     let sized = zstd_one_frame(&raw, 1, None, false, true);
     for (archive, threads, parallel, own) in
-        [(&one, 1, 0, 1), (&one, 8, 1, 1), (&sized, 1, 0, 1), (&sized, 2, 1, 0), (&sized, 8, 1, 0)]
+        [(&one, 1, 0, 1), (&one, 8, 0, 1), (&sized, 1, 0, 1), (&sized, 2, 1, 0), (&sized, 8, 1, 0)]
     {
         let summary = Setup::new(threads).decode(archive).expect(&raw);
         let found = (summary.frames, summary.parallel_frames, summary.copied_frames);
@@ -160,10 +160,15 @@ fn frames_go_to_the_engine_that_suits_them() {
         let found = Setup::new(threads).own(2, 8).decode(archive).expect(&raw);
         assert_eq!((found.parallel_frames, found.own_frames), (1 - own, own));
     }
+    // The first frame may be all that there is, but one that follows is short.
+    let summary =
+        Setup::new(2).decode(&[&one[..], &one].concat()).expect(&[&raw[..], &raw].concat());
+    assert_eq!((summary.frames, summary.parallel_frames), (2, 1));
     // What its blocks could decode to has no place in memory.
     let long = snapshot(30_000_000);
-    let archive = zstd_one_frame(&long, 1, None, false, false);
-    assert_eq!(Setup::new(2).decode(&archive).expect(&long).parallel_frames, 0);
+    let archive = [&one[..], &zstd_one_frame(&long, 1, None, false, false)].concat();
+    let summary = Setup::new(2).decode(&archive).expect(&[raw.clone(), long].concat());
+    assert_eq!(summary.parallel_frames, 0);
     // Frames without and with a size.
     let archive = zstd_firedancer(&raw, 1);
     let summary = Setup::new(2).decode(&archive).expect(&raw);
