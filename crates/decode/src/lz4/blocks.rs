@@ -114,7 +114,7 @@ impl Parallel {
             }
             if !shared_out {
                 writer.flush()?;
-                writer.begin(&frame.header);
+                writer.begin(&frame.header, frame.at);
                 shared_out = true;
             }
             if !compressed.is_empty() {

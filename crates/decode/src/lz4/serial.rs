@@ -17,7 +17,7 @@ pub(super) fn frame<S: Spans>(
     writer: &mut Writer<'_>,
     progress: &impl Fn(u64),
 ) -> Result<(), DecodeError> {
-    writer.begin(&frame.header);
+    writer.begin(&frame.header, frame.at);
     blocks(frame, cursor, writer, progress)
 }
 

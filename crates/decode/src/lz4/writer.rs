@@ -24,6 +24,8 @@ pub(super) struct Writer<'a> {
     /// Position at which the open segment begins.
     opened_at: Position,
     segment_bytes: usize,
+    /// Offset in the archive at which the frame begins.
+    frame_offset: u64,
     /// Decoded bytes of the frame.
     pub frame_bytes: u64,
     history: History,
@@ -42,6 +44,7 @@ impl<'a> Writer<'a> {
             open: None,
             opened_at: Position::default(),
             segment_bytes,
+            frame_offset: 0,
             frame_bytes: 0,
             history: History::default(),
             buffer: Vec::new(),
@@ -50,8 +53,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Begins a frame, which cannot refer to anything before it.
-    pub fn begin(&mut self, header: &FrameHeader) {
+    /// Begins a frame, which cannot refer to anything before it and begins at `at`.
+    pub fn begin(&mut self, header: &FrameHeader, at: Position) {
+        self.frame_offset = at.compressed_offset;
         self.frame_bytes = 0;
         self.history.clear();
         self.sum = header.content_checksum.then(Sum::new);
@@ -190,7 +194,10 @@ impl<'a> Writer<'a> {
     }
 
     fn open(&mut self, at: Position) -> Result<(), DecodeError> {
-        self.opened_at = Position { raw_offset: self.output.raw_offset, ..at };
+        // What a frame begins with comes from its header on, as in other formats.
+        let is_first = self.frame_bytes == 0;
+        let compressed_offset = if is_first { self.frame_offset } else { at.compressed_offset };
+        self.opened_at = Position { compressed_offset, raw_offset: self.output.raw_offset, ..at };
         self.open = Some(self.output.open(self.segment_bytes)?);
         Ok(())
     }
