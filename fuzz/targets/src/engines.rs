@@ -129,7 +129,7 @@ impl Setup {
             assert_eq!(segment.raw_offset(), bytes.len() as u64, "gaps or overlaps");
             assert_eq!(at.raw_offset, segment.raw_offset());
             let address = segment.bytes().as_ptr().addr() as u64;
-            assert_eq!(address % 4096, segment.raw_offset() % 4096);
+            assert_eq!(address % 512, segment.raw_offset() % 512);
             assert!(at.frame >= before.frame && at.compressed_offset >= before.compressed_offset);
             assert!(at.compressed_offset <= archive.len() as u64);
             before = at;

@@ -12,8 +12,8 @@ use crate::{
 };
 
 /// Takes zstd frames, or the parts of one, from which headers are made that fit. Our decoder returns
-/// what libzstd returns, by one thread and by three, or both refuse. In front of damage the bytes are
-/// the same.
+/// what libzstd returns, by one thread and, for some, by three, or both refuse. In front of damage
+/// the bytes are the same.
 ///
 /// Allowed: we refuse what libzstd notices only sometimes. See `stricter`.
 pub fn zstd_own(data: &[u8]) {
@@ -42,12 +42,21 @@ fn compare(stream: &[u8]) {
             assert!(!found.good || stricter(error), "only we refuse it: {error}");
         }
     }
+    if !is_chosen(stream) {
+        return;
+    }
     let (threaded, again) = ours(stream, 3);
     assert_eq!(
         threaded.map_err(|error| error.to_string()),
         result.map_err(|error| error.to_string())
     );
     assert!(again == bytes, "other bytes by three threads");
+}
+
+/// Returns whether a stream is also decoded by three threads. To start them takes ten times as long as
+/// to decode it, and their orders are tried by tests of their own.
+fn is_chosen(stream: &[u8]) -> bool {
+    stream.iter().fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(*byte)) % 16 == 0
 }
 
 /// Returns whether we may refuse what libzstd decodes in pieces.
