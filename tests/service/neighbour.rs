@@ -43,11 +43,11 @@ fn threads_of_a_job_have_the_priorities_and_processors_and_its_rate_is_told() {
     let mut daemon = Daemon::new();
     let tree = daemon.tree_target("tree", "trees", 1);
     let given = format!(
-        "[neighbour]\nrate-limit = \"20kB\"\nnice = 7\nio-class = \"idle\"\ncpus = \"{first}\"\n"
+        "[neighbour]\nrate-limit = \"5kB\"\nnice = 7\nio-class = \"idle\"\ncpus = \"{first}\"\n"
     );
     daemon.configure(&[&*tree, &given].concat());
     daemon.start();
-    assert_eq!(daemon.status()["rate_limit"], 20_000);
+    assert_eq!(daemon.status()["rate_limit"], 5000);
     daemon.drop_in(&daemon.make(&full(1_000_000, 1)));
     let mut seen = Vec::new();
     daemon.until("it creates files", |daemon| {
@@ -55,7 +55,7 @@ fn threads_of_a_job_have_the_priorities_and_processors_and_its_rate_is_told() {
         seen.iter().any(|(_, name, ..)| name.starts_with("unsnap-create"))
     });
     let text = told(&daemon);
-    assert!(text.lines().next().unwrap().ends_with(", limited to 19.53 KiB/s"), "{text}");
+    assert!(text.lines().next().unwrap().ends_with(", limited to 4.88 KiB/s"), "{text}");
     let of_the_job = || seen.iter().filter(|(_, name, ..)| name.starts_with("unsnap-"));
     assert!(of_the_job().count() >= 3, "{seen:?}");
     for (_, name, nice, cpus) in of_the_job() {
@@ -78,7 +78,7 @@ fn threads_of_a_job_have_the_priorities_and_processors_and_its_rate_is_told() {
     assert!(daemon.ask(&serde_json::json!({"request": "pause"})).is_ok());
     daemon.until("it rests", |daemon| daemon.target("tree")["job"]["state"] == "paused");
     let text = told(&daemon);
-    assert!(text.lines().next().unwrap().ends_with(", limited to 19.53 KiB/s, paused"), "{text}");
+    assert!(text.lines().next().unwrap().ends_with(", limited to 4.88 KiB/s, paused"), "{text}");
     assert!(text.contains(": paused, unpacking"), "{text}");
     assert!(daemon.ask(&serde_json::json!({"request": "resume"})).is_ok());
 
