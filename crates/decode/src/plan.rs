@@ -98,6 +98,10 @@ pub struct MemoryPlan {
     pub chunk_blocks_max: usize,
     /// Whether the archive is not compressed, so that what was read can be passed on.
     pub is_plain: bool,
+    /// Whether the consumer keeps segments until more have come. Frames and blocks that do not
+    /// declare their size must not be shared out then: what they could decode to is reserved for
+    /// them, so a few bytes that are kept could occupy all of the memory.
+    pub is_kept: bool,
     beside_window: BesideWindow,
 }
 
@@ -193,6 +197,7 @@ impl MemoryPlan {
             chunks,
             chunk_blocks_max: tuning.chunk_blocks_max.unwrap_or(usize::MAX),
             is_plain,
+            is_kept: held_bytes > 0,
             beside_window: BesideWindow {
                 first: if streaming { window } else { 0 },
                 for_first: others_bytes

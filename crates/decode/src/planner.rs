@@ -81,7 +81,7 @@ fn run(
         cursor: Cursor::new(job.source, job.begin.compressed_offset),
         output: Output::new(job.segments, pieces, job.limits.clone(), job.begin.raw_offset),
         batch: Batch::new(&job.plan, workers.clone()),
-        undeclared: workers.clone().filter(|_| own.is_none()).map(undeclared),
+        undeclared: workers.clone().filter(|_| own.is_none() && !job.plan.is_kept).map(undeclared),
         own,
         workers,
         plan: job.plan,

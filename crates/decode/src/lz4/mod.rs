@@ -65,7 +65,8 @@ impl Lz4<'_> {
         progress: &impl Fn(u64),
     ) -> Result<Lz4Frames, DecodeError> {
         let mut found = Lz4Frames::default();
-        let mut parallel = self.workers.map(|workers| Parallel::new(workers, self.plan));
+        let workers = self.workers.filter(|_| !self.plan.is_kept);
+        let mut parallel = workers.map(|workers| Parallel::new(workers, self.plan));
         loop {
             let at = Position {
                 compressed_offset: cursor.offset(),
