@@ -264,7 +264,12 @@ pub fn move_aside(
                 synced.map_err(|errno| failed("sync the directory of", path, errno))?;
                 return Ok(Some(holder.join(new_name)));
             }
-            Err(Errno::NOENT) => return Ok(None),
+            // What is there must not be taken for gone: a new state would mix with it.
+            Err(Errno::NOENT) => match calls.lstatat(&from, name) {
+                Err(Errno::NOENT) => return Ok(None),
+                Ok(_) => return Err(failed("move aside", path, Errno::NOENT)),
+                Err(errno) => return Err(failed("examine", path, errno)),
+            },
             Err(Errno::EXIST) => {}
             // The directory of states may be a link to another file system or a mount point.
             Err(Errno::XDEV) if holder != parent => return move_aside(calls, path, parent),
