@@ -1,5 +1,6 @@
 //! Whatever becomes of preparing, the validator starts.
 
+mod cached;
 mod cluster;
 mod command_line;
 mod fake;

@@ -85,6 +85,20 @@ impl Places {
         snapshot_utils::purge_old_bank_snapshots_at_startup(&config.bank_snapshots_dir);
         Ok(Self { config, run_dirs })
     }
+
+    /// What the validator's code is told about snapshots.
+    pub fn config(&self) -> &SnapshotConfig {
+        &self.config
+    }
+}
+
+/// What is checked while a bank is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// What a validator checks.
+    AsValidator,
+    /// Its index of accounts, too: all storages are read a second time.
+    IndexToo,
 }
 
 /// Reads the genesis; the validator's code wants it under this name.
@@ -120,7 +134,7 @@ pub fn choose(places: &Places) -> Source {
 
 /// Unpacks and loads the highest archives. All of Agave's checks are on: the hash in the name,
 /// capitalization, accounts lt hash, bank hash.
-pub fn from_archives(genesis: &GenesisConfig, places: &Places) -> Result<Bank> {
+pub fn from_archives(genesis: &GenesisConfig, places: &Places, check: Check) -> Result<Bank> {
     guarded(|| {
         let (bank, _full, _incremental) = bank_from_latest_snapshot_archives(
             &places.run_dirs,
@@ -131,7 +145,7 @@ pub fn from_archives(genesis: &GenesisConfig, places: &Places) -> Result<Bank> {
             None,  // limit_load_slot_count_from_snapshot
             true,  // accounts_db_skip_shrink
             false, // accounts_db_force_initial_clean
-            true,  // verify_index
+            check == Check::IndexToo,
             accounts_db_config(),
             None, // accounts_update_notifier
             Arc::new(AtomicBool::new(false)),
@@ -145,6 +159,7 @@ pub fn from_directory(
     genesis: &GenesisConfig,
     places: &Places,
     bank_snapshot: &BankSnapshotInfo,
+    check: Check,
 ) -> Result<Bank> {
     guarded(|| {
         bank_from_snapshot_dir(
@@ -155,7 +170,7 @@ pub fn from_directory(
             None, // debug_keys
             None, // leader_for_tests
             None, // limit_load_slot_count_from_snapshot
-            true, // verify_index
+            check == Check::IndexToo,
             accounts_db_config(),
             None, // accounts_update_notifier
             Arc::new(AtomicBool::new(false)),

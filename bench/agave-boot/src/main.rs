@@ -6,15 +6,17 @@
 
 mod copy;
 mod facts;
+mod grow;
 mod load;
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use facts::Facts;
-use load::{Places, Source};
+use load::{Check, Places, Source};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Load a prepared fastboot directory, and the archives, by Agave's own published code
 ///
@@ -22,6 +24,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
+    /// Check no more than a validator does, to measure: leave out the check of the index of accounts
+    #[arg(long, global = true)]
+    as_validator: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -34,6 +39,20 @@ enum Command {
     Directory(FromDirectory),
     /// Do both and compare
     Compare(FromDirectory),
+    /// Load the archives, add accounts, and write a larger full archive
+    Grow(Grow),
+}
+
+#[derive(Args)]
+struct Grow {
+    #[command(flatten)]
+    from: FromArchives,
+    /// Bytes of accounts to add, in mainnet's proportions
+    #[arg(long, value_name = "BYTES")]
+    bytes: u64,
+    /// Directory for the new archive
+    #[arg(long)]
+    output: PathBuf,
 }
 
 #[derive(Args)]
@@ -76,7 +95,9 @@ struct FromDirectory {
 
 fn main() -> ExitCode {
     env_logger::init();
-    match run(&Cli::parse().command) {
+    let cli = Cli::parse();
+    let check = if cli.as_validator { Check::AsValidator } else { Check::IndexToo };
+    match run(&cli.command, check) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -88,25 +109,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> Result<bool> {
+fn run(command: &Command, check: Check) -> Result<bool> {
     match command {
         Command::Archives(args) => {
             let scratch = scratch(args.scratch.as_deref())?;
-            archives(&args.genesis, &args.archives, scratch.path())?;
+            archives(&args.genesis, &args.archives, scratch.path(), check)?;
             Ok(true)
         }
         Command::Directory(args) => {
             let scratch = scratch(args.scratch.as_deref())?;
-            Ok(directory(args, scratch.path())?.is_some())
+            Ok(directory(args, scratch.path(), check)?.is_some())
         }
         Command::Compare(args) => {
             let scratch = scratch(args.scratch.as_deref())?;
             let archives_dir = args.archives.as_ref().unwrap_or(&args.snapshots);
-            let from_archives = archives(&args.genesis, archives_dir, scratch.path())?;
-            let from_directory = directory(args, scratch.path())?;
+            let from_archives = archives(&args.genesis, archives_dir, scratch.path(), check)?;
+            let from_directory = directory(args, scratch.path(), check)?;
             let equal = from_directory.as_ref() == Some(&from_archives);
             print(&serde_json::json!({ "event": "compared", "equal": equal }))?;
             Ok(equal)
+        }
+        Command::Grow(args) => {
+            let scratch = scratch(args.from.scratch.as_deref())?;
+            let places = places_for_archives(&args.from.archives, scratch.path())?;
+            let genesis = load::genesis(&args.from.genesis)?;
+            let grown = grow::grow(&genesis, &places, args.bytes, &args.output)?;
+            print(&serde_json::json!({
+                "event": "grown",
+                "archive": grown.archive,
+                "slot": grown.slot,
+                "accounts_added": grown.accounts,
+            }))?;
+            Ok(true)
         }
     }
 }
@@ -121,12 +155,18 @@ fn scratch(parent: Option<&Path>) -> Result<tempfile::TempDir> {
     .context("cannot make a scratch directory")
 }
 
-/// Loads the archives and prints the bank.
-fn archives(genesis: &Path, archives: &Path, scratch: &Path) -> Result<Facts> {
+/// Directories in `scratch` for what the archives hold.
+fn places_for_archives(archives: &Path, scratch: &Path) -> Result<Places> {
     let base = scratch.join("from-archives");
-    let places =
-        Places::prepare(&base.join("ledger"), &[base.join("accounts")], archives.to_path_buf())?;
-    let bank = load::from_archives(&load::genesis(genesis)?, &places)?;
+    Places::prepare(&base.join("ledger"), &[base.join("accounts")], archives.to_path_buf())
+}
+
+/// Loads the archives and prints the bank.
+fn archives(genesis: &Path, archives: &Path, scratch: &Path, check: Check) -> Result<Facts> {
+    let places = places_for_archives(archives, scratch)?;
+    let since = Instant::now();
+    let bank = load::from_archives(&load::genesis(genesis)?, &places, check)?;
+    print_loaded("archives", since.elapsed())?;
     let facts = Facts::of(&bank)?;
     print_bank("archives", &facts)?;
     Ok(facts)
@@ -134,7 +174,7 @@ fn archives(genesis: &Path, archives: &Path, scratch: &Path) -> Result<Facts> {
 
 /// Starts from the prepared directory and prints the bank; None if the validator's code would
 /// rather not start from it.
-fn directory(args: &FromDirectory, scratch: &Path) -> Result<Option<Facts>> {
+fn directory(args: &FromDirectory, scratch: &Path, check: Check) -> Result<Option<Facts>> {
     let archives = args.archives.as_ref().unwrap_or(&args.snapshots).clone();
     let (snapshots, accounts) = if args.in_place {
         (args.snapshots.clone(), args.accounts.clone())
@@ -147,13 +187,22 @@ fn directory(args: &FromDirectory, scratch: &Path) -> Result<Option<Facts>> {
     let Source::Directory(bank_snapshot) = source else {
         return Ok(None);
     };
-    let bank = load::from_directory(&load::genesis(&args.genesis)?, &places, &bank_snapshot)?;
+    let since = Instant::now();
+    let bank =
+        load::from_directory(&load::genesis(&args.genesis)?, &places, &bank_snapshot, check)?;
+    print_loaded("directory", since.elapsed())?;
     let facts = Facts::of(&bank)?;
     print_bank("directory", &facts)?;
     if args.hold {
         io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read")?;
     }
     Ok(Some(facts))
+}
+
+/// Tells when the bank was there: what is compared afterwards takes longer than loading.
+fn print_loaded(source: &str, duration: Duration) -> Result<()> {
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    print(&serde_json::json!({ "event": "loaded", "source": source, "ms": ms }))
 }
 
 fn print_bank(source: &str, facts: &Facts) -> Result<()> {

@@ -57,6 +57,12 @@ pub fn feed_within(command: &mut Command, input: &str, limit: Duration) -> io::R
     status
 }
 
+/// Runs a program without input and output. Its standard error is that of this process. A program that
+/// has not ended within `limit` is killed: [`TimedOut`](io::ErrorKind::TimedOut).
+pub fn run_within(command: &mut Command, limit: Duration) -> io::Result<ExitStatus> {
+    end_within(&mut command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?, limit)
+}
+
 fn end_within(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
     let since = Instant::now();
     loop {

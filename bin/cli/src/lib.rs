@@ -10,6 +10,7 @@
 //! * [`progress`]: the progress of a run.
 //! * [`signals`]: stopping at a signal, and ending by that signal.
 //! * [`validator`]: a validator's own command line, as the source of its directories.
+//! * [`machine`]: memory and control groups of this machine.
 //! * [`child`]: other programs, which are given little time.
 //! * [`hook`]: programs that are told of events.
 //! * [`exit`]: exit codes.
@@ -27,6 +28,7 @@ pub mod generated;
 pub mod hook;
 mod last_words;
 pub mod log;
+pub mod machine;
 pub mod manual;
 pub mod printer;
 pub mod progress;

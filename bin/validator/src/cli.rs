@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, Command, CommandFactory, FromArgMatches, Parser};
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use unsnap_cli::{
     args::{Color, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs},
     validator::SourceArgs,
@@ -49,6 +49,14 @@ pub struct Cli {
     /// effect if the validator's own arguments say when-newest, or are not known.
     #[arg(long, value_name = "SLOTS", default_value_t = 0)]
     pub max_behind: u64,
+
+    /// Read the state's storages into the page cache while the validator starts
+    ///
+    /// A validator reads all of them when it starts, and waits for the disk. A process in the background
+    /// reads ahead of it, and ends with it. With auto: only a state that lay ready, no more than half of
+    /// the memory that is available, and nothing more once other processes have taken half of it.
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub leave_cached: LeaveCached,
 
     /// Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives
     ///
@@ -93,6 +101,17 @@ pub struct Cli {
         required_unless_present = "prepare_only"
     )]
     pub command: Vec<OsString>,
+}
+
+/// When storages are read into the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LeaveCached {
+    /// If the state lay ready, as far as there is memory to spare.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
 }
 
 /// The validator's directories, for command lines that are not the validator's own.

@@ -6,7 +6,8 @@
 //! and the validator's command line ([`target`]) become a request to the crate fastboot ([`start`],
 //! [`places`], [`mod@prepare`], [`wait`]), unless earlier starts advise against it ([`memory`]). Whether that
 //! succeeds or fails, the validator is executed, and the start recorded ([`record`]). So no error may
-//! end the process before: errors are reported ([`reporter`]), panics caught.
+//! end the process before: errors are reported ([`reporter`]), panics caught. While the validator
+//! starts, another process reads the state ahead of it ([`warm`]).
 
 mod cli;
 mod intent;
@@ -18,6 +19,7 @@ mod reporter;
 mod start;
 mod target;
 mod wait;
+mod warm;
 
 use std::{
     env,
@@ -40,13 +42,16 @@ use crate::{
     cli::Cli,
     intent::Intent,
     reporter::Reporter,
-    start::{Attempt, Ready, prepare, record_mistake, wait_for_others},
+    start::{Attempt, Ready, prepare, read_ahead, record_mistake, wait_for_others},
     target::{Target, execute},
 };
 
 fn main() -> ExitCode {
-    let rotation = disregard_log_rotation();
     let words: Vec<OsString> = env::args_os().collect();
+    if let Some(code) = warm::carry_out(&words) {
+        return code;
+    }
+    let rotation = disregard_log_rotation();
     let cli = match Intent::of(&words) {
         Intent::Run(cli) => cli,
         Intent::Stop(error) => {
@@ -83,10 +88,13 @@ fn main() -> ExitCode {
         if target.loads_ledger() && !matches!(start, Start::Interrupted) {
             wait_for_others(&cli, &target);
         }
+        if let Start::Ready { lay_ready, .. } = start {
+            read_ahead(&cli, &target, &reporter, lay_ready);
+        }
         start
     }));
     match start.unwrap_or(Start::Plain) {
-        Start::Ready(archive_use) => target.execute(Some(archive_use)),
+        Start::Ready { archive_use, .. } => target.execute(Some(archive_use)),
         Start::Plain => {
             reporter.note(WITHOUT_UNSNAP);
             target.execute(None)
@@ -101,8 +109,13 @@ const WITHOUT_UNSNAP: &str = "starting the validator as if it had been started a
 
 /// How the validator is started.
 enum Start {
-    /// From a state that is ready, with this use of archives.
-    Ready(ArchiveUse),
+    /// From a state that is ready.
+    Ready {
+        /// The use of archives.
+        archive_use: ArchiveUse,
+        /// Whether the state was there before, and not unpacked just now.
+        lay_ready: bool,
+    },
     /// As if alone: preparation failed, and the error has been printed.
     Plain,
     /// As if alone: there was nothing to prepare.
@@ -121,9 +134,14 @@ fn before_validator(cli: &Cli, target: &Target<'_>, reporter: &Reporter) -> Star
         return Start::AsTyped;
     }
     match prepare(cli, Some(target), reporter) {
-        Attempt::Done(Ok(Ready { behind: 0, .. })) => Start::Ready(ArchiveUse::WhenNewest),
-        // It would unpack the newer archives.
-        Attempt::Done(Ok(_)) => Start::Ready(ArchiveUse::Never),
+        Attempt::Done(Ok(ready)) => Start::Ready {
+            archive_use: match ready.behind {
+                0 => ArchiveUse::WhenNewest,
+                // It would unpack the newer archives.
+                _ => ArchiveUse::Never,
+            },
+            lay_ready: ready.lay_ready(),
+        },
         Attempt::Done(Err(error)) => {
             reporter.error(&error);
             Start::Plain

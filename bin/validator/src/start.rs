@@ -21,7 +21,7 @@ use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
 
 use crate::{
-    cli::{Cli, ReportsArgs},
+    cli::{Cli, LeaveCached, ReportsArgs},
     memory::{Learned, Memory, Plan},
     places,
     prepare::{
@@ -31,6 +31,7 @@ use crate::{
     reporter::{Reporter, note_waiting},
     target::Target,
     wait::{Deadline, SystemClock, Wait},
+    warm,
 };
 
 /// Longest wait for another unsnap that holds the ledger's lock. A guess: renames take milliseconds,
@@ -55,6 +56,13 @@ pub struct Ready {
     /// Number of slots by which it is older than the newest archives. If it is not 0, the validator
     /// must be told to ignore archives.
     pub behind: u64,
+}
+
+impl Ready {
+    /// Returns whether the state was there before this start, in its place or beside.
+    pub fn lay_ready(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Adopted { .. } | Outcome::Ready { .. }))
+    }
 }
 
 /// Prepares a state, and records the start of the validator unless nothing but preparing is asked
@@ -165,6 +173,21 @@ pub fn wait_for_others(cli: &Cli, target: &Target<'_>) {
         && let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN)
     {
         tracing::warn!(%error, "the validator may find the ledger locked");
+    }
+}
+
+/// Has the state read into the page cache while the validator starts.
+///
+/// A state that was unpacked just now only if it is asked for: a measured start took longer then
+/// (BENCHMARKS.md, "From the archive to the bank").
+pub fn read_ahead(cli: &Cli, target: &Target<'_>, reporter: &Reporter, lay_ready: bool) {
+    if cli.leave_cached == LeaveCached::Auto && !lay_ready {
+        return;
+    }
+    if let Ok(places) = places::places(&cli.places, Some(target))
+        && let Err(error) = warm::start(cli.leave_cached, &places, reporter.is_quiet())
+    {
+        tracing::warn!(%error, "storages are not read ahead of the validator");
     }
 }
 

@@ -63,6 +63,7 @@ mod states;
 mod stray_files;
 mod survey;
 mod waiting;
+mod warm;
 mod withdraw;
 
 pub use adopt_ready::adopt_ready;
@@ -95,4 +96,5 @@ pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
 pub use survey::{StateSurvey, Survey};
 pub use waiting::{Situation, WAITING_FILE, WaitingNotice, WaitingStart};
+pub use warm::{Warmed, warm};
 pub use withdraw::{withdraw, withdraw_beside};

@@ -11,6 +11,9 @@ off\t'No check, same as --no-preflight'"
 complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c unsnap-validator -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c unsnap-validator -l max-behind -d 'Use an existing or ready state that is at most so many slots older than the newest archives' -r
+complete -c unsnap-validator -l leave-cached -d 'Read the state\'s storages into the page cache while the validator starts' -r -f -a "auto\t'If the state lay ready, as far as there is memory to spare'
+on\t'Always'
+off\t'Never'"
 complete -c unsnap-validator -l deadline -d 'Time limit for preparation (90s, 10m, 1h30m); after it, the validator unpacks the archives' -r
 complete -c unsnap-validator -l format -d 'Format of the report of --prepare-only on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"

@@ -2,6 +2,7 @@
 //! "no limit" for fields whose doc says so.
 
 use serde::Serialize;
+pub use unsnap_cli::machine::cgroup::Cgroup;
 
 /// All facts that verdicts are based on.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -96,21 +97,6 @@ pub struct Limits {
     pub open_files_hard: Option<u64>,
     /// RLIMIT_FSIZE; `None` for no limit.
     pub file_bytes: Option<u64>,
-}
-
-/// The tightest limits of this process's control groups; `None` for no limit.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Cgroup {
-    /// Memory beyond which processes are killed (memory.max, memory.limit_in_bytes).
-    pub memory_bytes: Option<u64>,
-    /// Memory beyond which processes are throttled (memory.high).
-    pub memory_high_bytes: Option<u64>,
-    /// Processor time per second (cpu.max, cpu.cfs_quota_us).
-    pub cores: Option<f64>,
-    /// Limits of disks, as the kernel prints them (io.max, blkio.throttle.*).
-    pub io: Vec<String>,
-    /// Control files that could not be read.
-    pub unknown: bool,
 }
 
 /// Kernel settings that validators need.

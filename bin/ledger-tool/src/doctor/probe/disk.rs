@@ -8,8 +8,8 @@ use std::{
 
 use rustix::fs::{major, minor};
 
-use super::proc_files;
 use crate::doctor::facts::Disk;
+use unsnap_cli::machine::proc_files;
 
 /// Maximum number of devices to probe: the others of a larger RAID are alike. A guess.
 const DISKS_MAX: usize = 16;

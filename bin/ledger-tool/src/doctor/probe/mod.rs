@@ -1,9 +1,7 @@
 //! Probing the machine. Judges nothing, and writes nothing but unnamed files in the given directories.
 
-mod cgroup;
 mod disk;
 mod place;
-mod proc_files;
 mod process;
 
 use std::{
@@ -12,13 +10,16 @@ use std::{
     thread,
 };
 
+use unsnap_cli::machine::{
+    cgroup,
+    proc_files::{self, Mount, field, number, read, selected},
+};
 use unsnap_pass::{Resources, survey_sandbox};
 use unsnap_ring::survey_uring;
 
 use super::facts::{Confinement, Facts, Kernel, Memory, Processor, Sysctls, Uring};
 
 use place::Unfit;
-use proc_files::{Mount, field, number, read, selected};
 
 /// Returns all facts about this process, the machine and the paths.
 pub fn facts(paths: &[PathBuf]) -> Result<Facts, Unfit> {
@@ -33,7 +34,7 @@ pub fn facts(paths: &[PathBuf]) -> Result<Facts, Unfit> {
         processor: processor(),
         memory: memory(),
         limits: process::limits(),
-        cgroup: cgroup::limits(&read("/proc/self/cgroup"), &mounts),
+        cgroup: cgroup::own(&mounts),
         sysctls: Sysctls {
             max_map_count: number(&read("/proc/sys/vm/max_map_count")),
             nr_open: number(&read("/proc/sys/fs/nr_open")),

@@ -12,7 +12,9 @@ use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 use unsnap_fit::Free;
 use unsnap_ring::{DirectSupport, Syscalls};
 
-use super::{disk, proc_files::Mount};
+use unsnap_cli::machine::proc_files::Mount;
+
+use super::disk;
 use crate::doctor::facts::{Direct, Place};
 
 /// Size of the trial write and read: a block of any file system, aligned to its size.

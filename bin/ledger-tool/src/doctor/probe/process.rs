@@ -7,8 +7,8 @@ use rustix::{
     thread::sched_getaffinity,
 };
 
-use super::proc_files::{Mount, field, read};
 use crate::doctor::facts::Limits;
+use unsnap_cli::machine::proc_files::{Mount, field, read};
 
 /// Number of CAP_IPC_LOCK, see linux/capability.h.
 const CAP_IPC_LOCK: u32 = 14;

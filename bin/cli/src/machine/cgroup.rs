@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::proc_files::{Mount, number};
-use crate::doctor::facts::Cgroup;
+use serde::Serialize;
+
+use super::proc_files::{Mount, number, read};
 
 /// Maximum number of levels of groups to examine. A guess; the kernel's own limit is far above any
 /// use.
@@ -15,8 +16,28 @@ const LEVELS_MAX: usize = 64;
 /// "No limit" in version 1 is the largest multiple of a page; no machine has that much memory.
 const V1_UNLIMITED: u64 = 1 << 60;
 
+/// The tightest limits of this process's control groups; `None` for no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cgroup {
+    /// Memory beyond which processes are killed (memory.max, memory.limit_in_bytes).
+    pub memory_bytes: Option<u64>,
+    /// Memory beyond which processes are throttled (memory.high).
+    pub memory_high_bytes: Option<u64>,
+    /// Processor time per second (cpu.max, cpu.cfs_quota_us).
+    pub cores: Option<f64>,
+    /// Limits of disks, as the kernel prints them (io.max, blkio.throttle.*).
+    pub io: Vec<String>,
+    /// Control files that could not be read.
+    pub unknown: bool,
+}
+
+/// Returns the tightest limits of this process's groups.
+pub fn own(mounts: &[Mount]) -> Cgroup {
+    limits(&read("/proc/self/cgroup"), mounts)
+}
+
 /// Returns the tightest limits. `own` is the content of /proc/self/cgroup.
-pub fn limits(own: &str, mounts: &[Mount]) -> Cgroup {
+fn limits(own: &str, mounts: &[Mount]) -> Cgroup {
     let mut limits = Cgroup::default();
     for line in own.lines() {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -7,8 +7,11 @@ use std::{fs, path::Path};
 pub struct Mount {
     /// The mounted directory of the file system.
     pub root: String,
+    /// The directory that it is mounted on.
     pub point: String,
+    /// Type of the file system.
     pub file_system: String,
+    /// The device, or a name.
     pub source: String,
     /// Options of the mount and of the file system.
     pub options: Vec<String>,
