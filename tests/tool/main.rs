@@ -23,6 +23,7 @@
 //! | [`progress`] | everything that takes its time shows how far it is, how fast, and how long it will take |
 //! | [`remote`] | archives from servers are the same as files, whatever servers do |
 //! | [`remote_resume`] | a killed run goes on where it was, with the same archive only |
+//! | [`remote_state`] | a state is made of archives from servers, which are kept, or nothing is lost |
 //! | [`tee`] | an archive from a server is kept byte for byte, or nothing of it |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
 //! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
@@ -51,6 +52,7 @@ mod programs;
 mod progress;
 mod remote;
 mod remote_resume;
+mod remote_state;
 mod repack;
 mod scan;
 mod second_signal;

@@ -138,3 +138,92 @@ fn what_only_reads_takes_addresses_too() {
         assert_eq!(told(&url), told(genuine_full().to_str().unwrap()), "{words:?}");
     }
 }
+
+#[test]
+fn an_index_is_made_while_the_archive_comes_once() {
+    let site = Site::new();
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let server = server(personality, all_is_well());
+        let of = |archive: &str, directory: &Path| {
+            let mut command = ledger_tool();
+            command.arg("index").arg(archive).arg("--output").arg(directory);
+            run(command.args(["--format", "json"])).assert_code(0).json()
+        };
+        let [far, near] = ["far", "near"].map(|name| site.place().join(name));
+        for directory in [&far, &near] {
+            fs::create_dir(directory).unwrap();
+        }
+        let remote = of(&server.url("/snapshot.tar.bz2"), &far);
+        let local = of(genuine_full().to_str().unwrap(), &near);
+        assert_eq!(remote["digest"], local["digest"]);
+        let index = |directory: &Path| {
+            let mut names = fs::read_dir(directory).unwrap();
+            let path = names.next().unwrap().unwrap().path();
+            assert!(names.next().is_none(), "one file");
+            (path.file_name().unwrap().to_owned(), fs::read(path).unwrap())
+        };
+        assert!(index(&far) == index(&near), "the same index, also what it recognises it by");
+        // From the first byte to the last, once.
+        let received: u64 = server
+            .asked()
+            .iter()
+            .skip(1)
+            .filter_map(|asked| asked.range)
+            .map(|(first, last)| last.map_or(0, |last| last - first + 1))
+            .sum();
+        assert!(received <= fs::metadata(genuine_full()).unwrap().len(), "{received}");
+        for directory in [far, near] {
+            fs::remove_dir_all(directory).unwrap();
+        }
+    }
+    let mut command = ledger_tool();
+    command.current_dir(site.place()).arg("index");
+    let server = server(Personality::nginx(), all_is_well());
+    run(command.arg(server.url("/snapshot.tar.bz2"))).assert_code(0);
+    assert!(site.place().join(format!("{}.unsnap-index", name())).exists());
+}
+
+#[test]
+fn an_archive_is_inspected_at_its_address() {
+    let inspected = |archive: &str, words: &[&str]| {
+        let mut command = ledger_tool();
+        command.arg("inspect").arg(archive).args(["--format", "json"]).args(words);
+        let mut found = run(&mut command).assert_code(0).json();
+        for differs in ["archive", "elapsed_ms"] {
+            found.as_object_mut().unwrap().remove(differs);
+        }
+        found
+    };
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let server = server(personality, all_is_well());
+        let url = server.url("/snapshot.tar.bz2");
+        let words = ["--frames", "--storages", "--owners", "3"];
+        let (mut remote, mut local) =
+            (inspected(&url, &words), inspected(genuine_full().to_str().unwrap(), &words));
+        assert_eq!(remote["frames"]["source"], "pass");
+        for found in [&mut remote, &mut local] {
+            found.as_object_mut().unwrap().remove("frames");
+        }
+        assert_eq!(remote, local);
+        let quick = inspected(&url, &[]);
+        assert_eq!(quick["bank"], local["bank"]);
+        assert_eq!(quick["archive_bytes"], fs::metadata(genuine_full()).unwrap().len());
+        assert_eq!(quick["frames"]["complete"], false);
+    }
+}
+
+#[test]
+fn only_an_archive_of_an_expected_name_is_received() {
+    let site = Site::new();
+    let server = server(Personality::agave(), all_is_well());
+    let url = server.url("/snapshot.tar.bz2");
+    let other = name().replace("snapshot-39", "snapshot-40");
+    let mut command = unpack(&url, &site.place().join("output"));
+    let outcome = run(command.args(["--expect-name", &other]));
+    outcome.assert_code(1).assert_error(&["[wrong-archive]", &other, &name()]);
+    assert_eq!(server.asked().len(), 1, "only for its name");
+    assert!(!site.place().join("output").exists());
+    let mut command = unpack(&url, &site.place().join("output"));
+    let outcome = run(command.args(["--expect-name", &other, "--expect-name", &name()]));
+    assert_unpacked(outcome, &site.place().join("output"));
+}

@@ -12,6 +12,7 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser},
 };
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
+use unsnap_layout::ArchiveName;
 use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace};
 use unsnap_state::Format;
 use unsnap_unpack::{PreflightMode, Reserve, Verify};
@@ -190,6 +191,18 @@ impl StateArgs {
     }
 }
 
+/// Archives on servers that count beside those in a validator's directories.
+#[derive(Clone, Debug, Default, Args)]
+pub struct OfferedArgs {
+    /// Address of an archive that counts as if it were in the validator's directories; may be repeated
+    ///
+    /// It is received while it is unpacked, and kept in the directory of its kind, because a validator
+    /// starts from a state only if it has the archives. Of an archive that is there already nothing is
+    /// received.
+    #[arg(long, value_name = "URL")]
+    pub archive: Vec<PathBuf>,
+}
+
 /// Options for archives at http:// and https:// addresses.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Network options")]
@@ -217,6 +230,12 @@ pub struct FetchArgs {
     /// Longest time without a byte, after which nothing is tried again
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = unsnap_settings::parse_duration)]
     pub retry_for: Duration,
+
+    /// Name that the archive must have, after all redirects; may be repeated
+    ///
+    /// Any other archive is refused before its content is received (exit code 1).
+    #[arg(long, value_name = "NAME")]
+    pub expect_name: Vec<ArchiveName>,
 }
 
 /// Options for progress, reports, logs and colours.

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Remote};
-use unsnap_layout::ArchiveName;
+use unsnap_failure::Remedy;
+use unsnap_fetch::{Address, FetchError, FetchOptions, Patience};
 use unsnap_pass::{
-    Archive, DirectMode, Io, IoEngine, Options, RemoteArchive, Resources, SandboxMode,
+    Archive, DirectMode, Io, IoEngine, Options, PassError, RemoteArchive, Resources, SandboxMode,
 };
 use unsnap_settings::LimitsTable;
 pub use unsnap_settings::parse_size;
 
-use crate::args::{Decoder, DirectIo, Engine, FetchArgs, IoArgs};
+use crate::args::{Decoder, DirectIo, Engine, FetchArgs, IoArgs, OfferedArgs};
 
 /// An invalid request. Exit code 2.
 #[derive(Debug)]
@@ -27,12 +27,25 @@ impl std::error::Error for RequestError {}
 
 /// Returns the archive with this name; `-` is standard input, and `http://` or `https://` begin an
 /// address. Asks the server where the archive is if the address does not have a snapshot's name.
-pub fn archive(name: &Path, fetch: &FetchArgs, is_confined: bool) -> Result<Archive, FetchError> {
+pub fn archive(name: &Path, fetch: &FetchArgs, is_confined: bool) -> Result<Archive, PassError> {
+    match remote(name, fetch, is_confined)? {
+        Some(remote) => Ok(Archive::Remote(Box::new(remote.resolved(&|| false)?))),
+        None => Ok(local_archive(name)),
+    }
+}
+
+/// Returns the archive at this address; `None` if it is a path. Asks nobody.
+pub fn remote(
+    name: &Path,
+    fetch: &FetchArgs,
+    is_confined: bool,
+) -> Result<Option<RemoteArchive>, PassError> {
     let address = name.to_str().filter(|name| Address::is_meant_by(name));
-    let Some(address) = address else { return Ok(local_archive(name)) };
-    let FetchArgs { header, ca, connections, retry_for } = fetch;
-    let mut remote = RemoteArchive {
-        address: Address::parse(address)?,
+    let Some(address) = address else { return Ok(None) };
+    let FetchArgs { header, ca, connections, retry_for, expect_name } = fetch;
+    let address = Address::parse(address).map_err(FetchError::from)?;
+    Ok(Some(RemoteArchive {
+        address,
         options: FetchOptions {
             headers: header.clone(),
             authorities: ca.clone(),
@@ -40,15 +53,26 @@ pub fn archive(name: &Path, fetch: &FetchArgs, is_confined: bool) -> Result<Arch
             patience: Patience { give_up: *retry_for, ..Patience::default() },
             confined: is_confined,
         },
-    };
-    // A validator redirects from a fixed path to its newest archive. What is checked against the name
-    // must be the archive of that name, also if there is a newer one a moment later.
-    if ArchiveName::parse(remote.address.file_name()).is_err() {
-        let RemoteArchive { address, options } = &remote;
-        let (address, options) = Remote::resolve(address, options, &|| false)?;
-        remote = RemoteArchive { address, options };
-    }
-    Ok(Archive::Remote(Box::new(remote)))
+        expected: expect_name.clone(),
+    }))
+}
+
+/// Returns the archives on servers. Asks nobody.
+pub fn offered(
+    archives: &OfferedArgs,
+    fetch: &FetchArgs,
+    is_confined: bool,
+) -> Result<Vec<RemoteArchive>, PassError> {
+    let each = archives.archive.iter().map(|archive| {
+        remote(archive, fetch, is_confined)?.ok_or_else(|| {
+            let archive = archive.display();
+            PassError::request_with(
+                format!("{archive} is not an address"),
+                Remedy::advice("put a file into the validator's directory of archives"),
+            )
+        })
+    });
+    each.collect()
 }
 
 /// Returns the archive with this name; `-` is standard input.

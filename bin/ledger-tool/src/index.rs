@@ -1,5 +1,7 @@
 //! `ledger-tool index`
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use indicatif::BinaryBytes;
 use serde::Serialize;
@@ -36,16 +38,29 @@ struct Made {
 
 pub fn run(args: &IndexMakeArgs, printer: &Printer) -> anyhow::Result<()> {
     let options = settings::reading(&args.io)?;
-    let archive = settings::local_archive(&args.archive);
+    let (archive, _) = settings::archives(&args.archive, None, &args.fetch, &args.io)?;
     if archive == Archive::Stdin {
-        let reason = "only a file can have an index, and this is a stream";
+        let reason = "a stream has no index: give a file or an address";
         return Err(RequestError(reason.to_owned()).into());
     }
-    let (name, archives) = (archive.display_name(), archive.into());
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let unfinished = handles.cancel.unfinished();
-    let side_car = SideCarFile::begin(&Syscalls::default(), unfinished, &args.archive)?;
+    // An index belongs beside its archive, wherever that is going to be kept.
+    let beside = match &archive {
+        Archive::Remote(remote) => PathBuf::from(remote.address.file_name()),
+        _ => args.archive.clone(),
+    };
+    let beside = match (&args.output, beside.file_name()) {
+        (Some(directory), Some(name)) => directory.join(name),
+        _ => beside,
+    };
+    if beside.file_name().is_none() {
+        let reason = "the address names no file".to_owned();
+        return Err(RequestError(reason).into());
+    }
+    let side_car = SideCarFile::begin(&Syscalls::default(), unfinished, &beside)?;
+    let (name, archives) = (archive.display_name(), archive.into());
     let display = Display::start_doing("indexing", printer, handles.progress.clone());
     // By a confined thread: this one writes beside the archive.
     let reader = Reader { archives: &archives, options: &options, handles: &handles };

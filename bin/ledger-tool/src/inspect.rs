@@ -23,7 +23,8 @@ const BAR_COLUMNS: u64 = 40;
 pub fn run(args: &InspectArgs, printer: &Printer) -> anyhow::Result<()> {
     let mut options = settings::reading(&args.io)?;
     options.io.index = args.index.index_use();
-    let (archives, handles) = (settings::local_archive(&args.archive).into(), Handles::default());
+    let (archive, _) = settings::archives(&args.archive, None, &args.fetch, &args.io)?;
+    let (archives, handles) = (archive.into(), Handles::default());
     let reader = Reader { archives: &archives, options: &options, handles: &handles };
     let signals = Signals::catch()?;
     let Handles { progress, cancel } = handles.clone();
@@ -122,6 +123,7 @@ fn frames(frames: &FrameFacts) -> String {
         (false, Some(all)) => {
             format!("about {} (estimated from the first {seen}{skippable})", HumanCount(all))
         }
+        (false, None) if frames.source == "pass" => "not examined".to_owned(),
         (false, None) => "none ends in the part that was examined".to_owned(),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use unsnap_commit::Staging;
-use unsnap_fit::{FileSystem, Preflight, PreflightReport, Question};
+use unsnap_fit::{Announced, FileSystem, Preflight, PreflightReport, Question};
 use unsnap_pass::{Handles, OpenArchive, Opened, on_a_thread_of_its_own};
 use unsnap_unpack::{Options, UnpackError};
 
@@ -23,9 +23,15 @@ pub fn check(
     on_a_thread_of_its_own(|| {
         let mut opened = Opened::to_read(options.archives(), &options.pass, handles, || Ok(()))?;
         let indexes = opened.load_indexes(&options.pass, handles)?;
+        let announced = opened.archives.iter().map(|archive| match archive {
+            OpenArchive::Remote(remote) => Some(Announced { bytes: remote.bytes(), kept_on: None }),
+            OpenArchive::File(_) | OpenArchive::Stream(_) => None,
+        });
+        let announced = announced.collect();
         let files = opened.archives.iter().map(OpenArchive::file);
         let question = Question {
             archives: files.zip(indexes.iter().map(Option::as_ref)).collect(),
+            announced,
             systems: &systems,
             accounts: destinations.len() - 1,
             by_space: false,

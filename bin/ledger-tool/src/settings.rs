@@ -11,17 +11,19 @@ use std::{
 use anyhow::Context;
 use rustix::io::Errno;
 use unsnap_cli::args::{FetchArgs, IoArgs};
+use unsnap_cli::settings::offered;
 pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
 use unsnap_export::{AccountColumns, ExportQuery, KeyForm};
 use unsnap_failure::Remedy;
-use unsnap_fastboot::{ExpectedCluster, Places, Request};
+use unsnap_fastboot::{ExpectedCluster, Offered, Places, Request};
 use unsnap_lookup::{AccountFilter, AccountsQuery, DiffOptions, MEMORY_BYTES, Memcmp};
 use unsnap_pack::PackOptions;
 use unsnap_pass::{Archive, Archives, LayoutKind, PassError};
 use unsnap_source::{DigestKind, SourceError};
 use unsnap_unpack::{
-    CheckOutputs, DigestUse, FileByFile, Options, Pair, Reserve, Single, Source, Tree, Verify,
+    CheckOutputs, DigestUse, FileByFile, Options, Pair, Reserve, Single, Source, TeeTo, Tree,
+    Verify,
 };
 
 use crate::cli::{
@@ -54,10 +56,7 @@ pub fn archives(
     fetch: &FetchArgs,
     io: &IoArgs,
 ) -> Result<(Archive, Option<Archive>), PassError> {
-    let open = |path: &Path| {
-        unsnap_cli::settings::archive(path, fetch, !io.no_sandbox)
-            .map_err(|error| PassError::Source(SourceError::Remote(Box::new(error))))
-    };
+    let open = |path: &Path| unsnap_cli::settings::archive(path, fetch, !io.no_sandbox);
     let archive = open(archive)?;
     let incremental = match incremental {
         // Standard input is not meant by "-" here.
@@ -107,6 +106,10 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         pass,
         format: args.state.fastboot_format.format(),
         shadow: !args.no_shadow,
+        offered: Offered {
+            archives: offered(&args.offered, &args.fetch, !args.io.no_sandbox)?,
+            is_optional: false,
+        },
         replace: args.replace,
         removal_files_per_second: args.removal.removal_files_per_second,
         ..Request::new(places)
@@ -345,7 +348,7 @@ pub fn unpacking(
     };
     options.preflight = args.preflight.mode();
     options.min_free = args.preflight.min_free.unwrap_or_default();
-    options.tee.clone_from(&args.tee);
+    options.tee = args.tee.clone().map(TeeTo::directory);
     options.pass = reading(&args.io)?;
     options.pass.tuning.checkpoint_bytes = args.checkpoint_every;
     options.pass.io.index = args.index.index_use();

@@ -8,7 +8,10 @@ use std::{
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use unsnap_cli::{
-    args::{Color, IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs},
+    args::{
+        Color, FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, RemovalArgs,
+        ReportFormat, StateArgs,
+    },
     validator::SourceArgs,
 };
 use unsnap_fastboot::AttemptRules;
@@ -29,6 +32,9 @@ use unsnap_fastboot::AttemptRules;
 pub struct Cli {
     #[command(flatten)]
     pub state: StateArgs,
+
+    #[command(flatten)]
+    pub offered: OfferedArgs,
 
     /// Prepare a state even if one as new as the archives exists
     #[arg(long)]
@@ -74,6 +80,9 @@ pub struct Cli {
 
     #[command(flatten)]
     pub places: PlacesArgs,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

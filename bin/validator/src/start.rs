@@ -15,7 +15,7 @@ use unsnap_cli::{
 };
 use unsnap_failure::{Failure as _, Family};
 use unsnap_fastboot::{
-    AttemptRules, FastbootError, LedgerLock, Outcome, Pair, Places, Request, StartCounts,
+    AttemptRules, FastbootError, LedgerLock, Offered, Outcome, Pair, Places, Request, StartCounts,
 };
 use unsnap_pass::{CancelToken, Progress};
 use unsnap_ring::Syscalls;
@@ -369,6 +369,10 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         pass,
         format: cli.state.fastboot_format.format(),
         shadow: !cli.no_shadow,
+        offered: Offered {
+            archives: settings::offered(&cli.offered, &cli.fetch, !cli.io.no_sandbox)?,
+            is_optional: true,
+        },
         replace: cli.replace,
         max_behind: cli.max_behind,
         defer: true,

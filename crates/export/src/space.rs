@@ -24,6 +24,7 @@ pub(crate) fn check(
             needed: Some(needed),
             exact: false,
             tar_bytes: None,
+            announced: None,
             available,
             min_free: free.min_free,
             device: system.device,

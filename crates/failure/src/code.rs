@@ -53,6 +53,8 @@ codes! {
     WrongAccounts = "wrong-accounts",
     /// The archive's digest differs from the expected one.
     WrongDigest = "wrong-digest",
+    /// The server has another archive than the expected one.
+    WrongArchive = "wrong-archive",
     /// The requested entry or account is not in the archive.
     NotInArchive = "not-in-archive",
     /// The archive's index is damaged or belongs to another archive.

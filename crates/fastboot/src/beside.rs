@@ -237,7 +237,8 @@ mod tests {
     fn pair(slot: u64) -> Pair {
         let name = format!("snapshot-{slot}-qRmx7H5bhnHnLyshywAs657dcASiffHXvkJ2iNf9oTU.tar.zst");
         let archive = ArchiveName::parse(&name).unwrap();
-        let full = Candidate { path: name.into(), name: archive, bytes: 1, remote: false };
+        let full =
+            Candidate { path: name.into(), name: archive, bytes: 1, remote: false, offered: None };
         Pair::new(full, None).unwrap()
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use unsnap_failure::{Failure, Remedy};
 use unsnap_layout::{ArchiveName, Named};
-use unsnap_pass::Archive;
+use unsnap_pass::{Archive, RemoteArchive};
 use unsnap_tarstream::printable;
 
 use crate::FastbootError;
@@ -89,6 +89,9 @@ pub struct Candidate {
     pub bytes: u64,
     /// Whether it is in `remote`.
     pub remote: bool,
+    /// Where it comes from, if it is not there yet: it is received while it is unpacked, and kept under
+    /// the path.
+    pub offered: Option<Box<RemoteArchive>>,
 }
 
 /// A full archive, and an incremental one to unpack together with it.
@@ -97,7 +100,7 @@ pub type Pair = unsnap_layout::Pair<Candidate>;
 /// Returns the archive of a pair whose content an error is about.
 pub fn blamed<'p>(pair: &'p Pair, error: &FastbootError) -> &'p Candidate {
     let is_it = |candidate: &&Candidate| {
-        error.archive().is_some_and(|archive| archive == candidate.path.display().to_string())
+        error.archive().is_some_and(|archive| archive == candidate.archive().display_name())
     };
     pair.incremental().filter(is_it).unwrap_or(pair.full())
 }
@@ -167,6 +170,38 @@ impl Candidates {
     pub fn only(pair: Pair) -> Self {
         let mut archives = pair.into_iter();
         Self { full: archives.by_ref().take(1).collect(), incremental: archives.collect() }
+    }
+
+    /// Adds an archive from a server, which has a snapshot's name, unless it is among them already. It
+    /// is going to be kept in the directory of its kind.
+    pub(crate) fn offer(
+        &mut self,
+        dirs: &SearchDirs,
+        offered: RemoteArchive,
+    ) -> Result<(), FastbootError> {
+        let file_name = offered.address.file_name();
+        let name = ArchiveName::parse(file_name)
+            .map_err(|error| FastbootError::request(error.to_string(), None))?;
+        let (candidates, directory) = match name {
+            ArchiveName::Full { .. } => (&mut self.full, &dirs.full),
+            ArchiveName::Incremental { .. } => (&mut self.incremental, &dirs.incremental),
+        };
+        if let Some(known) = candidates.iter().find(|known| known.name == name) {
+            tracing::info!(archive = %known.path.display(), "the archive is there already");
+            return Ok(());
+        }
+        let (path, offered) = (directory.join(file_name), Some(Box::new(offered)));
+        candidates.push(Candidate { path, name, bytes: 0, remote: false, offered });
+        candidates.sort_by_cached_key(Candidate::rank);
+        Ok(())
+    }
+
+    /// Removes the archives from servers. Returns whether there were any.
+    pub(crate) fn decline(&mut self) -> bool {
+        let before = self.full.len() + self.incremental.len();
+        self.full.retain(|candidate| candidate.offered.is_none());
+        self.incremental.retain(|candidate| candidate.offered.is_none());
+        self.full.len() + self.incremental.len() < before
     }
 
     /// Returns all archives, full ones first.
@@ -263,7 +298,7 @@ impl Candidates {
                 ArchiveName::Full { .. } => &mut self.full,
                 ArchiveName::Incremental { .. } => &mut self.incremental,
             };
-            candidates.push(Candidate { path, name, bytes: metadata.len(), remote });
+            candidates.push(Candidate { path, name, bytes: metadata.len(), remote, offered: None });
         }
         Ok(())
     }
@@ -280,17 +315,26 @@ impl Candidate {
             let reason = format!("{} is not a file", path.display());
             return Err(FastbootError::request(reason, None));
         }
-        Ok(Self { path: path.to_owned(), name, bytes: metadata.len(), remote: false })
+        Ok(Self {
+            path: path.to_owned(),
+            name,
+            bytes: metadata.len(),
+            remote: false,
+            offered: None,
+        })
     }
 
     /// Returns the archive for reading it.
     pub(crate) fn archive(&self) -> Archive {
-        Archive::File(self.path.clone())
+        match &self.offered {
+            Some(offered) => Archive::Remote(offered.clone()),
+            None => Archive::File(self.path.clone()),
+        }
     }
 
     /// Returns a key that is smallest for the best archive.
-    fn rank(&self) -> (Reverse<u64>, bool, PathBuf) {
-        (Reverse(self.name.slot()), self.remote, self.path.clone())
+    fn rank(&self) -> (Reverse<u64>, bool, bool, PathBuf) {
+        (Reverse(self.name.slot()), self.offered.is_some(), self.remote, self.path.clone())
     }
 }
 
@@ -300,7 +344,7 @@ impl Named for Candidate {
     }
 
     fn display_name(&self) -> String {
-        self.path.display().to_string()
+        self.archive().display_name()
     }
 }
 

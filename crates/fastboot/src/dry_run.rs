@@ -8,16 +8,16 @@ use std::{
 use rustix::{fs::OFlags, io::Errno};
 use serde::Serialize;
 use unsnap_failure::{Failure, Family};
-use unsnap_fit::{FileSystem, Preflight, PreflightReport, Question};
-use unsnap_pass::{Archive, CancelToken, OpenArchive, Opened, Progress, on_a_thread_of_its_own};
+use unsnap_fit::{Announced, FileSystem, Preflight, PreflightReport, Question};
+use unsnap_pass::{CancelToken, OpenArchive, Opened, Progress, on_a_thread_of_its_own};
 use unsnap_ring::Syscalls;
 use unsnap_state::format::{FASTBOOT_VERSION, FASTBOOT_VERSION_BYTES_MAX};
 use unsnap_state::{Base, Format, SHADOW_DIRECTORY};
 use unsnap_unpack::ReusedReport;
 
 use crate::{
-    Candidate, Candidates, Condition, FastbootError, LedgerLock, Pair, Places, Request,
-    StateSurvey, Survey, base, blamed,
+    Candidate, Condition, FastbootError, LedgerLock, Pair, Places, Request, StateSurvey, Survey,
+    base, blamed,
     clear::{Taken, enough_to_clear, old_files},
     cluster::Cluster,
     files::{failed, open_directory, read_small},
@@ -145,15 +145,13 @@ pub fn dry_run(
     }
     let survey = Survey::of(calls, places, progress)?;
     let look = Look { work, places, beside, survey };
-    let mut candidates = match &request.pair {
-        Some(pair) => Candidates::only(pair.clone()),
-        None => Candidates::find(&places.search_dirs())?,
-    };
+    let mut candidates = work.candidates(&places.search_dirs())?;
     let (mut set_aside, mut first_error) = (Vec::new(), None);
     while let Some(pair) = candidates.best() {
         let action = look.action(&pair)?;
         let is_prepared = action == Action::Prepare;
         let base = is_prepared.then(|| base::find(work, places, &pair)).flatten();
+        let base = base.filter(|_| pair.full().offered.is_none());
         let unpacked = pair.archives().filter(|archive| {
             is_prepared && (base.is_none() || pair.incremental() == Some(*archive))
         });
@@ -366,17 +364,30 @@ impl Look<'_> {
         unpacked: &[&Candidate],
         systems: &[FileSystem],
     ) -> Result<(PreflightReport, bool), FastbootError> {
-        let request = self.work.request;
+        let Work { request, calls, .. } = self.work;
         let handles = self.work.handles();
-        let archives: Vec<_> =
-            unpacked.iter().map(|archive| Archive::File(archive.path.clone())).collect();
+        let archives: Vec<_> = unpacked.iter().map(|archive| archive.archive()).collect();
+        // Before the thread is confined, which may not look at other directories.
+        let kept_on: Vec<Option<u64>> = unpacked
+            .iter()
+            .map(|candidate| {
+                let directory = self.nearest(candidate.path.parent()?).ok()?;
+                Some(calls.fstat(&directory).ok()?.st_dev)
+            })
+            .collect();
         let (report, shortage) = on_a_thread_of_its_own(|| {
             let mut opened = Opened::to_read(&archives, &request.pass, &handles, || Ok(()))?;
             let indexes = opened.load_indexes(&request.pass, &handles)?;
+            let announced = opened.archives.iter().zip(kept_on).map(|(archive, kept_on)| {
+                let OpenArchive::Remote(remote) = archive else { return None };
+                Some(Announced { bytes: remote.bytes(), kept_on })
+            });
+            let announced = announced.collect();
             let files = opened.archives.iter().map(OpenArchive::file);
             let accounts = self.places.accounts.len();
             let question = Question {
                 archives: files.zip(indexes.iter().map(Option::as_ref)).collect(),
+                announced,
                 systems,
                 accounts,
                 by_space: accounts > 1,

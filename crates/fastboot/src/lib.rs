@@ -88,7 +88,7 @@ pub use pruning::{
 };
 pub use removal::{Leisure, REMOVED_PREFIX, Removal, move_aside};
 pub use repair::{Repaired, repair};
-pub use request::{KnownBad, REMOVAL_FILES_PER_SECOND, Request};
+pub use request::{KnownBad, Offered, REMOVAL_FILES_PER_SECOND, Request};
 pub use space::{
     Returnable, SystemSpace, give_back_ready, give_back_shadow, kept, measure, returnable,
 };

@@ -1,16 +1,16 @@
 //! Preparation of a state from the newest good pair of archives.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use unsnap_failure::{Failure, Family, Remedy};
+use unsnap_failure::{Code, Failure, Family, Remedy};
 use unsnap_lookup::Reader;
 use unsnap_pass::{Archive, PassError, on_a_thread_of_its_own};
 use unsnap_source::DigestKind;
 use unsnap_state::State;
-use unsnap_unpack::{Options, Report, Room, UnpackError, Unpacker, Upon, Verify};
+use unsnap_unpack::{Options, Report, Room, TeeTo, UnpackError, Unpacker, Upon, Verify};
 
 use crate::{
-    Attempts, Candidate, Candidates, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
+    Attempts, Candidate, FastbootError, FileIdentity, Outcome, Pair, Places, Prepared,
     bad_archives::BadArchives,
     base, blamed,
     clear::enough_to_clear,
@@ -75,14 +75,12 @@ impl Work<'_> {
         places: &Places,
         site: &mut impl Site,
     ) -> Result<Outcome, FastbootError> {
-        let mut candidates = match &self.request.pair {
-            Some(pair) => Candidates::only(pair.clone()),
-            None => Candidates::find(&places.search_dirs())?,
-        };
+        let mut candidates = self.candidates(&places.search_dirs())?;
         let mut bad = BadArchives::new(&self.request.known_bad, places.search_dirs());
         for path in bad.paths() {
             candidates.set_aside(path);
         }
+        let mut offer_failed = None;
         while let Some(pair) = candidates.best() {
             // Checked for every pair: an archive may prove bad after old states have been cleared.
             if let Some(outcome) = site.existing(&pair, &mut bad)? {
@@ -107,10 +105,19 @@ impl Work<'_> {
                     candidates.set_aside(&archive);
                     bad.add(archive, &files, error);
                 }
+                // Those in the directories may be older.
+                Err(error)
+                    if error.code() == Code::Network
+                        && self.request.offered.is_optional
+                        && candidates.decline() =>
+                {
+                    tracing::warn!(%error, "the archives on servers are left out");
+                    offer_failed = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(bad.into_first_error().unwrap_or_else(|| FastbootError::NoArchive {
+        Err(offer_failed.or(bad.into_first_error()).unwrap_or_else(|| FastbootError::NoArchive {
             full: places.full_archives.clone(),
             incremental: places.incremental_archives.clone(),
         }))
@@ -131,7 +138,8 @@ impl Work<'_> {
         pair: &Pair,
         bad: &mut BadArchives,
     ) -> Result<Prepared, FastbootError> {
-        let base = base::find(*self, places, pair);
+        // Without its full archive a validator does not start from a state: that has to come, too.
+        let base = base::find(*self, places, pair).filter(|_| pair.full().offered.is_none());
         let checks = site.verify().file_by_file();
         let upon = base.zip(checks).zip(archives(pair).ok());
         let upon = upon.and_then(|(((_, base), checks), pair)| Upon::new(&pair, base, checks));
@@ -203,6 +211,7 @@ impl Work<'_> {
         (options.pass, options.preflight) = (request.pass.clone(), request.preflight);
         options.min_free = request.min_free;
         options.files.clone_from(&request.files);
+        options.tee = tee(pair, &options);
         let unpacker = Unpacker::new(options).with_handles(self.handles());
         let mut remover: Option<Remover> = None;
         let staged = unpacker.stage(|room| {
@@ -234,6 +243,21 @@ impl Work<'_> {
         site.start_removal(replaced).finish(self.progress);
         Ok(Prepared { slot, directory, report, set_aside })
     }
+}
+
+/// Returns where archives from servers are kept: a validator that has a state starts only with its
+/// archives in their directories.
+fn tee(pair: &Pair, options: &Options) -> Option<TeeTo> {
+    let is_remote = |archive: &Archive| matches!(archive, Archive::Remote(_));
+    options.archives().iter().any(is_remote).then(|| {
+        let directory =
+            |candidate: &Candidate| candidate.path.parent().unwrap_or(Path::new(".")).to_owned();
+        let full = directory(pair.full());
+        let incremental = pair.incremental().map_or_else(|| full.clone(), directory);
+        // Upon an earlier state, only the incremental archive is received.
+        let first = if options.archives().len() == 1 { incremental.clone() } else { full };
+        TeeTo { first, second: incremental, is_required: true }
+    })
 }
 
 /// Returns the error for archives whose state has ended validators. Older ones are not tried: a

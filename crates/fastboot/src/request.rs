@@ -2,12 +2,13 @@
 
 use std::{num::NonZeroU32, path::PathBuf};
 
-use unsnap_pass::{CancelToken, Handles, Progress};
+use unsnap_failure::{Failure, Family};
+use unsnap_pass::{CancelToken, Handles, Progress, RemoteArchive};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
 use unsnap_unpack::{FileSink, PreflightMode, Reserve, Verify};
 
-use crate::{ExpectedCluster, FileIdentity, Pair, Places};
+use crate::{Candidates, ExpectedCluster, FastbootError, FileIdentity, Pair, Places, SearchDirs};
 
 /// Default number of files that are removed per second while an archive is being unpacked. The
 /// limit leaves the file system's journal to unpacking. A guess.
@@ -37,6 +38,9 @@ pub struct Request {
     pub shadow: bool,
     /// Prepare the newest archives even if an equally new state exists.
     pub replace: bool,
+    /// Archives on servers, which count as if they were in the validator's directories. They are kept
+    /// there: a validator does not start from a state without its archives.
+    pub offered: Offered,
     /// The only pair to prepare, even if it proves bad; `None` for the newest good pair.
     pub pair: Option<Pair>,
     /// Archives that proved bad in earlier runs. They are skipped.
@@ -59,6 +63,15 @@ pub struct Request {
     /// Number of files of older states that are removed per second while the new state is being
     /// unpacked. The rest is removed at full speed once the new state is complete.
     pub removal_files_per_second: NonZeroU32,
+}
+
+/// Archives on servers.
+#[derive(Clone, Debug, Default)]
+pub struct Offered {
+    /// Their addresses, perhaps ones that redirect to the newest archive.
+    pub archives: Vec<RemoteArchive>,
+    /// Whether the archives in the directories are taken, with a warning, if the network fails.
+    pub is_optional: bool,
 }
 
 /// An archive that proved bad.
@@ -87,6 +100,7 @@ impl Request {
             format: Format::V3,
             shadow: true,
             replace: false,
+            offered: Offered::default(),
             pair: None,
             known_bad: Vec::new(),
             suspects: Vec::new(),
@@ -121,6 +135,28 @@ pub(crate) struct Work<'a> {
     pub calls: &'a Syscalls,
     pub progress: &'a Progress,
     pub cancel: &'a CancelToken,
+}
+
+impl Work<'_> {
+    /// Returns the archives in these directories, and those on servers.
+    pub(crate) fn candidates(&self, dirs: &SearchDirs) -> Result<Candidates, FastbootError> {
+        if let Some(pair) = &self.request.pair {
+            return Ok(Candidates::only(pair.clone()));
+        }
+        let mut candidates = Candidates::find(dirs)?;
+        let Offered { archives, is_optional } = &self.request.offered;
+        for offered in archives {
+            let resolved = offered.resolved(&|| self.cancel.is_cancelled());
+            let offered = resolved.map_err(FastbootError::from);
+            if let Err(error) = offered.and_then(|offered| candidates.offer(dirs, offered)) {
+                if !is_optional || error.family() == Family::Cancelled {
+                    return Err(error);
+                }
+                tracing::warn!(%error, "an archive on a server is left out");
+            }
+        }
+        Ok(candidates)
+    }
 }
 
 impl Work<'_> {

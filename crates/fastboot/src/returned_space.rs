@@ -100,6 +100,7 @@ mod tests {
             needed: Some(needed),
             exact: true,
             tar_bytes: None,
+            announced: None,
             available: 0,
             min_free: None,
             device: path.metadata().unwrap().dev(),

@@ -74,6 +74,14 @@ pub enum FetchError {
         /// Now.
         found: String,
     },
+    /// The address leads to an archive with another name than the expected ones.
+    #[error("{address} is not the expected archive: {expected}")]
+    OtherName {
+        /// The address, after all redirects.
+        address: Address,
+        /// The expected names.
+        expected: String,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread: {reason}")]
     Thread {
@@ -109,7 +117,7 @@ impl Failure for FetchError {
     fn family(&self) -> Family {
         match self {
             Self::Address { .. } => Family::Request,
-            Self::Changed { .. } => Family::BadArchive,
+            Self::Changed { .. } | Self::OtherName { .. } => Family::BadArchive,
             Self::Cancelled => Family::Cancelled,
             _ => Family::Environment,
         }
@@ -119,6 +127,7 @@ impl Failure for FetchError {
         match self {
             Self::Address { .. } => Code::Request,
             Self::Changed { .. } => Code::ArchiveChanging,
+            Self::OtherName { .. } => Code::WrongArchive,
             Self::Thread { .. } => Code::Threads,
             Self::Cancelled => Code::Cancelled,
             _ => Code::Network,
@@ -129,6 +138,9 @@ impl Failure for FetchError {
         match self {
             Self::Changed { .. } => Some(Remedy::advice(
                 "start again: servers replace archives, and two nodes' archives of one name differ",
+            )),
+            Self::OtherName { .. } => Some(Remedy::advice(
+                "ask for the expected archive by its own name: a server redirects to its newest one",
             )),
             Self::Status { status, .. } if status.starts_with("404") => Some(Remedy::advice(
                 "ask for /snapshot.tar.bz2, from which a validator redirects to its newest archive",

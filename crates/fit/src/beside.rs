@@ -76,6 +76,7 @@ impl Doubt {
         let files = self.archives.iter().map(|(file, _)| (file.as_ref(), None));
         let question = Question {
             archives: files.collect(),
+            announced: Vec::new(),
             systems,
             accounts: *accounts,
             by_space: *by_space,

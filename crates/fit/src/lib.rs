@@ -12,6 +12,7 @@
 //!
 //! Other crates remove old files to make room.
 
+mod announced;
 mod beside;
 mod error;
 mod estimate;
@@ -26,6 +27,7 @@ mod space;
 mod survey;
 mod watch;
 
+pub use announced::Announced;
 pub use beside::BesideWalk;
 pub use error::FitError;
 pub use min_free::MinFree;

@@ -12,6 +12,7 @@
 //! | large, with a seek table | length of the tar stream |
 //! | large, all frames declare their sizes | the same, once all headers have been walked |
 //! | other | none: samples |
+//! | on a server | none: the length that the server announces, half of which its content takes at least |
 //!
 //! Samples come first. The walk over all headers reads a block for every 40 KB of the archive. It
 //! is made only where samples leave a doubt, or where the operator asks for it. If the archive fits
@@ -214,6 +215,11 @@ impl Question<'_> {
             PreflightMode::Off => {
                 let report = PreflightReport::skipped("the check is switched off");
                 return (Preflight { report, needs: None, doubt: None }, None);
+            }
+            PreflightMode::Exact | PreflightMode::Within(_)
+                if let Some(judged) = self.judge_announced(free, since) =>
+            {
+                return Preflight::of(judged);
             }
             PreflightMode::Exact => {
                 let survey = |source| self.surveyor().archive(source, HeaderWalk::Whole);

@@ -6,7 +6,7 @@ use unsnap_decode::{Basis, Reads, Untold};
 use unsnap_pass::{Handles, Options, millis};
 
 use crate::{
-    FileSystem, FileSystemReport, Free, Kept, PreflightReport, Resource, Shortage,
+    Announced, FileSystem, FileSystemReport, Free, Kept, PreflightReport, Resource, Shortage,
     needed::{Needed, Verdict},
     survey::{GoOn, HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
 };
@@ -34,7 +34,7 @@ impl Default for PreflightMode {
 
 /// Substitute for the free space in bytes of a file system that does not report it: more than any
 /// archive needs, and far from an overflow of sums.
-const UNKNOWN_BYTES: u64 = 1 << 56;
+pub(crate) const UNKNOWN_BYTES: u64 = 1 << 56;
 
 /// Reason for samples where nothing depended on an exact size.
 pub(crate) const AMPLE: &str = "samples suffice, there is ample room";
@@ -43,6 +43,8 @@ pub(crate) const AMPLE: &str = "samples suffice, there is ample room";
 pub struct Question<'a> {
     /// Archives that are unpacked together: a full one, then its incremental one.
     pub archives: Vec<Source<'a>>,
+    /// What servers announce, of each archive that is on one.
+    pub announced: Vec<Option<Announced>>,
     /// File systems of the destinations; the output is the first destination.
     pub systems: &'a [FileSystem],
     /// Number of destinations that share the storages; 0 if they stay in the output.
@@ -238,6 +240,7 @@ impl PreflightReport {
                 needed: Some(needed),
                 exact,
                 tar_bytes: self.tar_bytes.filter(|_| self.tar_bytes_exact),
+                announced: None,
                 available,
                 min_free: free.min_free.filter(|_| resource == Resource::Bytes),
                 unpacking: false,

@@ -6,7 +6,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PreflightReport {
     /// Basis of the figures: "walked" (every entry was seen), "declared" (the archive declares the
-    /// length of its tar stream), "sampled" (estimated from samples) or "unknown".
+    /// length of its tar stream), "sampled" (estimated from samples), "announced" (the least that the
+    /// content of an archive on a server can take, by the archive's length) or "unknown".
     pub basis: &'static str,
     /// Reason for the use of samples.
     pub sampled_since: Option<&'static str>,

@@ -26,6 +26,9 @@ pub struct Shortage {
     pub exact: bool,
     /// Length of the tar stream from which `needed` is estimated, if that length is exact.
     pub tar_bytes: Option<u64>,
+    /// Length of the archives by their servers, if that is all that is known: `needed` is the least that
+    /// their content can take.
+    pub announced: Option<u64>,
     /// Available amount.
     pub available: u64,
     /// What stays free for other processes, if it makes the difference between free and available
@@ -94,10 +97,18 @@ impl Shortage {
     /// Returns the needed and the available amount, with the file system.
     pub fn figures(&self) -> String {
         let Self { file_system, exact, tar_bytes, .. } = self;
-        let about = if *exact { "" } else { "about " };
+        let about = match self.announced {
+            Some(_) => "at least ",
+            None if *exact => "",
+            None => "about ",
+        };
         let needed = self.amount(self.needed.unwrap_or(0));
         let estimate = match tar_bytes {
             _ if *exact => String::new(),
+            _ if self.announced.is_some() => {
+                let length = self.amount(self.announced.unwrap_or(0));
+                format!(" (by half of the {length} that the archives have on their servers)")
+            }
             Some(bytes) => format!(" (estimated from the {bytes} bytes of its tar stream)"),
             None => " (estimated)".to_owned(),
         };

@@ -125,6 +125,7 @@ impl Watched {
             needed: stock.remaining(),
             exact: false,
             tar_bytes: None,
+            announced: None,
             available: stock.available,
             min_free: stock.min_free,
             unpacking: true,

@@ -86,33 +86,85 @@ impl Identity {
     }
 }
 
-/// Returns the hash of blocks that are spread evenly from the first byte to the last. For a small
-/// archive this covers all bytes.
+/// The blocks that are checked before every use, gathered while an archive passes by.
+#[derive(Debug)]
+pub struct Gathered {
+    archive_bytes: u64,
+    /// Offset and bytes of each block, in order. Blocks of a short archive overlap.
+    blocks: Vec<(u64, Vec<u8>)>,
+    /// Number of bytes that have passed by.
+    passed: u64,
+}
+
+impl Gathered {
+    /// Prepares for an archive of this size.
+    pub fn new(archive_bytes: u64) -> Self {
+        let blocks = places(archive_bytes).map(|(at, bytes)| (at, Vec::with_capacity(bytes)));
+        Self { archive_bytes, blocks: blocks.collect(), passed: 0 }
+    }
+
+    /// Takes the next bytes of the archive.
+    pub fn pass(&mut self, bytes: &[u8]) {
+        let (first, end) = (self.passed, self.passed + bytes.len() as u64);
+        for (at, block) in &mut self.blocks {
+            let next = *at + block.len() as u64;
+            if next < first || next >= end || block.len() == block.capacity() {
+                continue;
+            }
+            let from = usize::try_from(next - first).unwrap_or(usize::MAX);
+            let left = block.capacity() - block.len();
+            block.extend_from_slice(&bytes[from..bytes.len().min(from.saturating_add(left))]);
+        }
+        self.passed = end;
+    }
+
+    /// Returns the identity of the archive, which has passed by whole.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Inconsistent`] if it has another size.
+    pub fn identity(self, digest: u128) -> Result<Identity, IndexError> {
+        let Self { archive_bytes, blocks, passed } = self;
+        if passed != archive_bytes {
+            return Err(IndexError::Inconsistent("the archive has another size than announced"));
+        }
+        let mut hasher = DigestKind::Xxh3.hasher();
+        hasher.update(&archive_bytes.to_le_bytes());
+        for (_, block) in &blocks {
+            hasher.update(block);
+        }
+        Ok(Identity { archive_bytes, digest, samples: digest_of(&hasher) })
+    }
+}
+
+/// Returns the places of the blocks that are checked, in order: spread evenly from the first byte to
+/// the last. For a small archive they are all bytes.
+fn places(archive_bytes: u64) -> impl Iterator<Item = (u64, usize)> {
+    let block_bytes = SAMPLE_BYTES as u64;
+    let is_small = archive_bytes <= SAMPLES * block_bytes;
+    let count = if is_small { archive_bytes.div_ceil(block_bytes) } else { SAMPLES };
+    let last = archive_bytes.saturating_sub(block_bytes);
+    (0..count).map(move |index| {
+        let at = if is_small {
+            index * block_bytes
+        } else {
+            let at = u128::from(last) * u128::from(index) / u128::from(SAMPLES - 1);
+            u64::try_from(at).unwrap_or(last)
+        };
+        let left = usize::try_from(archive_bytes - at).unwrap_or(usize::MAX);
+        (at, left.min(SAMPLE_BYTES))
+    })
+}
+
+/// Returns the hash of these blocks.
 fn samples(archive: &dyn ReadAt, archive_bytes: u64) -> Result<u128, IndexError> {
     let mut hasher = DigestKind::Xxh3.hasher();
     hasher.update(&archive_bytes.to_le_bytes());
     let mut block = [0; SAMPLE_BYTES];
-    let block_bytes = SAMPLE_BYTES as u64;
-    if archive_bytes <= SAMPLES * block_bytes {
-        let mut offset = 0;
-        while offset < archive_bytes {
-            let piece = usize::try_from(archive_bytes - offset).unwrap_or(usize::MAX);
-            let piece = &mut block[..piece.min(SAMPLE_BYTES)];
-            read_into(archive, piece, offset)?;
-            hasher.update(piece);
-            offset += piece.len() as u64;
-        }
-        return Ok(digest_of(&hasher));
-    }
-    let last = archive_bytes - block_bytes;
-    let place = |index: u64| {
-        let at = u128::from(last) * u128::from(index) / u128::from(SAMPLES - 1);
-        u64::try_from(at).unwrap_or(last)
-    };
-    (0..SAMPLES).for_each(|index| archive.will_read(place(index), block_bytes));
-    for index in 0..SAMPLES {
-        read_into(archive, &mut block, place(index))?;
-        hasher.update(&block);
+    places(archive_bytes).for_each(|(at, bytes)| archive.will_read(at, bytes as u64));
+    for (at, bytes) in places(archive_bytes) {
+        read_into(archive, &mut block[..bytes], at)?;
+        hasher.update(&block[..bytes]);
     }
     Ok(digest_of(&hasher))
 }
@@ -155,6 +207,27 @@ mod tests {
             }
             let longer = [&archive[..], &[0]].concat();
             assert!(identity.check(&longer.as_slice(), bytes + 1).is_err());
+        }
+    }
+
+    #[test]
+    fn an_archive_that_passes_by_in_pieces_has_the_same_identity() {
+        for length in [1_usize, 4096, 5000, 262_144, 262_145, 262_200, 3_000_000] {
+            let archive: Vec<u8> =
+                (0..length).map(|n| (n.wrapping_mul(n) >> 7).to_le_bytes()[0]).collect();
+            let expected = identity(&archive);
+            for piece in [1, 7, 4096, 100_000, length] {
+                let mut gathered = Gathered::new(length as u64);
+                archive.chunks(piece.max(length / 5000)).for_each(|piece| gathered.pass(piece));
+                assert_eq!(
+                    gathered.identity(expected.digest).unwrap(),
+                    expected,
+                    "{length} {piece}"
+                );
+            }
+            let mut cut = Gathered::new(length as u64);
+            cut.pass(&archive[1..]);
+            assert!(cut.identity(expected.digest).is_err());
         }
     }
 }

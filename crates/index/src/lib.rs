@@ -62,7 +62,7 @@ pub use discover::{TableSource, encoding_of};
 pub use entries::{Entry, EntryName, EntryTable};
 pub use error::IndexError;
 pub use frames::{Encoding, FRAMES_MAX, Frame, FrameTable};
-pub use identity::Identity;
+pub use identity::{Gathered, Identity};
 pub use reader::{RangeReader, ReadCounts, ReadOptions};
 pub use seek_table::{SEEK_ENTRIES_MAX, SeekEntry, SeekTable};
 pub use side_car::{Index, SIDE_CAR_BYTES_MAX, side_car_path};

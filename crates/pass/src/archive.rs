@@ -10,7 +10,7 @@ use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
 };
-use unsnap_fetch::{Address, FetchOptions, Remote};
+use unsnap_fetch::{Address, FetchError, FetchOptions, Remote};
 use unsnap_layout::{ArchiveName, Named, Pair, PairError};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, SourceError};
@@ -43,6 +43,40 @@ pub struct RemoteArchive {
     pub address: Address,
     /// How to fetch it.
     pub options: FetchOptions,
+    /// Names of which it must have one after all redirects; empty for any.
+    pub expected: Vec<ArchiveName>,
+}
+
+impl RemoteArchive {
+    /// Returns the archive under its own name. Asks the server where it is if the address does not have
+    /// a snapshot's name.
+    ///
+    /// A validator redirects from a fixed path to its newest archive. What is checked against the name
+    /// must be the archive of that name, also if there is a newer one a moment later.
+    ///
+    /// # Errors
+    ///
+    /// An error of the network, or [`FetchError::OtherName`] for an archive that is not expected.
+    pub fn resolved(&self, cancelled: &dyn Fn() -> bool) -> Result<Self, PassError> {
+        let mut resolved = self.clone();
+        if ArchiveName::parse(self.address.file_name()).is_err() {
+            (resolved.address, resolved.options) =
+                Remote::resolve(&self.address, &self.options, cancelled)?;
+        }
+        let name = ArchiveName::parse(resolved.address.file_name()).ok();
+        if !self.expected.is_empty() && name.is_none_or(|name| !self.expected.contains(&name)) {
+            let expected: Vec<_> = self.expected.iter().map(ArchiveName::to_string).collect();
+            let expected = expected.join(" or ");
+            return Err(FetchError::OtherName { address: resolved.address, expected }.into());
+        }
+        Ok(resolved)
+    }
+}
+
+impl From<FetchError> for PassError {
+    fn from(error: FetchError) -> Self {
+        Self::Source(SourceError::Remote(Box::new(error)))
+    }
 }
 
 impl Archive {
@@ -145,11 +179,9 @@ impl OpenArchive {
                     .map_err(|errno| open_error(Path::new("standard input"), errno));
             }
             Archive::Remote(remote) => {
-                let RemoteArchive { address, options } = &**remote;
+                let RemoteArchive { address, options, .. } = &**remote;
                 let remote = Remote::open(address, options, &|| false);
-                return remote
-                    .map(Self::Remote)
-                    .map_err(|error| PassError::Source(SourceError::Remote(Box::new(error))));
+                return Ok(Self::Remote(remote?));
             }
             Archive::File(path) | Archive::Unpublished { path, .. } => path,
         };

@@ -7,8 +7,8 @@ use unsnap_source::DigestKind;
 use unsnap_tarstream::{Event, Walker};
 
 use crate::{
-    Archive, DecodeJob, Decoding, Handles, Input, Memory, OpenArchive, Options, PassError, Phase,
-    ReadMark, See, Walk, choose_engine,
+    Archive, DecodeJob, Decoding, Handles, Input, Keeper, Memory, OpenArchive, Options, PassError,
+    Phase, ReadMark, See, Walk, choose_engine,
 };
 
 /// A pass over archives that writes nothing.
@@ -23,6 +23,8 @@ pub struct Pass<'a> {
     pub frame_starts: Arc<FrameStarts>,
     /// Kind of digest of the archives; `None` for no digest.
     pub digest: Option<DigestKind>,
+    /// Sees the bytes of the first archive, if that is on a server.
+    pub keeper: Option<Keeper>,
     /// Phase that progress shows.
     pub phase: Phase,
 }
@@ -31,7 +33,7 @@ impl<'a> Pass<'a> {
     /// Prepares a pass that keeps no frame starts and computes no digest.
     pub fn new(options: &'a Options, handles: &'a Handles, threads: usize) -> Self {
         let (frame_starts, digest, phase) = (Arc::default(), None, Phase::Unpacking);
-        Self { options, handles, threads, frame_starts, digest, phase }
+        Self { options, handles, threads, frame_starts, digest, keeper: None, phase }
     }
 
     /// Decodes archives one after the other and calls `see` for every event of their walks, with
@@ -46,7 +48,7 @@ impl<'a> Pass<'a> {
         archives: Vec<OpenArchive>,
         mut see: impl FnMut(usize, Event<'_>, &[u8], Position) -> Result<ControlFlow<()>, E>,
     ) -> Result<Vec<DecodeSummary>, E> {
-        let Self { options, handles, threads, frame_starts, digest, phase } = self;
+        let Self { options, handles, threads, frame_starts, digest, keeper, phase } = self;
         let Handles { progress, cancel } = handles;
         let (engine, _) = choose_engine(&options.io.engine)?;
         let inputs = Input::begin_all(archives, named, cancel)?;
@@ -63,7 +65,7 @@ impl<'a> Pass<'a> {
             digest,
             digest_all: false,
             held: Vec::new(),
-            keepers: std::sync::Mutex::default(),
+            keepers: vec![keeper].into(),
         };
         let mut decoding = Decoding::start(inputs, memory, &job)?;
         progress.enter(phase);

@@ -34,7 +34,7 @@ pub fn archive(slot: u64, base_slot: Option<u64>) -> Candidate {
         None => ArchiveName::Full { slot, hash, compression },
         Some(base_slot) => ArchiveName::Incremental { base_slot, slot, hash, compression },
     };
-    Candidate { path: format!("/a/{name}").into(), name, bytes: 1, remote: false }
+    Candidate { path: format!("/a/{name}").into(), name, bytes: 1, remote: false, offered: None }
 }
 
 /// Returns a full archive without an incremental one.

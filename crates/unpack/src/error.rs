@@ -43,6 +43,16 @@ pub enum UnpackError {
         /// The expected digest.
         expected: Box<Digest>,
     },
+    /// An archive from the network cannot be kept as a file, which is required.
+    #[error("cannot keep the archive as {}: {reason}", path.display())]
+    NotKept {
+        /// The file, or its directory.
+        path: PathBuf,
+        /// The reason, in words.
+        reason: String,
+        /// Its code.
+        code: Code,
+    },
     /// Storages of an earlier state cannot be linked. The archives can be unpacked without them.
     #[error("cannot link the storages of an earlier state: {reason}")]
     NotLinked {
@@ -102,7 +112,10 @@ impl Failure for UnpackError {
             Self::Commit(error) => Some(error),
             Self::Fit(error) => Some(error),
             Self::Accounts { source, .. } => Some(&**source),
-            Self::Digest { .. } | Self::NotResumable { .. } | Self::NotLinked { .. } => None,
+            Self::Digest { .. }
+            | Self::NotResumable { .. }
+            | Self::NotLinked { .. }
+            | Self::NotKept { .. } => None,
         }
     }
 
@@ -118,6 +131,7 @@ impl Failure for UnpackError {
         match self {
             Self::Digest { .. } => Code::WrongDigest,
             Self::NotResumable { .. } => Code::NotResumable,
+            Self::NotKept { code, .. } => *code,
             _ => self.inner().map_or(Code::System, Failure::code),
         }
     }

@@ -66,7 +66,7 @@ use std::{io, sync::mpsc::sync_channel, thread};
 
 pub use destination::{Destination, Tree};
 pub use error::UnpackError;
-pub use options::{CheckOutputs, DigestUse, Options};
+pub use options::{CheckOutputs, DigestUse, Options, TeeTo};
 pub use report::{
     AccountsArchive, AccountsReport, BankReport, CreatorReport, IncrementalReport, Report, Resumed,
     ReusedReport, TeeReport, ThreadReport,

@@ -27,11 +27,30 @@ pub struct Options {
     /// Free space to leave to other processes on each destination's file system. Archives that
     /// leave less are refused, and a run ends when less is free. By default none is left.
     pub min_free: Reserve,
-    /// Directory that keeps the archives from the network as files, under their names. Such a file is
-    /// given up, and the report says why, if its disk has no room for it.
-    pub tee: Option<PathBuf>,
+    /// Where archives from the network are kept as files, under their names.
+    pub tee: Option<TeeTo>,
     /// Receiver of each file as it becomes complete. It may read the file while the run continues.
     pub files: Option<FileSink>,
+}
+
+/// Directories that keep archives from the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TeeTo {
+    /// That of the first archive.
+    pub first: PathBuf,
+    /// That of the incremental archive that is unpacked together with a full one.
+    pub second: PathBuf,
+    /// Whether the run fails, as soon as it is known, if an archive cannot be kept. Otherwise the file
+    /// is given up, and the report says why. If so, the file has its name before the destination has
+    /// its own: a validator does not start from a state without the archive.
+    pub is_required: bool,
+}
+
+impl TeeTo {
+    /// Returns one directory, in which archives are kept if that is possible.
+    pub fn directory(path: PathBuf) -> Self {
+        Self { second: path.clone(), first: path, is_required: false }
+    }
 }
 
 /// Use of the archives' digests.

@@ -9,7 +9,7 @@ use std::{
 use unsnap_commit::{Manifest, Staging, Target, Writeback};
 use unsnap_create::FileSink;
 use unsnap_failure::{Failure, Family};
-use unsnap_fit::{FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
+use unsnap_fit::{Announced, FileSystem, Kept, PausedWatch, Preflight, Question, Room, Watch};
 use unsnap_pass::{
     CancelToken, DecodeJob, Decoding, Handles, Input, Memory, Opened, Pace, PassError, Phase,
     Progress, ReadMark, Tap, Unfinished, choose_engine,
@@ -116,11 +116,14 @@ fn stage_all(
     let opened_in = since.elapsed();
     let remotes: Vec<_> = inputs.iter().map(|input| input.remote().map(remote_id)).collect();
     let systems = target.as_ref().map(|target| file_systems(target, options)).transpose()?;
+    let announced = tees.announced(options, &remotes);
+    tees.refuse_without_room(options, systems.as_deref().unwrap_or_default(), &announced)?;
     let mut preflight = match &systems {
         None => fits(Room::Beside).map(|()| None)?,
         Some(systems) => {
             let files = inputs.iter().map(Input::file).zip(indexes.iter().map(Option::as_ref));
-            let question = question(options, handles, files.collect(), systems, &beginning.kept);
+            let archives = (files.collect(), announced);
+            let question = question(options, handles, archives, systems, &beginning.kept);
             Some(Preflight::make_room(&question, options.state().is_some(), fits)?)
         }
     };
@@ -131,7 +134,7 @@ fn stage_all(
 
     // Tee: an archive from the network is kept as a file as well.
     let of_files = systems.as_deref().unwrap_or_default();
-    let (tees, keepers) = tees.start(options, of_files, remotes, progress);
+    let (tees, keepers) = tees.start(options, of_files, remotes, progress, &memory)?;
     let mut tees = Some(tees);
 
     // Source and decode: compressed bytes become segments, on threads of their own.
@@ -213,6 +216,9 @@ fn stage_all(
     // A cancellation has precedence over errors: Ctrl-C also ends the sender of our standard input,
     // which looks like a truncated archive.
     let walked = if cancel.is_cancelled() { Err(UnpackError::CANCELLED) } else { walked };
+    // An archive that must be kept and cannot be has ended the run.
+    let not_kept = |error| tees.as_mut().and_then(RunningTees::why_stopped).unwrap_or(error);
+    let walked = walked.map_err(not_kept);
     if walked.is_err() {
         progress.enter(Phase::CleaningUp);
     }
@@ -228,7 +234,7 @@ fn stage_all(
         }
         let accounts = second_look.verify(verification, &walked, target.as_ref(), handles)?;
         manifest.as_mut().map_or(Ok(()), Manifest::write_down)?;
-        let tees = tees.take().map(RunningTees::finish).unwrap_or_default();
+        let tees = tees.take().map(RunningTees::finish).transpose()?.unwrap_or_default();
         if let Some(target) = &mut target {
             write_lists(options, target, &reused, &walked, created.as_ref())?;
             wait_while_paused(options, cancel)?;
@@ -307,6 +313,10 @@ impl Staged {
     pub fn publish(mut self, progress: &Progress) -> Result<Report, UnpackError> {
         progress.enter(Phase::Publishing);
         let times = &mut self.report.times;
+        let mut tees = Some(self.tees);
+        if let Some(required) = tees.take_if(|tees| tees.are_required()) {
+            self.report.tees = required.publish()?;
+        }
         if let Some(target) = &mut self.target {
             target.staging.publish()?;
             times.published_at = self.started.elapsed();
@@ -314,7 +324,9 @@ impl Staged {
         if let Some(manifest) = self.manifest {
             manifest.keep();
         }
-        self.report.tees = self.tees.publish();
+        if let Some(tees) = tees {
+            self.report.tees = tees.publish()?;
+        }
         progress.enter(Phase::Done);
         times.total = self.started.elapsed();
         self.report.paused = progress.paused();
@@ -395,13 +407,14 @@ fn file_systems(target: &Target, options: &Options) -> Result<Vec<FileSystem>, U
 fn question<'a>(
     options: &'a Options,
     handles: &'a Handles,
-    archives: Vec<unsnap_fit::Source<'a>>,
+    (archives, announced): (Vec<unsnap_fit::Source<'a>>, Vec<Option<Announced>>),
     systems: &'a [FileSystem],
     kept: &'a [Kept],
 ) -> Question<'a> {
     let accounts = options.destination().accounts().len();
     Question {
         archives,
+        announced,
         systems,
         accounts,
         // A state's storages are spread by free space.

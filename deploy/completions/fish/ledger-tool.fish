@@ -70,6 +70,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l heade
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l tee -d 'Also keep the archive from the network in DIR, under its name' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
@@ -110,6 +111,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l header 
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -137,6 +139,11 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -s V -l ve
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l owners -d 'List the N programs that own the most data; reads the whole archive' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l format -d 'Format of the result on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -153,7 +160,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l colo
 always\t'Always'
 never\t'Never'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l storages -d 'Examine all storages; reads the whole archive, unless it has an index'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l frames -d 'Examine all frames; a small read for each 128 KiB of decoded data, unless the archive has an index or a seek table'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l frames -d 'Examine all frames; a small read for each 128 KiB of decoded data, unless the archive has an index or a seek table; at an address, receives the whole archive'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l no-index -d 'Ignore the archive\'s index, ARCHIVE.unsnap-index, and a seek table at its end'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l check-index -d 'Fail unless the archive has the digest that its index records'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l hugetlb -d 'Prefer reserved huge pages (vm.nr_hugepages) to transparent ones, if there are enough'
@@ -178,6 +185,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l head
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -202,8 +210,14 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s v -l
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -s V -l version -d 'Print version'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -s o -l output -d 'Directory for the index [default: that of the archive; for an address, the working directory]' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -237,6 +251,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l heade
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -360,6 +375,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l hea
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -406,6 +422,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l heade
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"
@@ -458,8 +475,14 @@ exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l archive -d 'Address of an archive that counts as if it were in the validator\'s directories; may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"

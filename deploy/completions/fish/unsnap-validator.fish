@@ -10,6 +10,7 @@ exact\t'Add up the sizes declared in all frame headers, however long that takes'
 off\t'No check, same as --no-preflight'"
 complete -c unsnap-validator -l preflight-time -d 'With --preflight auto: time limit for reading all frame headers, such as 30s [default: 2 s plus 1 s for each GB]' -r
 complete -c unsnap-validator -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
+complete -c unsnap-validator -l archive -d 'Address of an archive that counts as if it were in the validator\'s directories; may be repeated' -r -F
 complete -c unsnap-validator -l max-behind -d 'Use an existing or ready state that is at most so many slots older than the newest archives' -r
 complete -c unsnap-validator -l leave-cached -d 'Read the state\'s storages into the page cache while the validator starts' -r -f -a "auto\t'If the state lay ready, as far as there is memory to spare'
 on\t'Always'
@@ -24,6 +25,11 @@ complete -c unsnap-validator -l snapshots -d 'Archives and states [default: as i
 complete -c unsnap-validator -l full-snapshot-archive-path -d 'Full archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l incremental-snapshot-archive-path -d 'Incremental archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l accounts -d 'Accounts paths [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
+complete -c unsnap-validator -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c unsnap-validator -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c unsnap-validator -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c unsnap-validator -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c unsnap-validator -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c unsnap-validator -l use-direct-io -d 'Bypass the page cache when reading the archive and writing large files' -r -f -a "auto\t'Where possible, except for parts of the archive that are already in the page cache'
 on\t'Wherever it helps; fail if it is not possible'
 off\t'Never'"

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use unsnap_cli::{
-    args::{IoArgs, NeighbourArgs, OutputArgs, RemovalArgs, ReportFormat, StateArgs},
+    args::{
+        FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, RemovalArgs, ReportFormat,
+        StateArgs,
+    },
     validator::SourceArgs,
 };
 
@@ -119,6 +122,9 @@ pub struct PrepareArgs {
     #[command(flatten)]
     pub state: StateArgs,
 
+    #[command(flatten)]
+    pub offered: OfferedArgs,
+
     /// Prepare the archives even if an existing state, in place or beside, is as new
     #[arg(long)]
     pub replace: bool,
@@ -149,6 +155,9 @@ pub struct PrepareArgs {
     /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

@@ -52,7 +52,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes)
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://)
     pub archive: PathBuf,
 
     /// Examine all storages; reads the whole archive, unless it has an index
@@ -64,7 +65,7 @@ pub struct InspectArgs {
     pub owners: Option<u32>,
 
     /// Examine all frames; a small read for each 128 KiB of decoded data, unless the archive has an
-    /// index or a seek table
+    /// index or a seek table; at an address, receives the whole archive
     #[arg(long)]
     pub frames: bool,
 
@@ -76,6 +77,9 @@ pub struct InspectArgs {
     pub index: IndexArgs,
 
     #[command(flatten)]
+    pub fetch: FetchArgs,
+
+    #[command(flatten)]
     pub io: IoArgs,
 
     #[command(flatten)]
@@ -84,7 +88,8 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct ExtractArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes)
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://)
     pub archive: PathBuf,
 
     /// Pattern of entries to extract: *, ?, sets in brackets, and ** for any directories
@@ -148,12 +153,20 @@ pub struct ExtractArgs {
 
 #[derive(Debug, Args)]
 pub struct IndexMakeArgs {
-    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes)
+    /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
+    /// https://)
     pub archive: PathBuf,
+
+    /// Directory for the index [default: that of the archive; for an address, the working directory]
+    #[arg(long, short, value_name = "DIR")]
+    pub output: Option<PathBuf>,
 
     /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub io: IoArgs,

@@ -95,7 +95,7 @@ impl Tee {
             reason: format!("cannot begin it: {errno}"),
         })?;
         let reused = left.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let [is_over, stays] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let [is_over, stays, is_lost] = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
         let (queue, spans) = bounded(SPANS_WAITING_MAX);
         let work = Work {
             tee: self,
@@ -106,6 +106,7 @@ impl Tee {
             spans,
             is_over: Arc::clone(&is_over),
             stays: Arc::clone(&stays),
+            is_lost: Arc::clone(&is_lost),
         };
         let thread = thread::Builder::new().name("unsnap-tee".to_owned());
         let started = thread.spawn(move || work.run());
@@ -116,8 +117,16 @@ impl Tee {
         };
         let thread = started.map_err(lost)?;
         let queue = Some(queue);
-        let running =
-            RunningTee { path, total, reused, queue, is_over, stays, thread: Some(thread) };
+        let running = RunningTee {
+            path,
+            total,
+            reused,
+            queue,
+            is_over,
+            stays,
+            is_lost,
+            thread: Some(thread),
+        };
         Ok((running, left))
     }
 }
@@ -131,6 +140,8 @@ pub struct RunningTee {
     is_over: Arc<AtomicBool>,
     /// Whether an incomplete part stays.
     stays: Arc<AtomicBool>,
+    /// Whether it was given up.
+    is_lost: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Part, TeeLost>>>,
 }
 
@@ -182,6 +193,12 @@ impl RunningTee {
         };
         let part = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(CompleteTee { part, bytes, reused })
+    }
+
+    /// Returns why it was given up, if it was.
+    pub fn lost(&mut self) -> Option<TeeLost> {
+        let ended = self.thread.take_if(|_| self.is_lost.load(Ordering::Acquire))?;
+        ended.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).err()
     }
 
     /// Leaves what has come of the archive for a later run, after this one has failed.
@@ -240,6 +257,7 @@ struct Work {
     spans: Receiver<Span>,
     is_over: Arc<AtomicBool>,
     stays: Arc<AtomicBool>,
+    is_lost: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -249,6 +267,8 @@ impl Work {
         match self.write(&mut writer) {
             Ok(()) => Ok(self.tee.part),
             Err(reason) => {
+                self.is_lost.store(true, Ordering::Release);
+                (self.room.lost)();
                 let path = self.tee.part.draft().path().to_owned();
                 let written = writer.written();
                 if self.stays.load(Ordering::Relaxed)

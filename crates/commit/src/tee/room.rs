@@ -7,6 +7,8 @@ pub struct TeeRoom {
     pub free: Box<dyn Fn() -> Option<u64> + Send>,
     /// Returns the bytes that the run is still going to write to the same file system.
     pub needed: Box<dyn Fn() -> u64 + Send>,
+    /// Is called when the tee is given up.
+    pub lost: Box<dyn Fn() + Send>,
 }
 
 impl TeeRoom {
@@ -35,6 +37,7 @@ mod tests {
         let room = |free: Option<u64>, needed: u64| TeeRoom {
             free: Box::new(move || free),
             needed: Box::new(move || needed),
+            lost: Box::new(|| ()),
         };
         assert_eq!(room(Some(100), 0).check(100), Ok(()));
         assert!(room(Some(99), 0).check(100).unwrap_err().contains("99 free"));

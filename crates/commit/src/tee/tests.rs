@@ -35,7 +35,7 @@ fn archive(bytes: &[u8]) -> RemoteId {
 }
 
 fn plenty() -> TeeRoom {
-    TeeRoom { free: Box::new(|| None), needed: Box::new(|| 0) }
+    TeeRoom { free: Box::new(|| None), needed: Box::new(|| 0), lost: Box::new(|| ()) }
 }
 
 /// Keeps spans as a file. Returns the content of the directory's only file.
@@ -115,7 +115,8 @@ fn whatever_call_fails_the_file_is_gone_and_the_source_never_waits() {
 
 #[test]
 fn without_room_nothing_is_written() {
-    let room = TeeRoom { free: Box::new(|| Some(1000)), needed: Box::new(|| 0) };
+    let room =
+        TeeRoom { free: Box::new(|| Some(1000)), needed: Box::new(|| 0), lost: Box::new(|| ()) };
     let lost = keep(&Syscalls::default(), DirectMode::Auto, room).unwrap_err();
     assert_eq!(lost.bytes, 0);
     assert!(lost.reason.contains("free bytes"), "{lost:?}");

@@ -148,7 +148,7 @@ fn pair(directory: &Path, slot: u64, content: &str) -> Pair {
     let path = directory.join(&name);
     fs::write(&path, content).unwrap();
     let name = ArchiveName::parse(&name).unwrap();
-    Pair::new(Candidate { path, name, bytes: 1, remote: false }, None).unwrap()
+    Pair::new(Candidate { path, name, bytes: 1, remote: false, offered: None }, None).unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use unsnap_testkit::{
 use unsnap_failure::{Failure, Remedy};
 
 use super::*;
-use crate::{Kept, Reserve, Resource, beside::Decided, question::AMPLE};
+use crate::{Announced, Kept, Reserve, Resource, beside::Decided, question::AMPLE};
 
 /// Unlimited space.
 const PLENTY: Free = Free {
@@ -66,6 +66,7 @@ impl Site {
     fn question(&self) -> Question<'_> {
         Question {
             archives: vec![(Some(&self.file), None)],
+            announced: Vec::new(),
             systems: &self.systems,
             accounts: self.accounts,
             by_space: self.by_space,
@@ -336,6 +337,65 @@ fn without_a_check_there_is_no_watch_and_of_a_stream_nothing_is_known() {
     assert_eq!((answer.report.basis, answer.report.skipped.as_deref()), ("unknown", Some(reason)));
     assert_eq!(answer.report.file_systems[0].bytes_available, Some(0));
     assert!(watch(answer, &site), "it keeps a reserve");
+}
+
+#[test]
+fn an_archive_on_a_server_is_refused_only_if_not_even_half_of_it_fits() {
+    let mut site = Site::new(&zstd_frames(&small(), 4096, 1));
+    let far = |bytes, kept_on| Some(Announced { bytes, kept_on });
+    let ask = |site: &Site, announced: Vec<Option<Announced>>, free: &[Free]| {
+        let archives = vec![(None, None); announced.len()];
+        Question { archives, announced, ..site.question() }.answer(free)
+    };
+    let device = site.systems[0].device;
+    let report = ask(&site, vec![far(1000, None)], &[with_bytes(1000)]).unwrap().report;
+    assert_eq!(
+        (report.basis, report.bytes_needed, report.bytes_exact),
+        ("announced", Some(500), false)
+    );
+    assert!(report.warnings.is_empty(), "{report:?}");
+    let report = ask(&site, vec![far(1000, None)], &[with_bytes(500)]).unwrap().report;
+    assert!(report.warnings[0].contains("1000 bytes"), "{report:?}");
+    let refused = |result: Result<Preflight, FitError>| match result {
+        Err(FitError::NoSpace(shortage)) => shortage,
+        other => panic!("{other:?}"),
+    };
+    let short = refused(ask(&site, vec![far(1000, None)], &[with_bytes(499)]));
+    let text = short.to_string();
+    assert!(
+        text.contains("at least 500 bytes") && text.contains("half of the 1000 bytes"),
+        "{text}"
+    );
+    assert_eq!((short.missing(), short.device), (1, device));
+    // It is kept there as well, as it is; elsewhere that does not count.
+    let both = vec![far(1000, Some(device)), far(200, Some(device + 1))];
+    assert!(ask(&site, both.clone(), &[with_bytes(1600)]).is_ok());
+    assert_eq!(refused(ask(&site, both, &[with_bytes(1599)])).needed, Some(1600));
+    // What an interrupted run has left there need not come.
+    site.kept = vec![Kept { files: 1, bytes: 300 }];
+    assert!(ask(&site, vec![far(1000, None)], &[with_bytes(200)]).is_ok());
+    site.kept = Vec::new();
+    // Numbers that nobody has.
+    assert!(
+        ask(&site, vec![far(u64::MAX, Some(device)); 2], &[with_bytes(u64::MAX >> 9)]).is_err()
+    );
+    site.mode = PreflightMode::Off;
+    assert!(ask(&site, vec![far(1000, None)], &[with_bytes(0)]).is_ok());
+}
+
+#[test]
+fn content_on_a_server_may_go_to_any_of_several_file_systems() {
+    let mut site = Site::new(&zstd_frames(&small(), 4096, 1));
+    site.systems = vec![FileSystem::made_up(1, &[0]), FileSystem::made_up(2, &[1])];
+    let ask = |bytes, kept_on, free: [u64; 2]| {
+        let announced = vec![Some(Announced { bytes, kept_on })];
+        let archives = vec![(None, None)];
+        Question { archives, announced, ..site.question() }.answer(&free.map(with_bytes)).is_ok()
+    };
+    assert!(ask(1000, None, [1, 499]));
+    assert!(!ask(1000, None, [0, 499]));
+    assert!(ask(1000, Some(2), [500, 1000]));
+    assert!(!ask(1000, Some(2), [501, 999]));
 }
 
 /// Makes room with a sequence of measurements of the free space, of which none may be left over.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use serde::Serialize;
-use unsnap_decode::{FrameContent, ReadAt, WalkEnd, walk_frames};
-use unsnap_index::{FrameTable, Index, TableSource};
+use unsnap_decode::{DecodeSummary, Format, FrameContent, FrameMark, ReadAt, WalkEnd, walk_frames};
+use unsnap_index::{Encoding, FrameTable, Index, TableSource};
 use unsnap_pass::{Anywhere, CancelToken, IndexUse, SeekTableFound, seek_table};
 use unsnap_source::ArchiveFile;
 
@@ -24,10 +24,14 @@ const WALK_BYTES: u64 = 24 << 20;
 /// Size of a read of that walk in bytes.
 const WALK_READ_BYTES: usize = 4096;
 
+/// Source of facts that a pass over an archive on a server has found.
+const PASS: &str = "pass";
+
 /// Facts about the frames of an archive.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FrameFacts {
-    /// Source of the facts: `side-car`, `seek table` or `headers`.
+    /// Source of the facts: `side-car`, `seek table` or `headers`, or `pass` if they were found while
+    /// the archive was received from a server.
     pub source: &'static str,
     /// Whether all frames were found. If not, time was up, or `damage` says why.
     pub complete: bool,
@@ -92,14 +96,35 @@ impl FrameFacts {
         self.frames += 1;
     }
 
-    fn of_table(table: &FrameTable, source: TableSource) -> Self {
-        let mut facts = Self { source: source.name(), complete: true, ..Self::default() };
+    fn of_table(table: &FrameTable, source: &'static str) -> Self {
+        let mut facts = Self { source, complete: true, ..Self::default() };
         for frame in table.frames() {
             let declared = FrameContent::Declared(frame.raw_bytes);
             facts
                 .add(frame.bytes, if frame.skippable { FrameContent::Skippable } else { declared });
         }
         facts
+    }
+
+    /// Returns what is known of the frames of an archive on a server before it is received: nothing.
+    pub fn unseen() -> Self {
+        Self { source: PASS, ..Self::default() }
+    }
+
+    /// Returns the facts that a pass over the whole archive has found.
+    pub fn of_pass(marks: &[FrameMark], summary: Option<&DecodeSummary>) -> Self {
+        let Some(DecodeSummary { bytes_read, bytes_decoded, format, .. }) = summary else {
+            return Self::unseen();
+        };
+        let encoding = match format {
+            Some(Format::Zstd) => Encoding::Zstd,
+            Some(Format::Lz4) => Encoding::Lz4,
+            // It has none.
+            Some(Format::Tar) | None => return Self { complete: true, ..Self::unseen() },
+        };
+        // The pass itself has proven the archive; contradictions are impossible.
+        let table = FrameTable::of_marks(encoding, marks, *bytes_read, *bytes_decoded);
+        table.map_or_else(|_| Self::unseen(), |table| Self::of_table(&table, PASS))
     }
 
     /// Walks headers until `go_on` returns false or `walk_bytes` are reached.
@@ -150,11 +175,11 @@ pub fn frames(
     };
     let source = table.is_some().then_some(TableSource::SeekTable);
     if let Some(index) = index {
-        let facts = FrameFacts::of_table(&index.frames, TableSource::SideCar);
+        let facts = FrameFacts::of_table(&index.frames, TableSource::SideCar.name());
         return (facts, source.or(Some(TableSource::SideCar)));
     }
     if let Some(table) = &table {
-        return (FrameFacts::of_table(table, TableSource::SeekTable), source);
+        return (FrameFacts::of_table(table, TableSource::SeekTable.name()), source);
     }
     let since = Instant::now();
     let go_on = || !cancel.is_cancelled() && (what.frames || since.elapsed() < WALK_TIME);

@@ -5,13 +5,14 @@ mod frames;
 mod scope;
 mod stream_facts;
 
-use std::{io, ops::ControlFlow, time::Instant};
+use std::{io, ops::ControlFlow, sync::Arc, time::Instant};
 
 use serde::Serialize;
-use unsnap_decode::{DecodeError, Format, Position};
+use unsnap_decode::{DecodeError, Format, FrameStarts, Position};
 use unsnap_failure::{Failure, Family};
 use unsnap_layout::ArchiveName;
 use unsnap_pass::{OpenArchive, Opened, Pass, PassError, Phase, millis};
+use unsnap_source::ArchiveFile;
 use unsnap_tarstream::Event;
 
 use self::{
@@ -95,34 +96,41 @@ impl Reader<'_> {
         let (archives, archive) = (self.first(), self.archive_name());
         let mut opened = Opened::to_read(archives, options, handles, confined)?;
         let index = opened.load_indexes(options, handles)?.into_iter().flatten().next();
-        let Some(OpenArchive::File(file)) = opened.archives.first() else {
-            let reason = "only a file can be inspected, and this is a stream";
-            return Err(PassError::request(reason).into());
-        };
-        let file = file.again().map_err(PassError::source)?;
-        let head = file.read_head(HEAD_BYTES).map_err(PassError::source)?;
+        let (file, head, archive_bytes) = beginning_of(opened.archives.first())?;
         let format = Format::detect(&head);
         let beginning = Beginning::of(&head, format);
-        let (frames, table) =
-            frames(&file, options.io.index, index.as_ref(), what, &handles.cancel);
+        let (mut frames, table) = match &file {
+            Some(file) => frames(file, options.io.index, index.as_ref(), what, &handles.cancel),
+            None => (FrameFacts::unseen(), None),
+        };
         let name = archives[0].snapshot_name();
         let mut seen = StreamFacts::new(&archive, &archives[0], options, what);
         handles.progress.enter(Phase::Unpacking);
-        let whole = what.owners.is_some() || (what.storages && index.is_none());
-        let passed = if let (Some(index), false) = (&index, whole) {
-            seen.index(index, &file, options, handles)
+        // A server would be asked once for each header, so frames are found by receiving them.
+        let by_frames = what.frames && file.is_none();
+        let whole = what.owners.is_some() || (what.storages && index.is_none()) || by_frames;
+        let passed = if let (Some(index), Some(file), false) = (&index, &file, whole) {
+            seen.index(index, file, options, handles)
         } else {
             // Frames decoded ahead are wasted if the pass ends with the bank file, so one thread
             // suffices there.
             let threads = if whole { opened.threads } else { 1 };
-            let pass = Pass::new(options, handles, threads);
+            let mut pass = Pass::new(options, handles, threads);
+            let frame_starts = Arc::new(FrameStarts::complete());
+            if whole && file.is_none() {
+                pass.frame_starts = Arc::clone(&frame_starts);
+            }
             let see = |_, event: Event<'_>, bytes: &[u8], at: Position| {
                 seen.event(event, bytes, Some(at))?;
                 let done = !whole && seen.is_enough();
                 let flow = if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
                 Ok::<_, LookupError>(flow)
             };
-            pass.over(archives, opened.archives, see).map(drop)
+            pass.over(archives, opened.archives, see).map(|summaries| {
+                if whole && file.is_none() {
+                    frames = FrameFacts::of_pass(&frame_starts.take_all(), summaries.first());
+                }
+            })
         };
         // What was seen before damage is still wanted.
         let refuted = match passed {
@@ -148,25 +156,16 @@ impl Reader<'_> {
         let mismatch = refuted
             .or_else(|| Some(damage_error(&archive, frames.damage?, &frames).into()))
             .or_else(|| Some(PassError::bank(&archive, bank_error?, seen.bank_at).into()));
-        let mut not_looked_at = Vec::new();
-        let mut missing = |what: &str, how: &str| not_looked_at.push(format!("{what}: {how}"));
-        if !frames.complete && frames.damage.is_none() {
-            missing("all frames", "--frames, or make an index (ledger-tool index)");
-        }
-        if bank.is_none() && !bank_is_bad && !bank_not_reached {
-            let how = "it does not come before the first storage; make an index, or use --storages";
-            missing("the bank file", how);
-        }
         let storages = seen.storages();
-        if storages.is_none() {
-            let how = "--storages goes through all of the archive; with an index it need not";
-            missing("storages", how);
-        }
-        if what.owners.is_none() {
-            missing("accounts by owner", "--owners N goes through all of the archive");
-        }
+        let misses = Misses {
+            frames: !frames.complete && frames.damage.is_none(),
+            is_file: file.is_some(),
+            bank: bank.is_none() && !bank_is_bad && !bank_not_reached,
+            storages: storages.is_none(),
+            owners: what.owners.is_none(),
+        };
         Ok(Inspection {
-            archive_bytes: file.size(),
+            archive_bytes,
             kind: name.as_ref().map(ArchiveName::kind),
             slot: name.as_ref().map(ArchiveName::slot),
             base_slot: name.as_ref().and_then(ArchiveName::base_slot),
@@ -181,7 +180,7 @@ impl Reader<'_> {
             owners: what.owners.map(|count| seen.owners.take().unwrap_or_default().largest(count)),
             index: index.is_some(),
             bytes_decoded: seen.bytes_decoded,
-            not_looked_at,
+            not_looked_at: misses.told(),
             elapsed_ms: millis(started.elapsed()),
             bank_is_bad,
             bank_not_reached,
@@ -189,6 +188,59 @@ impl Reader<'_> {
             mismatch,
             archive,
         })
+    }
+}
+
+/// Returns the file, if the archive is one, its first bytes, and its length.
+fn beginning_of(
+    archive: Option<&OpenArchive>,
+) -> Result<(Option<ArchiveFile>, Vec<u8>, u64), PassError> {
+    match archive {
+        Some(OpenArchive::File(file)) => {
+            let file = file.again().map_err(PassError::source)?;
+            let head = file.read_head(HEAD_BYTES).map_err(PassError::source)?;
+            let bytes = file.size();
+            Ok((Some(file), head, bytes))
+        }
+        Some(OpenArchive::Remote(remote)) => Ok((None, remote.head().to_vec(), remote.bytes())),
+        Some(OpenArchive::Stream(_)) | None => {
+            Err(PassError::request("a stream cannot be inspected: give a file or an address"))
+        }
+    }
+}
+
+/// What was not looked at.
+#[allow(clippy::struct_excessive_bools, reason = "one for each part")]
+struct Misses {
+    frames: bool,
+    /// Whether the archive is a file, and not on a server.
+    is_file: bool,
+    bank: bool,
+    storages: bool,
+    owners: bool,
+}
+
+impl Misses {
+    /// Returns the parts, each with the way to inspect it.
+    fn told(&self) -> Vec<String> {
+        let how_frames = if self.is_file {
+            "--frames, or make an index (ledger-tool index)"
+        } else {
+            "--frames receives all of the archive"
+        };
+        let bank = "it does not come before the first storage; make an index, or use --storages";
+        let storages = "--storages goes through all of the archive; with an index it need not";
+        let owners = "--owners N goes through all of the archive";
+        [
+            (self.frames, "all frames", how_frames),
+            (self.bank, "the bank file", bank),
+            (self.storages, "storages", storages),
+            (self.owners, "accounts by owner", owners),
+        ]
+        .into_iter()
+        .filter(|(is_missing, ..)| *is_missing)
+        .map(|(_, what, how)| format!("{what}: {how}"))
+        .collect()
     }
 }
 
