@@ -10,15 +10,6 @@ use crate::{
     question::{Judged, UNKNOWN_BYTES},
 };
 
-/// What is known of an archive on a server before it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Announced {
-    /// Length of the archive in bytes.
-    pub bytes: u64,
-    /// Device number of the file system on which it must be kept.
-    pub kept_on: Option<u64>,
-}
-
 /// Share of an archive's length, as a divisor, that its content takes at least. What is compressed is
 /// longer than its archive, but frames that are skipped, headers and padding take no space on a disk:
 /// of no archive they are the half. A guess.

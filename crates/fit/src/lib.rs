@@ -27,7 +27,6 @@ mod space;
 mod survey;
 mod watch;
 
-pub use announced::Announced;
 pub use beside::BesideWalk;
 pub use error::FitError;
 pub use min_free::MinFree;
@@ -38,6 +37,6 @@ pub use question::{PreflightMode, Question};
 pub use report::{FileSystemReport, PreflightReport};
 pub use shortage::{Resource, Shortage};
 pub use space::{FileSystem, Free};
-pub use survey::Source;
+pub use survey::{Announced, Source};
 pub use unsnap_settings::Reserve;
 pub use watch::Watch;

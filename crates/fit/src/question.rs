@@ -6,9 +6,9 @@ use unsnap_decode::{Basis, Reads, Untold};
 use unsnap_pass::{Handles, Options, millis};
 
 use crate::{
-    Announced, FileSystem, FileSystemReport, Free, Kept, PreflightReport, Resource, Shortage,
+    FileSystem, FileSystemReport, Free, Kept, PreflightReport, Resource, Shortage,
     needed::{Needed, Verdict},
-    survey::{GoOn, HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
+    survey::{Announced, GoOn, HeaderWalk, Source, SurveyResult, Surveyed, Surveyor},
 };
 
 /// Extent of the check for free space. With any check, an archive that does not fit is refused

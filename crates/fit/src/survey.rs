@@ -15,6 +15,15 @@ use crate::estimate::{self, Members, Need};
 /// The file of an archive, unless it is a stream, and its index, if it has one.
 pub type Source<'a> = (Option<&'a ArchiveFile>, Option<&'a Index>);
 
+/// What is known of an archive on a server before it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// Length of the archive in bytes.
+    pub bytes: u64,
+    /// Device number of the file system on which it must be kept.
+    pub kept_on: Option<u64>,
+}
+
 /// Time for a walk over the headers of all frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderWalk {
