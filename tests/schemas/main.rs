@@ -7,6 +7,7 @@
 mod files;
 mod reports;
 mod schema;
+mod servers;
 mod service;
 mod starts;
 mod states;

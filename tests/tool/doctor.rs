@@ -14,6 +14,7 @@ use unsnap_test_support::{
 };
 use unsnap_testkit::{
     scratch::{ScratchFs, Tmpfs},
+    server::{Fault, Personality, Script, Server},
     tree::read_tree,
 };
 
@@ -229,4 +230,36 @@ fn bad_input_is_refused() {
     drop(reader);
     let status = ledger_tool().arg("doctor").stdout(writer).stderr(Stdio::null()).status();
     assert_eq!(status.unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_is_told_what_it_can_do() {
+    let archive = genuine_full();
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    let bytes = fs::read(&archive).unwrap();
+    let all_is_well = || -> Script { Box::new(|_, _| None) };
+    for (personality, verdict) in [(Personality::nginx(), "ok"), (Personality::agave(), "note")] {
+        let server = Server::start(name, bytes.clone(), personality.clone(), all_is_well());
+        let mut command = ledger_tool();
+        command.args(["doctor", "--format=json", "--url"]).arg(server.url("/snapshot.tar.bz2"));
+        let told = run(&mut command).assert_code(0).json();
+        let found = told["checks"].as_array().unwrap();
+        let ranges = found.iter().find(|check| check["id"] == "ranges").unwrap();
+        assert_eq!(ranges["verdict"], verdict, "{told:#}");
+        assert_eq!(told["server"]["archive_bytes"], bytes.len(), "{told:#}");
+        assert_eq!(told["server"]["ranges"], personality.ranges, "{told:#}");
+        assert_eq!(told["server"]["redirects"], 1, "{told:#}");
+    }
+    // A server that lets bytes drip, and one that has nothing.
+    let script: Script = Box::new(|_, _| Some(Fault::Drip(70_000)));
+    let slow = Server::start(name, bytes, Personality::agave(), script);
+    let mut command = ledger_tool();
+    let outcome = run(command.args(["doctor", "--url"]).arg(slow.url("/snapshot.tar.bz2")));
+    let text = outcome.assert_code(3).stdout;
+    assert!(text.contains("warning  rate") && text.contains("another peer"), "{text}");
+    let mut command = ledger_tool();
+    let outcome = run(command.args(["doctor", "--url"]).arg(slow.url("/other")));
+    outcome.assert_code(3).assert_error(&["[network]", "404"]);
+    let mut command = ledger_tool();
+    run(command.args(["doctor", "--url"]).arg(&archive)).assert_code(2);
 }

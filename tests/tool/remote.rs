@@ -4,6 +4,7 @@ use std::{fs, path::Path, process::Command};
 
 use unsnap_test_support::{Outcome, Site, genuine_full, ledger_tool, run};
 use unsnap_testkit::{
+    proxy::Proxy,
     server::{Fault, Personality, Script, Server},
     tree::read_tree,
 };
@@ -226,4 +227,35 @@ fn only_an_archive_of_an_expected_name_is_received() {
     let mut command = unpack(&url, &site.place().join("output"));
     let outcome = run(command.args(["--expect-name", &other, "--expect-name", &name()]));
     assert_unpacked(outcome, &site.place().join("output"));
+}
+
+#[test]
+fn the_environments_proxies_are_used_and_can_be_left_out() {
+    let server = server(Personality::nginx(), all_is_well());
+    let url = server.url("/snapshot.tar.bz2");
+    let list = |variables: &[(&str, &str)], words: &[&str]| {
+        let mut command = ledger_tool();
+        command.arg("inspect").arg(&url).args(words).envs(variables.iter().copied());
+        run(&mut command)
+    };
+    let proxy = Proxy::start(None);
+    let address = format!("http://me:secret@{}", proxy.address());
+    list(&[("http_proxy", &address)], &[]).assert_code(0);
+    let used = proxy.heads().len();
+    assert!(used >= 2, "for the redirect, and for the archive");
+    for (variables, words) in [
+        (&[("http_proxy", &*address), ("no_proxy", "127.0.0.0/8")][..], &[][..]),
+        (&[("http_proxy", &*address)], &["--proxy", "none"]),
+        (&[("https_proxy", &*address)], &[]),
+    ] {
+        list(variables, words).assert_code(0);
+        assert_eq!(proxy.heads().len(), used, "{variables:?} {words:?}");
+    }
+    list(&[], &["--proxy", &proxy.address().to_string()]).assert_code(0);
+    assert!(proxy.heads().len() > used);
+    let outcome = list(&[("all_proxy", "socks5://me:secret@127.0.0.1")], &[]).assert_code(2);
+    outcome.assert_error(&["proxy", "http://"]);
+    drop(proxy);
+    let outcome = list(&[("http_proxy", &address)], &[]).assert_code(3);
+    assert!(!outcome.stderr.contains("secret"), "{}", outcome.stderr);
 }

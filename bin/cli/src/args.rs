@@ -218,6 +218,13 @@ pub struct FetchArgs {
     #[arg(long, value_name = "FILE")]
     pub ca: Vec<PathBuf>,
 
+    /// Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]
+    ///
+    /// A proxy that wants a user and a password is better named in these variables: other users of this
+    /// machine can see arguments.
+    #[arg(long, value_name = "URL")]
+    pub proxy: Option<String>,
+
     /// Number of connections, if the server answers ranges; Agave's own server does not
     #[arg(
         long,

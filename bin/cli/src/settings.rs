@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use unsnap_failure::Remedy;
-use unsnap_fetch::{Address, FetchError, FetchOptions, Patience};
+use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Proxies, Proxy};
 use unsnap_pass::{
     Archive, DirectMode, Io, IoEngine, Options, PassError, RemoteArchive, Resources, SandboxMode,
 };
@@ -42,7 +42,14 @@ pub fn remote(
 ) -> Result<Option<RemoteArchive>, PassError> {
     let address = name.to_str().filter(|name| Address::is_meant_by(name));
     let Some(address) = address else { return Ok(None) };
-    let FetchArgs { header, ca, connections, retry_for, expect_name } = fetch;
+    let FetchArgs { header, ca, proxy, connections, retry_for, expect_name } = fetch;
+    let proxies = match proxy.as_deref() {
+        Some("none") => Proxies::default(),
+        Some(proxy) => Proxies::all(Proxy::parse(proxy).map_err(FetchError::from)?),
+        None => {
+            Proxies::of_environment(|name| std::env::var(name).ok()).map_err(FetchError::from)?
+        }
+    };
     let address = Address::parse(address).map_err(FetchError::from)?;
     Ok(Some(RemoteArchive {
         address,
@@ -50,6 +57,7 @@ pub fn remote(
             headers: header.clone(),
             authorities: ca.clone(),
             links: usize::from(*connections),
+            proxies,
             patience: Patience { give_up: *retry_for, ..Patience::default() },
             confined: is_confined,
         },

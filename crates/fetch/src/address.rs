@@ -108,6 +108,11 @@ impl Address {
         self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
+    /// Returns host and port, also if it is the usual one.
+    pub fn authority_with_port(&self) -> String {
+        format!("{}:{}", self.0.host_str().unwrap_or_default(), self.port())
+    }
+
     /// Returns path and query, as in the first line of a request.
     pub fn target(&self) -> String {
         match self.0.query() {

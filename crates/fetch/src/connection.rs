@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,9 +10,10 @@ use std::{
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
 use crate::{
-    Address, FetchError, Patience,
-    head::{HEAD_BYTES_MAX, Head},
+    Address, FetchError, Patience, Proxy,
+    head::{HEAD_BYTES_MAX, Head, connect_request},
     patience::{Rate, Slow},
+    site::Route,
 };
 
 /// Interval at which a silent connection checks for cancellation.
@@ -37,24 +38,26 @@ enum Stream {
 }
 
 impl Connection {
-    /// Connects to one of the host's addresses, the one after the other.
+    /// Connects to one of the addresses, the one after the other.
     pub fn open(
         address: &Address,
-        hosts: &[SocketAddr],
+        route: &Route,
         tls: &Arc<ClientConfig>,
         patience: &Patience,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, FetchError> {
         let failed = |reason: String| FetchError::Connect { address: address.clone(), reason };
-        let mut last = "the name has no addresses".to_owned();
-        for host in hosts {
+        let by = route.proxy.as_ref().map(|proxy| format!("by the proxy {proxy}: "));
+        let by = by.unwrap_or_default();
+        let mut last = format!("{by}the name has no addresses");
+        for host in &route.hosts {
             if cancelled() {
                 return Err(FetchError::Cancelled);
             }
             let socket = match TcpStream::connect_timeout(host, patience.connect) {
                 Ok(socket) => socket,
                 Err(error) => {
-                    last = format!("{host}: {error}");
+                    last = format!("{by}{host}: {error}");
                     continue;
                 }
             };
@@ -63,6 +66,12 @@ impl Connection {
                 .and_then(|()| socket.set_write_timeout(Some(patience.head)))
                 .and_then(|()| socket.set_nodelay(true));
             set_up.map_err(|error| failed(error.to_string()))?;
+            let socket = match &route.proxy {
+                Some(proxy) if address.is_tls() => {
+                    Self::through(socket, address, proxy, patience, cancelled)?
+                }
+                _ => socket,
+            };
             let stream = if address.is_tls() {
                 let name = ServerName::try_from(address.host().to_owned())
                     .map_err(|error| failed(error.to_string()))?;
@@ -72,14 +81,40 @@ impl Connection {
             } else {
                 Stream::Plain(socket)
             };
-            return Ok(Self {
-                stream,
-                address: address.clone(),
-                early: Vec::new(),
-                rate: Rate::default(),
-            });
+            return Ok(Self::new(stream, address));
         }
         Err(failed(last))
+    }
+
+    fn new(stream: Stream, address: &Address) -> Self {
+        Self { stream, address: address.clone(), early: Vec::new(), rate: Rate::default() }
+    }
+
+    /// Asks a proxy to connect to the server. What is sent from then on goes there.
+    fn through(
+        socket: TcpStream,
+        address: &Address,
+        proxy: &Proxy,
+        patience: &Patience,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<TcpStream, FetchError> {
+        let mut asking = Self::new(Stream::Plain(socket), address);
+        let head = asking.ask(&connect_request(address, proxy), patience, cancelled)?;
+        if !(200..300).contains(&head.status) {
+            return Err(FetchError::Proxy {
+                address: address.clone(),
+                proxy: proxy.to_string(),
+                status: head.status_line,
+            });
+        }
+        match asking.stream {
+            Stream::Plain(socket) if asking.early.is_empty() => Ok(socket),
+            // In TLS the client speaks first.
+            _ => Err(FetchError::Protocol {
+                address: address.clone(),
+                reason: format!("the proxy {proxy} sent something before it was asked"),
+            }),
+        }
     }
 
     /// Sends a request, and returns the head of its answer.

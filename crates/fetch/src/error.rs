@@ -32,6 +32,16 @@ pub enum FetchError {
         /// Status code and reason.
         status: String,
     },
+    /// The proxy does not connect to the server.
+    #[error("{address}: the proxy {proxy} answered {status}")]
+    Proxy {
+        /// The address.
+        address: Address,
+        /// Host and port of the proxy.
+        proxy: String,
+        /// Status code and reason.
+        status: String,
+    },
     /// The server's answer is unusable.
     #[error("{address}: {reason}")]
     Protocol {
@@ -99,7 +109,7 @@ impl FetchError {
         match self {
             Self::Connect { .. } | Self::Broken { .. } | Self::Slow { .. } => true,
             // Too many requests, and faults of the server's own.
-            Self::Status { status, .. } => {
+            Self::Status { status, .. } | Self::Proxy { status, .. } => {
                 status.starts_with('5') || status.starts_with("429") || status.starts_with("408")
             }
             _ => false,
@@ -142,6 +152,14 @@ impl Failure for FetchError {
             Self::OtherName { .. } => Some(Remedy::advice(
                 "ask for the expected archive by its own name: a server redirects to its newest one",
             )),
+            Self::Status { status, .. } | Self::Proxy { status, .. }
+                if status.starts_with("407") =>
+            {
+                Some(Remedy::advice(
+                    "give the proxy's user and password: http_proxy=http://USER:PASSWORD@HOST:PORT, \
+                     and https_proxy",
+                ))
+            }
             Self::Status { status, .. } if status.starts_with("404") => Some(Remedy::advice(
                 "ask for /snapshot.tar.bz2, from which a validator redirects to its newest archive",
             )),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::{Address, FetchError};
+use crate::{Address, FetchError, Proxy};
 
 /// Longest head of an answer in bytes. Browsers accept between 64 and 256 KiB.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -10,19 +10,24 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Most header lines of an answer. A guess.
 const HEADERS_MAX: usize = 128;
 
-/// Returns a request for the bytes from `first` on, up to and including `last`.
+/// Returns a request for the bytes from `first` on, up to and including `last`. Of a proxy, plain
+/// addresses are asked whole; to others it has connected.
 pub fn request(
     address: &Address,
-    first: u64,
-    last: Option<u64>,
+    (first, last): (u64, Option<u64>),
     if_match: Option<&str>,
     headers: &[(String, String)],
+    proxy: Option<&Proxy>,
 ) -> String {
+    let (host, proxy) = (address.authority(), proxy.filter(|_| !address.is_tls()));
+    let (whole, line) = match proxy {
+        Some(proxy) => (format!("http://{host}"), proxy.header_line()),
+        None => Default::default(),
+    };
     let mut text = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: unsnap/{}\r\nAccept: */*\r\n\
+        "GET {whole}{} HTTP/1.1\r\nHost: {host}\r\n{line}User-Agent: unsnap/{}\r\nAccept: */*\r\n\
          Accept-Encoding: identity\r\nRange: bytes={first}-",
         address.target(),
-        address.authority(),
         env!("CARGO_PKG_VERSION"),
     );
     if let Some(last) = last {
@@ -38,6 +43,16 @@ pub fn request(
     text
 }
 
+/// Returns a request to a proxy to connect to a server.
+pub fn connect_request(address: &Address, proxy: &Proxy) -> String {
+    let host = address.authority_with_port();
+    format!(
+        "CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n{}User-Agent: unsnap/{}\r\n\r\n",
+        proxy.header_line(),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
 /// Returns a header of the form `Name: value`, if it can be sent.
 pub fn parse_header(text: &str) -> Option<(String, String)> {
     let (name, value) = text.split_once(':')?;
@@ -46,9 +61,17 @@ pub fn parse_header(text: &str) -> Option<(String, String)> {
     let is_name = !name.is_empty() && name.bytes().all(is_token);
     let is_value = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     // What these say is decided here.
-    let is_ours = ["host", "range", "if-match", "accept-encoding", "connection", "content-length"]
-        .iter()
-        .any(|ours| name.eq_ignore_ascii_case(ours));
+    let is_ours = [
+        "host",
+        "range",
+        "if-match",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "proxy-authorization",
+    ]
+    .iter()
+    .any(|ours| name.eq_ignore_ascii_case(ours));
     (is_name && is_value && !is_ours).then(|| (name.to_owned(), value.to_owned()))
 }
 
@@ -191,13 +214,32 @@ mod tests {
     #[test]
     fn a_request_asks_for_a_range_of_the_very_object() {
         let headers = [("Authorization".to_owned(), "Bearer x".to_owned())];
-        let text = request(&address(), 5, Some(9), Some("\"e\""), &headers);
+        let text = request(&address(), (5, Some(9)), Some("\"e\""), &headers, None);
         assert!(text.starts_with("GET /x?y HTTP/1.1\r\nHost: a:1\r\n"), "{text}");
         assert!(
             text.contains("\r\nRange: bytes=5-9\r\nIf-Match: \"e\"\r\nAuthorization: Bearer x\r\n")
         );
         assert!(text.ends_with("\r\n\r\n"));
-        assert!(request(&address(), 0, None, None, &[]).contains("Range: bytes=0-\r\n\r\n"));
+        let all = request(&address(), (0, None), None, &[], None);
+        assert!(all.contains("Range: bytes=0-\r\n\r\n"), "{all}");
+    }
+
+    #[test]
+    fn a_proxy_is_asked_for_plain_addresses_only() {
+        let proxy = Proxy::parse("http://me:x@p:3").unwrap();
+        let text = request(&address(), (0, None), None, &[], Some(&proxy));
+        let begins =
+            "GET http://a:1/x?y HTTP/1.1\r\nHost: a:1\r\nProxy-Authorization: Basic bWU6eA==\r\n";
+        assert!(text.starts_with(begins), "{text}");
+        // What a server would see of the connection's inside is none of the proxy's business.
+        let inside = Address::parse("https://[::1]/x").unwrap();
+        let text = request(&inside, (0, None), None, &[], Some(&proxy));
+        assert!(text.starts_with("GET /x HTTP/1.1\r\n") && !text.contains("Proxy"), "{text}");
+        let text = connect_request(&inside, &proxy);
+        assert!(
+            text.starts_with("CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! Holding an archive to what earlier runs have read of it.
 
-use std::time::Duration;
-
-use unsnap_source::{Digest, Hasher, Source, SourceError, SourceTraits, Span};
+use unsnap_source::{Digest, Hasher, Source, SourceError, Span, Step};
 
 use crate::{Address, FetchError};
 
@@ -17,19 +15,18 @@ pub struct HeldRange {
     pub digest: Digest,
 }
 
-/// Passes on the spans of another source, which begins at the beginning of the archive, and refuses an
-/// archive that has other bytes in a range than it had before.
+/// Passes on the spans of a source, and refuses an archive that has other bytes in a range than it had
+/// before.
 pub struct Holding {
-    source: Box<dyn Source>,
     address: Address,
     held: Vec<(HeldRange, Hasher)>,
 }
 
 impl Holding {
-    /// Wraps `source`, which receives the archive at `address`.
-    pub fn new(source: Box<dyn Source>, address: Address, ranges: &[HeldRange]) -> Self {
+    /// Creates the step for a source that receives the archive at `address`.
+    pub fn new(address: Address, ranges: &[HeldRange]) -> Self {
         let held = ranges.iter().map(|range| (*range, range.digest.kind().hasher())).collect();
-        Self { source, address, held }
+        Self { address, held }
     }
 
     fn hold(&mut self, span: &Span) -> Result<(), FetchError> {
@@ -57,28 +54,12 @@ impl Holding {
     }
 }
 
-impl Source for Holding {
-    fn next_span(&mut self) -> Result<Option<Span>, SourceError> {
-        let span = self.source.next_span()?;
+impl Step for Holding {
+    fn next_span(&mut self, source: &mut dyn Source) -> Result<Option<Span>, SourceError> {
+        let span = source.next_span()?;
         if let Some(span) = &span {
             self.hold(span).map_err(|error| SourceError::Remote(Box::new(error)))?;
         }
         Ok(span)
-    }
-
-    fn len(&self) -> Option<u64> {
-        self.source.len()
-    }
-
-    fn waited(&self) -> Duration {
-        self.source.waited()
-    }
-
-    fn waited_for_memory(&self) -> Duration {
-        self.source.waited_for_memory()
-    }
-
-    fn traits(&self) -> SourceTraits {
-        self.source.traits()
     }
 }

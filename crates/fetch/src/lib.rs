@@ -22,6 +22,8 @@
 //! A later run may go on in the middle: [`Remote::read_from`], with the same [`Identity`]. What a server
 //! without ranges has to send again is held to what came before by [`Holding`].
 //!
+//! Between us and a server there may be a [`Proxy`].
+//!
 //! What a server sends is hostile. Heads, redirects, times and rates are bounded, and the length is
 //! fixed by the first answer. An object that changes under way is refused by name: two nodes' archives
 //! of the same name differ in their bytes.
@@ -37,6 +39,8 @@ mod holding;
 mod identity;
 mod link;
 mod patience;
+mod probe;
+mod proxy;
 mod reader;
 mod remote;
 mod site;
@@ -47,5 +51,7 @@ pub use error::FetchError;
 pub use holding::{HeldRange, Holding};
 pub use identity::Identity;
 pub use patience::Patience;
+pub use probe::Probe;
+pub use proxy::{Proxies, Proxy};
 pub use reader::RemoteReader;
 pub use remote::{FetchOptions, Remote};

@@ -49,11 +49,21 @@ pub struct State {
 /// A transfer under way.
 pub struct Transfer {
     /// What is to be received.
-    pub window: Window<Span>,
+    pub window: Window<Arrived>,
     /// Memory for chunks.
     pub pool: Pool,
     /// Size of a chunk in bytes.
     pub chunk_bytes: usize,
+    /// Size of the memory in front of each chunk.
+    pub headroom_bytes: usize,
+}
+
+/// A chunk that has arrived.
+pub struct Arrived {
+    /// Its bytes.
+    pub span: Span,
+    /// The memory in front of them.
+    pub headroom: Option<Block>,
 }
 
 impl Shared {
@@ -96,6 +106,7 @@ pub struct Link {
 struct Memory {
     pool: Pool,
     chunk_bytes: usize,
+    headroom_bytes: usize,
 }
 
 /// Bytes of the archive that are being received, chunk by chunk.
@@ -110,6 +121,8 @@ struct Receiving {
 
 /// A chunk that is being filled.
 struct Chunk {
+    /// The memory in front of the block.
+    headroom: Option<Block>,
     block: Block,
     first: u64,
     bytes: usize,
@@ -162,8 +175,9 @@ impl Link {
             }
             if let Some(transfer) = &mut state.transfer {
                 if let Some(run) = transfer.window.give() {
-                    let Transfer { pool, chunk_bytes, .. } = transfer;
-                    let memory = Memory { pool: pool.clone(), chunk_bytes: *chunk_bytes };
+                    let Transfer { pool, chunk_bytes, headroom_bytes, .. } = transfer;
+                    let (chunk_bytes, headroom_bytes) = (*chunk_bytes, *headroom_bytes);
+                    let memory = Memory { pool: pool.clone(), chunk_bytes, headroom_bytes };
                     return Some((run, memory));
                 }
                 if transfer.window.is_given() {
@@ -255,8 +269,8 @@ impl Link {
     }
 
     fn connect(&self, memory: &Memory) -> Result<Connection, FetchError> {
-        let Site { address, hosts, tls, patience, .. } = &*self.site;
-        Connection::open(address, hosts, tls, patience, &|| self.is_cancelled(memory))
+        let Site { address, route, tls, patience, .. } = &*self.site;
+        Connection::open(address, route, tls, patience, &|| self.is_cancelled(memory))
     }
 
     fn ask(
@@ -266,8 +280,9 @@ impl Link {
         last: Option<u64>,
         memory: &Memory,
     ) -> Result<Body, FetchError> {
-        let Site { address, patience, headers, .. } = &*self.site;
-        let request = head::request(address, first, last, self.identity.etag.as_deref(), headers);
+        let Site { address, patience, headers, route, .. } = &*self.site;
+        let (etag, proxy) = (self.identity.etag.as_deref(), route.proxy.as_ref());
+        let request = head::request(address, (first, last), etag, headers, proxy);
         let head = connection.ask(&request, patience, &|| self.is_cancelled(memory))?;
         let body = Body::of(head, address, first, last)?;
         self.identity.hold(&body.identity, address)?;
@@ -305,7 +320,8 @@ impl Link {
         }
         let span = Span { offset: chunk.first, bytes: chunk.block.freeze().slice(..chunk.bytes) };
         if let Some(transfer) = &mut self.shared.lock().transfer {
-            transfer.window.arrive(chunk.first, receiving.at, span);
+            let arrived = Arrived { span, headroom: chunk.headroom };
+            transfer.window.arrive(chunk.first, receiving.at, arrived);
         }
         self.shared.tell();
         Ok(())
@@ -344,8 +360,10 @@ impl Memory {
     fn chunk(&self, first: u64, end: u64) -> Result<Chunk, FetchError> {
         let left = usize::try_from(end - first).unwrap_or(usize::MAX);
         // Blocks of one size only, so that the pool is never in pieces.
-        let (block, _) = self.pool.allocate(self.chunk_bytes).map_err(|_| FetchError::Cancelled)?;
-        Ok(Chunk { block, first, bytes: left.min(self.chunk_bytes) })
+        let bytes = self.headroom_bytes + self.chunk_bytes;
+        let (mut block, _) = self.pool.allocate(bytes).map_err(|_| FetchError::Cancelled)?;
+        let headroom = (self.headroom_bytes > 0).then(|| block.split_to(self.headroom_bytes));
+        Ok(Chunk { headroom, block, first, bytes: left.min(self.chunk_bytes) })
     }
 }
 

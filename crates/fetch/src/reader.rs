@@ -5,10 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use unsnap_arena::Pool;
+use unsnap_arena::{Block, Pool};
 use unsnap_source::{Source, SourceError, SourceTraits, Span};
 
-use crate::{FetchError, link::Shared, site::Site};
+use crate::{
+    FetchError,
+    link::{Arrived, Shared},
+    site::Site,
+};
 
 /// Reads an archive from a server. Closing the pool ends a wait for bytes. Dropping the reader ends
 /// the links; they return their memory within a tenth of a second, or when a connection that is being
@@ -20,6 +24,8 @@ pub struct RemoteReader {
     bytes: u64,
     /// The first bytes were passed on.
     has_begun: bool,
+    /// The memory in front of the span that was passed on last.
+    headroom: Option<Block>,
     waited: Duration,
     waited_for_memory: Duration,
 }
@@ -39,6 +45,7 @@ impl RemoteReader {
             pool,
             bytes,
             has_begun,
+            headroom: None,
             waited: Duration::ZERO,
             waited_for_memory: Duration::ZERO,
         }
@@ -65,7 +72,8 @@ impl Source for RemoteReader {
         let mut state = self.shared.lock();
         let next = loop {
             let Some(transfer) = &mut state.transfer else { break Ok(None) };
-            if let Some(span) = transfer.window.pass() {
+            if let Some(Arrived { span, headroom }) = transfer.window.pass() {
+                self.headroom = headroom;
                 break Ok(Some(span));
             }
             if transfer.window.is_passed() {
@@ -84,6 +92,10 @@ impl Source for RemoteReader {
         self.shared.tell();
         self.waited += started.elapsed();
         next
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.headroom.take()
     }
 
     fn len(&self) -> Option<u64> {

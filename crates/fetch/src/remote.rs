@@ -1,21 +1,26 @@
 //! An archive on a server, opened.
 
-use std::{path::PathBuf, sync::Arc, thread};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use unsnap_arena::{PAGE_BYTES, Pool};
+use unsnap_arena::{CARRY_BYTES_MAX, PAGE_BYTES, Pool};
 
 use crate::{
-    Address, FetchError, Patience, RemoteReader,
+    Address, FetchError, Patience, Proxies, RemoteReader,
     connection::Connection,
     domain, head,
     identity::{Body, Identity},
     link::{Link, Shared, Transfer},
-    site::{Site, look_up, parse_headers, trusted},
+    site::{Route, Site, parse_headers, trusted},
     window::Window,
 };
 
 /// First bytes, which are received when an archive is opened. They decide how memory is divided.
-const HEAD_BYTES: u64 = 64 << 10;
+pub(crate) const HEAD_BYTES: u64 = 64 << 10;
 
 /// Most redirects that are followed. Firedancer follows 4.
 const REDIRECTS_MAX: usize = 5;
@@ -33,6 +38,8 @@ pub struct FetchOptions {
     pub authorities: Vec<PathBuf>,
     /// Number of links, if the server answers ranges; between 1 and 32.
     pub links: usize,
+    /// Proxies.
+    pub proxies: Proxies,
     /// Waits.
     pub patience: Patience,
     /// Whether links confine themselves.
@@ -46,6 +53,7 @@ impl Default for FetchOptions {
             authorities: Vec::new(),
             // A guess: object stores give each connection some 100 MB/s.
             links: 8,
+            proxies: Proxies::default(),
             patience: Patience::default(),
             confined: true,
         }
@@ -57,6 +65,7 @@ pub struct Remote {
     site: Arc<Site>,
     identity: Identity,
     has_ranges: bool,
+    headroom_bytes: usize,
     shared: Arc<Shared>,
 }
 
@@ -73,7 +82,8 @@ impl Remote {
         options: &FetchOptions,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, FetchError> {
-        let Answered { mut site, body, mut connection } = answered(address, options, cancelled)?;
+        let Answered { mut site, body, mut connection, .. } =
+            answered(address, options, cancelled)?;
         let head_bytes = usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default();
         site.head.resize(head_bytes, 0);
         let mut filled = 0;
@@ -87,6 +97,7 @@ impl Remote {
             site: Arc::new(site),
             identity: body.identity,
             has_ranges,
+            headroom_bytes: 0,
             shared: Arc::default(),
         };
         remote.start_links(options, keeps.then_some(connection))?;
@@ -131,7 +142,7 @@ impl Remote {
             let (has_ranges, confined) = (self.has_ranges, options.confined);
             let run = move || {
                 if confined {
-                    domain::confine(link.site.address.port());
+                    domain::confine(link.site.route.port(&link.site.address));
                 }
                 if has_ranges { link.receive_runs() } else { link.receive_all() }
             };
@@ -166,6 +177,14 @@ impl Remote {
         &self.site.head
     }
 
+    /// Reserves memory in front of each span but the first one, for whoever passes it on: see
+    /// [`Source::headroom`](unsnap_source::Source::headroom). Default: no.
+    #[must_use]
+    pub fn with_headroom(mut self, headroom: bool) -> Self {
+        self.headroom_bytes = if headroom { CARRY_BYTES_MAX } else { 0 };
+        self
+    }
+
     /// Returns a reader, which receives into blocks of `pool`.
     pub fn read(self, pool: Pool) -> RemoteReader {
         self.read_from(pool, 0)
@@ -184,7 +203,8 @@ impl Remote {
             let chunk = chunk_bytes as u64;
             // What the decoder leaves while it waits: it may hold half of the pool, parts of two more
             // chunks, and the first bytes.
-            let chunks = (pool.bytes() as u64 / 2 / chunk).saturating_sub(3).max(1);
+            let block = chunk + self.headroom_bytes as u64;
+            let chunks = (pool.bytes() as u64 / 2 / block).saturating_sub(3).max(1);
             (chunks * chunk, (chunks / 2).clamp(1, RUN_CHUNKS_MAX) * chunk)
         } else {
             (total, total)
@@ -193,6 +213,7 @@ impl Remote {
             window: Window::new(begin, total, window, run),
             pool: pool.clone(),
             chunk_bytes,
+            headroom_bytes: self.headroom_bytes,
         });
         self.shared.tell();
         let (shared, site) = (Arc::clone(&self.shared), Arc::clone(&self.site));
@@ -217,14 +238,20 @@ impl Drop for Remote {
 }
 
 /// A server that sends the archive, and a connection on which its first bytes come next.
-struct Answered {
-    site: Site,
-    body: Body,
-    connection: Connection,
+pub(crate) struct Answered {
+    pub site: Site,
+    pub body: Body,
+    pub connection: Connection,
+    /// Number of redirects that were followed.
+    pub redirects: usize,
+    /// Time for the connection.
+    pub connecting: Duration,
+    /// Time from the request to the head of its answer.
+    pub answering: Duration,
 }
 
 /// Asks for the first bytes of an archive. Follows redirects.
-fn answered(
+pub(crate) fn answered(
     address: &Address,
     options: &FetchOptions,
     cancelled: &dyn Fn() -> bool,
@@ -233,12 +260,16 @@ fn answered(
     let tls = Arc::new(trusted(&options.authorities)?);
     let patience = options.patience;
     let mut at = address.clone();
-    for _ in 0..=REDIRECTS_MAX {
-        let hosts = look_up(&at)?;
-        let mut connection = Connection::open(&at, &hosts, &tls, &patience, cancelled)?;
+    for redirects in 0..=REDIRECTS_MAX {
+        let route = Route::to(&at, &options.proxies)?;
+        let started = Instant::now();
+        let mut connection = Connection::open(&at, &route, &tls, &patience, cancelled)?;
         let headers = if at.is_same_origin(address) { headers.clone() } else { Vec::new() };
-        let request = head::request(&at, 0, Some(HEAD_BYTES - 1), None, &headers);
+        let request =
+            head::request(&at, (0, Some(HEAD_BYTES - 1)), None, &headers, route.proxy.as_ref());
+        let (connecting, started) = (started.elapsed(), Instant::now());
         let answer = connection.ask(&request, &patience, cancelled)?;
+        let answering = started.elapsed();
         if let (301 | 302 | 303 | 307 | 308, Some(location)) = (answer.status, &answer.location) {
             at = at
                 .redirected(location)
@@ -246,8 +277,8 @@ fn answered(
             continue;
         }
         let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
-        let site = Site { address: at, hosts, tls, headers, patience, head: Vec::new() };
-        return Ok(Answered { site, body, connection });
+        let site = Site { address: at, route, tls, headers, patience, head: Vec::new() };
+        return Ok(Answered { site, body, connection, redirects, connecting, answering });
     }
     let reason = format!("there are more than {REDIRECTS_MAX} redirects");
     Err(FetchError::Protocol { address: address.clone(), reason })

@@ -12,14 +12,14 @@ use rustls::{
 };
 use unsnap_source::{DigestKind, Hasher};
 
-use crate::{Address, FetchError, Patience, head};
+use crate::{Address, FetchError, Patience, Proxies, Proxy, head};
 
 /// A server, and what is asked of it.
 pub struct Site {
     /// Address, after all redirects.
     pub address: Address,
-    /// Its host's addresses.
-    pub hosts: Vec<SocketAddr>,
+    /// The way to it.
+    pub route: Route,
     /// Trusted certificates.
     pub tls: Arc<ClientConfig>,
     /// Further headers.
@@ -28,6 +28,38 @@ pub struct Site {
     pub patience: Patience,
     /// First bytes of the archive.
     pub head: Vec<u8>,
+}
+
+/// The way to a server.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// Addresses of its host, or of the proxy's.
+    pub hosts: Vec<SocketAddr>,
+    /// The proxy.
+    pub proxy: Option<Proxy>,
+}
+
+impl Route {
+    /// Looks up the host of an address, or that of the proxy for it.
+    pub fn to(address: &Address, proxies: &Proxies) -> Result<Self, FetchError> {
+        let proxy = proxies.of(address).cloned();
+        let host = proxy
+            .as_ref()
+            .map_or_else(|| (address.host(), address.port()), |proxy| (proxy.host(), proxy.port()));
+        let found = host.to_socket_addrs().map_err(|error| FetchError::Connect {
+            address: address.clone(),
+            reason: match &proxy {
+                Some(proxy) => format!("the proxy {proxy}: {error}"),
+                None => error.to_string(),
+            },
+        })?;
+        Ok(Self { hosts: found.collect(), proxy })
+    }
+
+    /// Returns the only port that is connected to.
+    pub fn port(&self, address: &Address) -> u16 {
+        self.proxy.as_ref().map_or_else(|| address.port(), Proxy::port)
+    }
 }
 
 impl Site {
@@ -79,16 +111,4 @@ pub fn trusted(authorities: &[PathBuf]) -> Result<ClientConfig, FetchError> {
         reason: error.to_string(),
     })?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// Returns the addresses of the host.
-pub fn look_up(address: &Address) -> Result<Vec<SocketAddr>, FetchError> {
-    let found = (address.host(), address.port()).to_socket_addrs();
-    let found: Vec<SocketAddr> = found
-        .map_err(|error| FetchError::Connect {
-            address: address.clone(),
-            reason: error.to_string(),
-        })?
-        .collect();
-    Ok(found)
 }

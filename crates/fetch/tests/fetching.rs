@@ -13,9 +13,12 @@ use base64::Engine;
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 use unsnap_arena::{Arena, Pool};
 use unsnap_failure::{Code, Failure, Family};
-use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Remote};
+use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Proxies, Proxy, Remote};
 use unsnap_source::{Source, SourceError, Span};
-use unsnap_testkit::server::{Connection, Fault, Personality, Script, Server};
+use unsnap_testkit::{
+    proxy,
+    server::{Connection, Fault, Personality, Script, Server},
+};
 
 const NAME: &str = "snapshot-39-HwfKuUWRB5TgYYvoQHZQnnSf4FWMTmAW2Rx5zLyKPwyH.tar.zst";
 
@@ -428,4 +431,128 @@ fn a_server_that_lets_bytes_drip_is_given_up() {
         assert_eq!(error.code(), Code::Network);
         assert!(error.to_string().contains("bytes came within"), "{error}");
     }
+}
+
+fn by(proxy: &proxy::Proxy, login: &str) -> FetchOptions {
+    let proxy = Proxy::parse(&format!("http://{login}{}", proxy.address())).unwrap();
+    FetchOptions { proxies: Proxies::all(proxy), ..impatient() }
+}
+
+#[test]
+fn archives_come_by_a_proxy_whatever_the_server_answers() {
+    let bytes = file(1_000_003);
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let proxy = proxy::Proxy::start(None);
+        let faults: Script = Box::new(|number, _| match number {
+            0 => Some(Fault::Cut(100_000)),
+            1 => Some(Fault::Close),
+            _ => None,
+        });
+        let server = Server::start(NAME, bytes.clone(), personality.clone(), faults);
+        assert!(fetch(&server, &by(&proxy, "")).unwrap() == bytes);
+        let asked = format!("GET {} HTTP/1.1\r\n", server.url(&format!("/{NAME}")));
+        let heads = proxy.heads();
+        assert!(heads.len() > 1 && heads.iter().all(|head| head.starts_with(&asked)), "{heads:?}");
+        // Encrypted, it only connects.
+        let certificate = Certificate::new();
+        let server = certificate.serve(bytes.clone(), personality, script(vec![Fault::Close]));
+        let authorities = vec![certificate.file.path().to_owned()];
+        let remote = open_tls(&server, &FetchOptions { authorities, ..by(&proxy, "") }).unwrap();
+        let pool = pool(256 << 10);
+        assert!(read(remote.read(pool.clone()), &pool).unwrap() == bytes);
+        let heads = proxy.heads().split_off(heads.len());
+        let connect = format!("CONNECT 127.0.0.1:{} HTTP/1.1\r\n", server.port());
+        assert!(
+            !heads.is_empty() && heads.iter().all(|head| head.starts_with(&connect)),
+            "{heads:?}"
+        );
+    }
+}
+
+#[test]
+fn a_proxy_that_refuses_is_named_without_its_password() {
+    let proxy = proxy::Proxy::start(Some("Basic dXNlcjpwYXNz"));
+    let server = Server::start(NAME, file(100_000), Personality::nginx(), never());
+    assert!(fetch(&server, &by(&proxy, "user:pass@")).unwrap() == file(100_000));
+    let certificate = Certificate::new();
+    let encrypted = certificate.serve(file(100_000), Personality::nginx(), never());
+    let wrong = by(&proxy, "user:secret@");
+    for error in [open(&server, &wrong), open_tls(&encrypted, &wrong)] {
+        let error = error.map(drop).unwrap_err();
+        assert_eq!((error.family(), error.code()), (Family::Environment, Code::Network));
+        let text = format!("{error} {error:?} {:?}", error.remedy());
+        assert!(text.contains("407 Proxy") && text.contains("https_proxy"), "{text}");
+        assert!(!text.contains("secret") && !text.contains("Basic"), "{text}");
+    }
+    // Nobody is there.
+    let gone = by(&proxy, "user:secret@");
+    drop(proxy);
+    let error = open(&server, &gone).map(drop).unwrap_err().to_string();
+    assert!(error.contains("by the proxy 127.0.0.1:") && !error.contains("secret"), "{error}");
+}
+
+#[test]
+fn what_the_proxy_is_told_by_a_later_part_of_the_answer_is_no_connection() {
+    // A server that takes the request to connect for one of its own.
+    let server = Server::start(NAME, file(10), Personality::nginx(), never());
+    let options = FetchOptions {
+        proxies: Proxies::all(Proxy::parse(&format!("127.0.0.1:{}", server.port())).unwrap()),
+        ..impatient()
+    };
+    let error = open_tls(&server, &options).map(drop).unwrap_err();
+    assert!(error.to_string().contains("404 Not Found"), "{error}");
+}
+
+#[test]
+fn memory_in_front_of_each_span_is_reserved_if_it_is_asked_for() {
+    let bytes = file(3_000_001);
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let server =
+            Server::start(NAME, bytes.clone(), personality, script(vec![Fault::Cut(9000)]));
+        let pool = pool(256 << 10);
+        let mut source = open(&server, &impatient()).unwrap().with_headroom(true).read(pool);
+        let mut found = Vec::new();
+        while let Some(span) = source.next_span().unwrap() {
+            // The first bytes came before there was memory.
+            match source.headroom() {
+                None => assert_eq!(span.offset, 0),
+                Some(front) => assert_eq!(front.as_ptr_range().end, span.bytes.as_ptr()),
+            }
+            assert!(source.headroom().is_none());
+            found.extend_from_slice(&span.bytes);
+        }
+        assert!(found == bytes);
+    }
+}
+
+#[test]
+fn a_probe_tells_what_the_server_can_do_and_asks_for_little() {
+    let bytes = file(3_000_001);
+    let limits = (Duration::from_mins(1), 500_000);
+    for (personality, ranges) in [
+        (Personality::agave(), false),
+        (Personality::nginx(), true),
+        (Personality { closes: true, ..Personality::nginx() }, true),
+    ] {
+        let server = Server::start(NAME, bytes.clone(), personality.clone(), never());
+        let address = Address::parse(&server.url("/snapshot.tar.bz2")).unwrap();
+        let probe = Remote::probe(&address, &impatient(), limits, &|| false).unwrap();
+        assert_eq!((probe.redirects, probe.has_ranges), (1, ranges));
+        assert_eq!(probe.address.file_name(), NAME);
+        assert_eq!((probe.identity.bytes, probe.identity.etag), (3_000_001, personality.etag));
+        assert_eq!((probe.received, probe.end_answered_in.is_some()), (500_000, ranges));
+        assert_eq!(server.asked().len(), if ranges { 3 } else { 1 });
+    }
+    // All that a small archive has.
+    let server = Server::start(NAME, file(70_000), Personality::nginx(), never());
+    let address = Address::parse(&server.url(&format!("/{NAME}"))).unwrap();
+    let probe = Remote::probe(&address, &impatient(), limits, &|| false).unwrap();
+    assert_eq!((probe.redirects, probe.received), (0, 70_000 - HEAD as u64));
+    let none = Remote::probe(&address, &impatient(), (Duration::ZERO, 1), &|| false).unwrap();
+    assert_eq!(none.received, 0);
+    let whole = at(1, Fault::Whole);
+    let server = Server::start(NAME, file(70_000), Personality::nginx(), whole);
+    let address = Address::parse(&server.url(&format!("/{NAME}"))).unwrap();
+    let error = Remote::probe(&address, &impatient(), limits, &|| false).unwrap_err();
+    assert!(error.to_string().contains("ranges any more"), "{error}");
 }

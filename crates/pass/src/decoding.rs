@@ -7,7 +7,7 @@ use unsnap_fetch::{HeldRange, Holding, Remote};
 use unsnap_ring::{EngineKind, probe_uring};
 use unsnap_source::{
     ArchiveFile, Chained, Digest, DigestKind, Digesting, Hasher, Pausing, SequentialFileReader,
-    Showing, Skipping, Source, Span, StreamReader,
+    Showing, Skipping, Source, Span, StreamReader, Through,
 };
 
 use crate::{Archive, Handles, Input, IoEngine, Memory, Options, PassError, memory::StreamMemory};
@@ -153,7 +153,7 @@ impl DecodeJob<'_> {
         // What a server had to send again is digested with the whole archive only.
         let skips_early = is_remote && !self.digest_all;
         if skips_early {
-            source = Box::new(Skipping::new(source, begin.compressed_offset));
+            source = Box::new(Through::new(source, Skipping::new(begin.compressed_offset)));
         }
         let progress = &self.handles.progress;
         progress.expect_bytes(source.len().unwrap_or(0));
@@ -164,10 +164,10 @@ impl DecodeJob<'_> {
         };
         if let Some(hasher) = hasher {
             let mark = move |bytes, digest| read.set(bytes, digest);
-            source = Box::new(Digesting::new(source, hasher, mark));
+            source = Box::new(Through::new(source, Digesting::new(hasher, mark)));
         }
         if is_remote && !skips_early {
-            source = Box::new(Skipping::new(source, begin.compressed_offset));
+            source = Box::new(Through::new(source, Skipping::new(begin.compressed_offset)));
         }
         unsnap_decode::start(unsnap_decode::Job {
             source,
@@ -217,6 +217,7 @@ impl DecodeJob<'_> {
         let kept = part.as_ref().map_or(0, |(_, bytes)| *bytes);
         let mut held = if at > 0 { self.held.clone() } else { Vec::new() };
         let pool = stream.read.clone();
+        let remote = remote.with_headroom(stream.plan.is_plain);
         let source: Box<dyn Source> = if remote.has_ranges() {
             // The first byte that anything is to read, and the first that is to be received.
             let (first, sent) = match (self.digest_all, listener.is_some()) {
@@ -229,8 +230,8 @@ impl DecodeJob<'_> {
             }
             let receive = move || -> Box<dyn Source> {
                 let reader = Box::new(remote.read_from(pool, sent));
-                let reader = Box::new(Skipping::new(reader, sent));
-                Box::new(Holding::new(reader, address, &held))
+                let reader = Box::new(Through::new(reader, Skipping::new(sent)));
+                Box::new(Through::new(reader, Holding::new(address, &held)))
             };
             match part {
                 Some((file, bytes)) if first < sent => {
@@ -246,10 +247,10 @@ impl DecodeJob<'_> {
                 file.digest_range(&mut hasher, 0, bytes).map_err(PassError::source)?;
                 held.push(HeldRange { from: 0, to: bytes, digest: hasher.digest() });
             }
-            Box::new(Holding::new(Box::new(remote.read(pool)), address, &held))
+            Box::new(Through::new(Box::new(remote.read(pool)), Holding::new(address, &held)))
         };
         Ok(match listener {
-            Some(listener) => Box::new(Showing::new(source, listener)),
+            Some(listener) => Box::new(Through::new(source, Showing::new(listener))),
             None => source,
         })
     }
@@ -306,7 +307,10 @@ impl DecodeJob<'_> {
     /// Makes a source stop while the run is paused.
     fn paused_by_pace(&self, source: Box<dyn Source>, stream: &StreamMemory) -> Box<dyn Source> {
         match &self.options.neighbour.pace {
-            Some(pace) => Box::new(Pausing::new(source, pace.clone(), stream.read.clone())),
+            Some(pace) => {
+                let pausing = Pausing::new(pace.clone(), stream.read.clone());
+                Box::new(Through::new(source, pausing))
+            }
             None => source,
         }
     }

@@ -58,7 +58,7 @@ pub use seek_table::{SeekTableFound, length_by_seek_table, reconcile_with_seek_t
 pub use tap::{Passing, Tap, show};
 pub use unfinished::{Unfinished, UnfinishedPath};
 pub use unsnap_decode::Decoder;
-pub use unsnap_fetch::HeldRange;
+pub use unsnap_fetch::{HeldRange, Probe, Remote};
 pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, NotAnIoPriority, Pace};
 pub use walk::{Listener, See, Span, Walk};
 

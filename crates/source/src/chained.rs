@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use unsnap_arena::Block;
+
 use crate::{Source, SourceError, SourceTraits, Span};
 
 /// Passes on the spans of one source, and then those of another, which is started when the first has
@@ -37,6 +39,10 @@ impl Source for Chained {
             self.before = (first.waited(), first.waited_for_memory(), first.traits().fallbacks);
             self.current = then();
         }
+    }
+
+    fn headroom(&mut self) -> Option<Block> {
+        self.current.headroom()
     }
 
     fn len(&self) -> Option<u64> {

@@ -9,6 +9,9 @@
 //! | [`SequentialFileReader`] | regular files | several aligned reads in flight, direct or cached |
 //! | [`StreamReader`] | standard input, pipes | a thread that reads ahead |
 //!
+//! What is done with the spans on their way ([`Digesting`], [`Pausing`], [`Showing`],
+//! [`Skipping`]) is a [`Step`], which spans pass [`Through`].
+//!
 //! Opening a file is a separate first step. An [`ArchiveFile`] holds every descriptor that its
 //! reader needs, so that a process may give up the right to open files before it looks at a byte.
 //!
@@ -30,6 +33,7 @@ mod reader;
 mod showing;
 mod skipping;
 mod stream;
+mod through;
 
 pub use chained::Chained;
 pub use digest::{Digest, DigestKind, Hasher, NotADigest};
@@ -41,6 +45,7 @@ pub use reader::{ReaderBuilder, SequentialFileReader, default_chunk_bytes};
 pub use showing::Showing;
 pub use skipping::Skipping;
 pub use stream::{StreamReader, read_head};
+pub use through::{Step, Through};
 
 /// A contiguous part of the archive.
 #[derive(Clone, Debug)]

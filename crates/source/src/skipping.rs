@@ -1,59 +1,45 @@
-//! A source without the first bytes of another source.
+//! A step that leaves out the first bytes of a source.
 
-use std::time::Duration;
+use crate::{Source, SourceError, Span, Step};
 
-use crate::{Source, SourceError, SourceTraits, Span};
-
-/// Passes on the spans of another source from an offset on.
+/// Passes on spans from an offset on.
 pub struct Skipping {
-    source: Box<dyn Source>,
     from: u64,
 }
 
 impl Skipping {
-    /// Wraps `source`, which begins at `from` or before.
-    pub fn new(source: Box<dyn Source>, from: u64) -> Self {
-        Self { source, from }
+    /// Creates the step for a source that begins at `from` or before.
+    pub fn new(from: u64) -> Self {
+        Self { from }
     }
 }
 
-impl Source for Skipping {
-    fn next_span(&mut self) -> Result<Option<Span>, SourceError> {
+impl Step for Skipping {
+    fn next_span(&mut self, source: &mut dyn Source) -> Result<Option<Span>, SourceError> {
         loop {
-            let Some(span) = self.source.next_span()? else { return Ok(None) };
+            let Some(span) = source.next_span()? else { return Ok(None) };
             let before = self.from.saturating_sub(span.offset);
             match usize::try_from(before) {
                 Ok(0) => return Ok(Some(span)),
                 Ok(before) if before < span.bytes.len() => {
+                    // In front of the rest there are bytes of the archive.
+                    drop(source.headroom());
                     return Ok(Some(Span { offset: self.from, bytes: span.bytes.slice(before..) }));
                 }
                 _ => {}
             }
         }
     }
-
-    fn len(&self) -> Option<u64> {
-        self.source.len()
-    }
-
-    fn waited(&self) -> Duration {
-        self.source.waited()
-    }
-
-    fn waited_for_memory(&self) -> Duration {
-        self.source.waited_for_memory()
-    }
-
-    fn traits(&self) -> SourceTraits {
-        self.source.traits()
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use unsnap_arena::Arena;
 
     use super::*;
+    use crate::{SourceTraits, Through};
 
     /// A source of three bytes at a time.
     struct Threes(Vec<Span>);
@@ -91,7 +77,8 @@ mod tests {
                 block[..3].copy_from_slice(&[first, first + 1, first + 2]);
                 Span { offset: first.into(), bytes: block.freeze().slice(..3) }
             });
-            let mut source = Skipping::new(Box::new(Threes(threes.collect())), from.into());
+            let mut source =
+                Through::new(Box::new(Threes(threes.collect())), Skipping::new(from.into()));
             let mut found = Vec::new();
             while let Some(span) = source.next_span().unwrap() {
                 assert_eq!(span.offset, u64::from(from) + found.len() as u64);

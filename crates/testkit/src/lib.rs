@@ -16,6 +16,7 @@
 //! | [`table`] | tables of verdicts in Markdown files |
 //! | [`random`] | the pseudo-random numbers of all other modules |
 //! | [`bank`], [`content`], [`firedancer`], [`image`], [`plan`] | the parts of an archive |
+//! | [`proxy`] | a web proxy |
 //! | [`server`] | a web server that sends one file, as well or as badly as a test wants |
 //! | [`series`] | successive snapshots of one ledger, every byte of which follows from slots |
 //! | [`lattice`] | the true lattice hash and capitalization of accounts |
@@ -59,6 +60,7 @@ mod manifest;
 mod name;
 pub mod ordered;
 pub mod plan;
+pub mod proxy;
 pub mod random;
 #[cfg(feature = "harness")]
 pub mod scratch;

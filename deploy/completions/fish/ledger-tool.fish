@@ -68,6 +68,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l forma
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -109,6 +110,7 @@ json\t'One array'
 json-lines\t'One object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand list" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -141,6 +143,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l form
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand inspect" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -183,6 +186,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l layo
 any\t'Files and directories under any safe relative path'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand extract" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -215,6 +219,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l format
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand index" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -249,6 +254,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l forma
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand verify" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -373,6 +379,7 @@ json-lines\t'One object a line'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l memory -d 'With --newest: memory for 80 bytes per record; the rest goes to an unnamed file in the directory for temporary files [default: 1GiB]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -420,6 +427,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l memor
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l threads -d 'Threads that make rows, and as many that encode them [default: number of cores]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -480,6 +488,7 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 json\t'For programs'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
@@ -705,8 +714,15 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __f
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "watch" -d 'Show jobs and events until interrupted'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "metrics" -d 'Print metrics in Prometheus\' text format'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand service; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l url -d 'Check only what the server of an archive can do; receives from it for 3 seconds' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand doctor" -l color -d 'When to use colours' -r -f -a "auto\t'On a terminal, unless NO_COLOR is set'
 always\t'Always'
 never\t'Never'"

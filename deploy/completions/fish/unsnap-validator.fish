@@ -27,6 +27,7 @@ complete -c unsnap-validator -l incremental-snapshot-archive-path -d 'Incrementa
 complete -c unsnap-validator -l accounts -d 'Accounts paths [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c unsnap-validator -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
+complete -c unsnap-validator -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
 complete -c unsnap-validator -l connections -d 'Number of connections, if the server answers ranges; Agave\'s own server does not' -r
 complete -c unsnap-validator -l retry-for -d 'Longest time without a byte, after which nothing is tried again' -r
 complete -c unsnap-validator -l expect-name -d 'Name that the archive must have, after all redirects; may be repeated' -r

@@ -72,9 +72,12 @@ pub fn ledger_tool_after(script: &str) -> Command {
     cleaned(shell)
 }
 
-/// Returns the command without this process's standard input and variables of unsnap.
+/// Returns the command without this process's standard input, variables of unsnap and proxies.
 pub fn cleaned(mut command: Command) -> Command {
     command.env_remove("RUST_LOG").env_remove("UNSNAP_CONFIG").stdin(Stdio::null());
+    for variable in ["http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use unsnap_cli::args::{OutputArgs, ReportFormat};
+use unsnap_cli::args::{FetchArgs, OutputArgs, ReportFormat};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -24,9 +24,16 @@ pub struct DoctorArgs {
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 
+    /// Check only what the server of an archive can do; receives from it for 3 seconds
+    #[arg(long, value_name = "URL", conflicts_with = "paths")]
+    pub url: Option<PathBuf>,
+
     /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub output_control: OutputArgs,

@@ -8,6 +8,7 @@ mod args;
 mod check;
 mod facts;
 mod probe;
+mod server;
 mod text;
 mod verdicts;
 
@@ -35,6 +36,9 @@ struct Diagnosis<'a> {
 }
 
 pub fn run(args: &DoctorArgs, printer: &Printer) -> anyhow::Result<()> {
+    if let Some(url) = &args.url {
+        return server::run(url, args, printer);
+    }
     let here = [PathBuf::from(".")];
     let paths = if args.paths.is_empty() { &here[..] } else { &args.paths };
     let facts = probe::facts(paths).map_err(ProgramFailure::new)?;
