@@ -167,11 +167,14 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
 }
 
 /// Waits while another unsnap holds the ledger's lock, such as unpackd for the renames of an
-/// adoption: a validator that finds it held ends.
+/// adoption: a validator that finds it held ends. From now on no other unsnap takes it, because the start
+/// is remembered ([`LedgerLock::take_beside`]).
 pub fn wait_for_others(cli: &Cli, target: &Target<'_>) {
-    if let Ok(places) = places::places(&cli.places, Some(target))
-        && let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN)
-    {
+    let Ok(places) = places::places(&cli.places, Some(target)) else { return };
+    if let Some(memory) = Memory::open(&places, cli.attempts.rules(), now()) {
+        memory.write();
+    }
+    if let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN) {
         tracing::warn!(%error, "the validator may find the ledger locked");
     }
 }

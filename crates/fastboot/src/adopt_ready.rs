@@ -20,7 +20,7 @@ use crate::{
 /// there, and at most [`Request::max_behind`] slots older than the newest pair of archives.
 ///
 /// Returns `None` if there is no such state, or no archive, and no other process is preparing one.
-/// Fails with [`FastbootError::Running`] if a validator is running, with
+/// Fails with [`FastbootError::Running`] if a validator is running or being started, with
 /// [`FastbootError::AccountsInUse`] if another process uses storages there, with
 /// [`FastbootError::Locked`] if another unsnap is at work on the ledger or on the ready state, or is
 /// preparing its successor and nothing else can be adopted, and with
@@ -45,7 +45,7 @@ pub fn adopt_ready(
     let places = unsettled.settle()?;
     places.refuse_links()?;
     // A running validator is noticed before 430,000 storages are examined.
-    let mut locked = LedgerLock::take(&places.ledger)?.release();
+    let mut locked = LedgerLock::take_beside(&places)?.release();
     // Another process may be preparing a successor. The ready state can be adopted all the same.
     match Quarters::find_next(calls, &places) {
         Ok(Some(next)) => next.promote_finished(calls, request.format, progress)?,
@@ -76,7 +76,7 @@ pub fn adopt_ready(
     places.refuse_used()?;
     let set_aside = bad.rename(calls);
 
-    let lock = LedgerLock::take(&places.ledger)?;
+    let lock = LedgerLock::take_beside(&places)?;
     if marked_states(calls, &places)? != marked {
         tracing::info!("a validator has written a state in the meantime");
         return Ok(None);

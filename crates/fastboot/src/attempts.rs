@@ -16,10 +16,7 @@
 mod file;
 mod suspect;
 
-use std::{
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{path::Path, time::Duration};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -32,21 +29,14 @@ use self::{
 };
 pub use self::{file::write_durably, suspect::StateName};
 use crate::{
-    FastbootError, FileIdentity, LedgerLock, Pair, Places,
+    ATTEMPTS_FILE, FastbootError, FileIdentity, LedgerLock, Pair, Places,
     files::{failed, open_directory, read_small},
     states::marked_states,
     withdraw::unmark_one,
 };
 
-/// Name of the file, in the snapshots directory. Validators ignore names that they do not know.
-pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
-
 /// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Longest time from the record of a start until the validator has locked its ledger. A guess: it does
-/// so before it reads anything large.
-const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The file's length is a multiple of this, a block of most file systems.
 const PADDED_TO: usize = 4096;
@@ -400,19 +390,6 @@ impl Attempts {
     pub(crate) fn has_suspect_archives(&self, pair: &Pair) -> bool {
         self.is_suspect_pair(pair, |path| FileIdentity::of(path).ok())
     }
-}
-
-/// Returns whether a validator's start was remembered a moment ago, so that a validator may be about
-/// to lock the ledger. It does not wait for the lock, but ends: who works beside it keeps away, even
-/// for milliseconds. A start that is dated in the future is none.
-pub fn is_starting(places: &Places) -> bool {
-    let changed = places.snapshots.join(ATTEMPTS_FILE).metadata();
-    let changed = changed.and_then(|metadata| metadata.modified());
-    changed.is_ok_and(|changed| is_recent(changed, SystemTime::now()))
-}
-
-fn is_recent(changed: SystemTime, now: SystemTime) -> bool {
-    now.duration_since(changed).is_ok_and(|age| age < STARTS_WITHIN)
 }
 
 /// Forgets the oldest.

@@ -59,6 +59,7 @@ mod repair;
 mod request;
 mod returned_space;
 mod space;
+mod starting;
 mod states;
 mod stray_files;
 mod survey;
@@ -67,10 +68,7 @@ mod warm;
 mod withdraw;
 
 pub use adopt_ready::adopt_ready;
-pub use attempts::{
-    ATTEMPTS_FILE, AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, is_starting,
-    write_durably,
-};
+pub use attempts::{AttemptRules, Attempts, Failed, Killed, StartCounts, StateName, write_durably};
 pub use beside::prepare_beside;
 pub use candidates::{Candidate, Candidates, FileIdentity, Pair, SearchDirs, blamed};
 pub use check::check_newest;
@@ -92,6 +90,7 @@ pub use request::{KnownBad, Offered, REMOVAL_FILES_PER_SECOND, Request};
 pub use space::{
     Returnable, SystemSpace, give_back_ready, give_back_shadow, kept, measure, returnable,
 };
+pub use starting::{ATTEMPTS_FILE, is_starting};
 pub use states::{Condition, marked_states};
 pub use stray_files::StrayFiles;
 pub use survey::{StateSurvey, Survey};

@@ -17,8 +17,9 @@ use unsnap_ring::Syscalls;
 use unsnap_tarstream::printable;
 
 use crate::{
-    FastbootError,
+    FastbootError, Places,
     own_lock::{MOMENT, OwnLock},
+    starting::refuse_starting,
 };
 
 /// Name of the lock file, as in `agave-validator` 4.2.2, `lib.rs`. It is locked with `flock` and
@@ -47,6 +48,22 @@ impl LedgerLock {
     /// Takes the lock. Fails with [`FastbootError::Running`] if a validator holds it, and with
     /// [`FastbootError::Locked`] if another unsnap does.
     pub fn take(ledger: &Path) -> Result<Self, FastbootError> {
+        Self::take_unless(ledger, || Ok(()))
+    }
+
+    /// Takes the lock as [`take`](Self::take) does, for somebody who works beside a validator. Also
+    /// fails with [`FastbootError::Running`] if one is being started.
+    ///
+    /// Whoever starts a validator remembers the start, then waits until our own lock is free. Here, our
+    /// own lock is taken before remembered starts are looked at. So one of both notices the other.
+    pub fn take_beside(places: &Places) -> Result<Self, FastbootError> {
+        Self::take_unless(&places.ledger, || refuse_starting(places))
+    }
+
+    fn take_unless(
+        ledger: &Path,
+        refuse: impl FnOnce() -> Result<(), FastbootError>,
+    ) -> Result<Self, FastbootError> {
         let calls = Syscalls::default();
         let own = match OwnLock::take(&calls, &ledger.join(OWN_LOCK_NAME), ledger, MOMENT) {
             Ok(own) => Some(own),
@@ -58,6 +75,7 @@ impl LedgerLock {
                 None
             }
         };
+        refuse()?;
         let file = Self::lock(ledger, OFlags::CREATE)?;
         let since = Instant::now();
         if let Some(own) = &own {

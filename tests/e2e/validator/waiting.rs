@@ -10,6 +10,7 @@ use rustix::{
     fs::{FlockOperation, flock},
     process::{Pid, Signal, kill_process},
 };
+use unsnap_fastboot::{Places, is_starting};
 use unsnap_test_support::{finish, ledger_tool, run, until};
 
 use super::{
@@ -141,4 +142,14 @@ fn a_state_may_be_so_many_slots_older_than_the_archives() {
     ledger.assert_ready(&ledger.start(&[], &[]), 39);
     fs::copy(&incremental, ledger.path().join(incremental.file_name().unwrap())).unwrap();
     ledger.assert_ready(&ledger.start(&["--max-behind", "7"], &[]), 47);
+}
+
+#[test]
+fn a_start_that_prepares_nothing_is_remembered_too() {
+    let ledger = Ledger::with(&[FULL]);
+    let outcome = ledger.start(&[], &["--use-snapshot-archives-at-startup", "always"]);
+    assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
+    // unpackd keeps away from the ledger's lock for some seconds after this file was written.
+    let places = Places::new(ledger.path());
+    assert!(is_starting(&places), "{outcome:#?}");
 }

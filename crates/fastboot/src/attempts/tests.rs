@@ -272,16 +272,6 @@ fn on_a_full_disk_the_memory_is_overwritten_in_its_place() {
 }
 
 #[test]
-fn a_validator_is_being_started_for_a_moment_after_its_start_was_remembered() {
-    let now = SystemTime::UNIX_EPOCH + Duration::from_hours(9);
-    assert!(is_recent(now, now));
-    assert!(!is_recent(now - STARTS_WITHIN, now));
-    assert!(!is_recent(now + Duration::from_secs(1), now), "the clock was set back since");
-    let scratch = tempfile::tempdir().unwrap();
-    assert!(!is_starting(&Places::new(scratch.path())), "no start was remembered");
-}
-
-#[test]
 fn a_file_that_cannot_be_written_keeps_its_old_content() {
     let (scratch, calls) = (tempfile::tempdir().unwrap(), Syscalls::default());
     let path = scratch.path().join("file");

@@ -16,7 +16,7 @@ use std::{
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{
     Attempts, Candidates, FastbootError, FileIdentity, LedgerLock, Outcome, Pair, Places, Prepared,
-    Request, StateName, is_starting, marked_states,
+    Request, StateName, marked_states,
 };
 use unsnap_pass::{PassError, Progress};
 use unsnap_ring::Syscalls;
@@ -88,14 +88,10 @@ fn refuse_given_up(calls: &Syscalls, places: &Places, pair: &Pair) -> Result<(),
     Err(PassError::Request { reason, remedy: Some(remedy) }.into())
 }
 
-/// Fails with [`FastbootError::Running`] if a validator runs. A lock that is free is held for
+/// Fails with [`FastbootError::Running`] if a validator runs or is being started. A lock that is free is held for
 /// microseconds.
 fn refuse_running(places: &Places) -> Result<(), FastbootError> {
-    if is_starting(places) {
-        let holder = Some("it is being started".to_owned());
-        return Err(FastbootError::Running { ledger: places.ledger.clone(), holder });
-    }
-    LedgerLock::take(&places.ledger).map(drop)
+    LedgerLock::take_beside(places).map(drop)
 }
 
 /// An order to adopt a target's ready state.
