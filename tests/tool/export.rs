@@ -10,13 +10,13 @@ use std::{
 use serde_json::{Value, json};
 use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
 use unsnap_testkit::{
-    answers::{Row, newest, rows},
+    answers::{Row, decoded, newest, rows},
     content::Content,
     skip::{skip, skip_unsupported},
     spec::{ArchiveSpec, Frames},
 };
 
-use crate::scan::scan;
+use crate::scan::{Scanned, scan};
 
 fn export(archive: &Path, output: &Path, more: &[&str]) -> Outcome {
     let mut tool = ledger_tool();
@@ -167,7 +167,9 @@ fn recipes_give_the_right_answers_in_duckdb() {
         ..ArchiveSpec::default()
     };
     let output = site.path("tables");
+    let tables = ["--table", "accounts,votes,token_accounts,mints,stakes"];
     let flags = ["--newest", "--row-group-size", "500KB", "--file-size", "1MB"];
+    let flags = [&flags[..], &tables].concat();
     export(&site.archive(&spec), &output, &flags).assert_code(0);
     let rows: Vec<Row> = newest(rows(&spec).unwrap());
     let is_token =
@@ -184,7 +186,7 @@ fn recipes_give_the_right_answers_in_duckdb() {
         ("<PUBKEY IN HEX>", &hex(&one.pubkey)),
         ("<MINT IN HEX>", &hex(mint)),
     ]);
-    assert_eq!(queries.len(), 5, "every recipe has its answer below");
+    assert_eq!(queries.len(), 9, "every recipe has its answer below");
     let Some(answers) = ask(&queries) else { return };
 
     let text = |value: &Value| value.to_string().replace('"', "");
@@ -223,6 +225,92 @@ fn recipes_give_the_right_answers_in_duckdb() {
     }
     assert!(holders.len() > 3, "{} holders", holders.len());
     assert_eq!(pairs(&answers[4]), largest(holders));
+
+    let table = |name: &str| -> Vec<HashMap<&str, String>> {
+        let rows = decoded(name, &rows).rows;
+        rows.into_iter().map(|row| row.into_iter().collect()).collect()
+    };
+    let number = |text: &str| text.parse::<u128>().unwrap();
+    // Token-2022 has more holders of the same mint here.
+    let mut holders: BTreeMap<String, u128> = BTreeMap::new();
+    for account in table("token_accounts").iter().filter(|row| row["mint"] == hex(mint)) {
+        *holders.entry(account["owner"].clone()).or_default() += number(&account["amount"]);
+    }
+    assert_eq!(pairs(&answers[5]), largest(holders));
+
+    let mut held: HashMap<String, u128> = HashMap::new();
+    for account in table("token_accounts") {
+        *held.entry(account["mint"].clone()).or_default() += number(&account["amount"]);
+    }
+    let mints = table("mints");
+    let supplies = largest(mints.iter().map(|it| (it["pubkey"].clone(), number(&it["supply"]))));
+    let expected: Vec<_> = supplies
+        .into_iter()
+        .map(|(mint, supply)| (held.get(&mint).copied().unwrap_or_default(), mint, supply))
+        .collect();
+    let found: Vec<_> = answers[6]
+        .iter()
+        .map(|row| (number(&text(&row[2])), text(&row[0]), number(&text(&row[1]))))
+        .collect();
+    assert!(found.len() == 10 && found == expected, "{found:?}, expected {expected:?}");
+
+    let by_key = |rows: Vec<HashMap<&str, String>>,
+                  key: &str,
+                  value: &dyn Fn(&HashMap<&str, String>) -> Option<u128>| {
+        let mut sums: BTreeMap<String, u128> = BTreeMap::new();
+        for row in rows {
+            if let Some(value) = value(&row) {
+                *sums.entry(row[key].clone()).or_default() += value;
+            }
+        }
+        largest(sums)
+    };
+    let stakes = by_key(table("stakes"), "voter", &|row| {
+        let is_active = row["voter"] != "null" && row["deactivation_epoch"] == "null";
+        is_active.then(|| number(&row["stake"]))
+    });
+    assert!(stakes.len() > 3, "{stakes:?}");
+    assert_eq!(pairs(&answers[7]), stakes);
+    let credits = by_key(table("votes"), "node", &|row| {
+        Some(number(&row["credits"]) - number(&row["previous_credits"]))
+    });
+    assert!(credits.len() > 3, "{credits:?}");
+    assert_eq!(pairs(&answers[8]), credits);
+}
+
+/// What the validator itself has written into the accounts of its programs.
+#[test]
+fn genuine_accounts_of_programs_are_decoded() {
+    let site = Site::new();
+    let archive = genuine_full();
+    let output = site.path("tables");
+    let tables = "token_accounts,mints,stakes,votes";
+    let flags = ["--check", "--table", tables, "--keys", "base58"];
+    let report = export(&archive, &output, &flags).assert_code(0).json();
+    let found: Vec<(&str, u64, u64)> = report["manifest"]["tables"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|table| {
+            let count = |name: &str| table[name].as_u64().unwrap();
+            (table["name"].as_str().unwrap(), count("rows"), count("not_decoded"))
+        })
+        .collect();
+    let records = scan(&archive);
+    let owned = |program: &str, bytes: &dyn Fn(usize) -> bool| {
+        let is_row =
+            |record: &&Scanned| record.owner.starts_with(program) && bytes(record.data.len());
+        records.iter().filter(is_row).count() as u64
+    };
+    // No account here has extensions, so the sizes tell everything.
+    let expected = [
+        ("token_accounts", owned("Token", &|bytes| bytes == 165), 0),
+        ("mints", owned("Token", &|bytes| bytes == 82), 0),
+        ("stakes", owned("Stake1111111", &|_| true), 0),
+        ("votes", owned("Vote11111111", &|_| true), 0),
+    ];
+    assert_eq!(found, expected);
+    assert!(expected.iter().all(|(_, rows, _)| *rows > 0), "{expected:?}");
 }
 
 /// Every form of keys, sizes of row groups and selections of columns: the same rows for DuckDB.

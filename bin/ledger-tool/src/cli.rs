@@ -25,7 +25,7 @@ pub use packing::{
 pub use parts::{ExtractArgs, ExtractFormat, IndexMakeArgs, InspectArgs};
 pub use shared::{Layout, Pubkey, parse_pubkey};
 pub use shell::{CompletionsArgs, ManArgs};
-pub use tables::{ExportArgs, FilterArgs, Keys, TableFormat};
+pub use tables::{ExportArgs, FilterArgs, Keys, Table, TableFormat};
 pub use unpacking::{DigestArg, UnpackArgs};
 pub use whole::{ListArgs, ListFormat, VerifyArgs};
 

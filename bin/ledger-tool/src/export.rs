@@ -52,6 +52,13 @@ fn summary(report: &ExportReport) -> String {
             BinaryBytes(table.files.iter().map(|file| file.bytes).sum()),
             table.digest,
         );
+        if table.not_decoded > 0 {
+            let _ = writeln!(
+                text,
+                "    {} of its programs of no known layout",
+                count(table.not_decoded, "record")
+            );
+        }
     }
     let per_second = |bytes: u64| {
         let per_second = u128::from(bytes) * 1000 / u128::from(elapsed_ms.max(1));

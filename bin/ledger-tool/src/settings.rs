@@ -14,7 +14,7 @@ use unsnap_cli::args::{FetchArgs, IoArgs};
 use unsnap_cli::settings::offered;
 pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
-use unsnap_export::{AccountColumns, ExportQuery, KeyForm};
+use unsnap_export::{AccountColumns, ExportQuery, KeyForm, TableKind};
 use unsnap_failure::Remedy;
 use unsnap_fastboot::{ExpectedCluster, Offered, Places, Request};
 use unsnap_lookup::{AccountFilter, AccountsQuery, DiffOptions, MEMORY_BYTES, Memcmp};
@@ -28,8 +28,8 @@ use unsnap_unpack::{
 
 use crate::cli::{
     AccountsArgs, AccountsFormat, DiffArgs, DigestArg, ExportArgs, FilterArgs, FrameArgs, Keys,
-    Layout, PlacesArgs, PrepareArgs, Pubkey, RepackArgs, TableFormat, UnpackArgs, VerifyArgs,
-    parse_pubkey,
+    Layout, PlacesArgs, PrepareArgs, Pubkey, RepackArgs, Table, TableFormat, UnpackArgs,
+    VerifyArgs, parse_pubkey,
 };
 
 /// Checks that a file or directory exists, before anything else about it is judged.
@@ -220,6 +220,7 @@ pub fn exporting(args: &ExportArgs) -> anyhow::Result<ExportQuery> {
     Ok(ExportQuery {
         filter: filter(&args.filter)?,
         newest: args.newest,
+        tables: args.table.iter().map(|table| table_kind(*table)).collect(),
         columns: AccountColumns {
             keys: match columns.keys {
                 Keys::Binary => KeyForm::Binary,
@@ -237,6 +238,16 @@ pub fn exporting(args: &ExportArgs) -> anyhow::Result<ExportQuery> {
         threads: threads.unwrap_or(default.threads),
         ..default
     })
+}
+
+fn table_kind(table: Table) -> TableKind {
+    match table {
+        Table::Accounts => TableKind::Accounts,
+        Table::TokenAccounts => TableKind::TokenAccounts,
+        Table::Mints => TableKind::Mints,
+        Table::Stakes => TableKind::Stakes,
+        Table::Votes => TableKind::Votes,
+    }
 }
 
 /// Most addresses in a file: they take a gigabyte of memory.

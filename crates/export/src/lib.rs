@@ -22,10 +22,11 @@ mod gather;
 mod manifest;
 mod pipeline;
 mod query;
+mod rows;
 mod space;
 
 pub use error::ExportError;
 pub use manifest::{ArchiveFacts, ExportReport, FileFacts, Manifest, TableFacts};
 pub use pipeline::export;
 pub use query::ExportQuery;
-pub use unsnap_table::{AccountColumns, KeyForm};
+pub use unsnap_table::{AccountColumns, KeyForm, TableKind};

@@ -1,8 +1,9 @@
 //! What an export holds: its manifest, and the report of the run that made it.
 
 use serde::Serialize;
-use unsnap_lookup::AccountFilter;
 use unsnap_unpack::Report;
+
+use crate::ExportQuery;
 
 /// Name of the manifest in the directory. Engines skip names that begin with an underscore.
 pub(crate) const MANIFEST_NAME: &str = "_manifest.json";
@@ -64,6 +65,8 @@ pub struct TableFacts {
     pub columns: Vec<&'static str>,
     /// Number of rows.
     pub rows: u64,
+    /// Number of records of the table's programs that are neither a row nor known to be something else.
+    pub not_decoded: u64,
     /// Sum of the rows' lamports, in decimal digits.
     pub lamports: String,
     /// Digest of the rows, the same for the same rows in any order.
@@ -123,9 +126,7 @@ pub struct ExportReport {
 impl Manifest {
     pub(crate) fn new(
         archives: Vec<ArchiveFacts>,
-        newest: bool,
-        filter: &AccountFilter,
-        data_prefix: Option<usize>,
+        query: &ExportQuery,
         tables: Vec<TableFacts>,
     ) -> Self {
         Self {
@@ -133,11 +134,16 @@ impl Manifest {
             made_by: concat!("unsnap ", env!("CARGO_PKG_VERSION")),
             slot: archives.last().and_then(|archive| archive.slot),
             archives,
-            newest,
-            filtered: !filter.is_all(),
-            data_prefix,
+            newest: query.newest,
+            filtered: !query.filter.is_all(),
+            data_prefix: query.data_prefix,
             tables,
         }
+    }
+
+    /// Returns the files of all tables.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FileFacts> {
+        self.tables.iter().flat_map(|table| &table.files)
     }
 }
 

@@ -13,7 +13,7 @@ use unsnap_pass::{
     ordered::{self, Submit, Times},
 };
 use unsnap_source::DigestKind;
-use unsnap_table::{Columns, Encoder, RowGroup, Schema, TableError};
+use unsnap_table::{Columns, Encoder, RowGroup, Schema, TableError, TableKind};
 use unsnap_unpack::{DigestUse, Report};
 
 use crate::{
@@ -55,35 +55,42 @@ pub fn export(
     };
 
     // Write: a pass in which records become rows, row groups and files.
-    let schema = Schema::accounts(query.columns);
-    let table = |source| ExportError::Table { path: query.output.clone(), source };
-    let encoder = Encoder::new(schema.clone()).map_err(table)?;
+    let tables = query.tables.iter().map(|kind| (*kind, Schema::of(*kind, query.columns)));
+    let tables: Vec<(TableKind, Schema)> = tables.collect();
+    let failed = |source| ExportError::Table { path: query.output.clone(), source };
+    let encoders = tables.iter().map(|(_, schema)| Encoder::new(schema.clone()).map_err(failed));
+    let encoders: Vec<Encoder> = encoders.collect::<Result<_, _>>()?;
     let directory = Directory::of(&target, &query.output, direct).ok_or(CANCELLED)?;
     let facts = footer_facts(archives);
-    let mut files = Files::begin(directory.clone(), &encoder, facts, query.file_bytes(), progress)?;
+    let begin = |encoder| {
+        Files::begin(directory.clone(), encoder, facts.clone(), query.file_bytes(), progress)
+    };
+    let mut files: Vec<Files<'_>> = encoders.iter().map(begin).collect::<Result<_, _>>()?;
     let (times, gathering) = (Timers::default(), Times::default());
-    let run = Run { query, schema: &schema, options, handles, timers: &times, gathering };
-    let mut collector = Collector::new(query.row_group_bytes());
+    let run = Run { query, tables: &tables, options, handles, timers: &times, gathering };
+    let mut collected = Collected::new(&tables, query);
     let (walked, written) = ordered::run(
         "encode",
         query.threads,
         &Times::default(),
         || (),
-        |(), parts: Vec<Columns>| times.encoding(|| encoder.encode(parts)),
-        |group: Result<RowGroup, TableError>| {
-            let group = group.map_err(table)?;
-            times.writing(|| files.append(group))
+        |(), (table, parts): Full| (table, times.encoding(|| encoders[table].encode(parts))),
+        |(table, group): (usize, Result<RowGroup, TableError>)| {
+            let group = group.map_err(failed)?;
+            times.writing(|| files[table].append(group))
         },
-        |to: Submit<'_, Vec<Columns>, _>| run.all(archives, &hidden, &mut collector, &to),
+        |to: Submit<'_, Full, _>| run.all(archives, &hidden, &mut collected, &to),
     )
     .map_err(PassError::thread)?;
     // If writing has failed, the walk's error is a consequence.
     written?;
     let reports = walked?;
-    files.finish()?;
+    files.iter_mut().try_for_each(Files::finish)?;
 
     // Sync: the last file says that all others are complete.
-    let manifest = manifest(query, &schema, reports.archives, &collector, &files);
+    let facts = tables.iter().zip(&collected.tables).zip(&files);
+    let facts = facts.map(|(((_, schema), table), files)| table_facts(schema, table, files));
+    let manifest = Manifest::new(reports.archives, query, facts.collect());
     let text = serde_json::to_string_pretty(&manifest).unwrap_or_default();
     directory.write_file(MANIFEST_NAME, format!("{text}\n").as_bytes())?;
     directory.write_file(SUCCESS_NAME, &[])?;
@@ -91,25 +98,29 @@ pub fn export(
     target.staging.sync()?;
     if query.check {
         progress.enter(Phase::LookingAtFiles);
-        check::read_back(&directory, &schema, &files.complete, collector.digest)?;
-        check_capitalization(&manifest, query, collector.lamports)?;
+        for (((kind, schema), table), files) in tables.iter().zip(&collected.tables).zip(&files) {
+            check::read_back(&directory, schema, &files.complete, table.digest)?;
+            if *kind == TableKind::Accounts {
+                check_capitalization(&manifest, query, table.lamports)?;
+            }
+        }
     }
     if cancel.is_cancelled() {
         return Err(CANCELLED);
     }
 
     // Publish.
-    let (complete, direct_write) = (std::mem::take(&mut files.complete), files.direct);
+    let direct_write = files.iter().all(|files| files.direct);
     drop(files);
     progress.enter(Phase::Publishing);
     target.staging.publish()?;
     progress.enter(Phase::Done);
     Ok(ExportReport {
         output: query.output.display().to_string(),
-        rows: collector.digest.rows,
-        records: collector.records,
-        files: complete.len() as u64,
-        bytes_written: complete.iter().map(|file| file.bytes).sum(),
+        rows: manifest.tables.iter().map(|table| table.rows).sum(),
+        records: collected.records,
+        files: manifest.files().count() as u64,
+        bytes_written: manifest.files().map(|file| file.bytes).sum(),
         bytes_decoded: reports.bytes_decoded,
         checked: query.check,
         direct_write,
@@ -125,10 +136,42 @@ pub fn export(
 
 const CANCELLED: ExportError = ExportError::Commit(CommitError::Cancelled);
 
+/// Rows of a row group, and the number of their table.
+type Full = (usize, Vec<Columns>);
+
+/// What was collected so far.
+struct Collected {
+    /// Number of records seen.
+    records: u64,
+    tables: Vec<Collector>,
+}
+
+impl Collected {
+    fn new(tables: &[(TableKind, Schema)], query: &ExportQuery) -> Self {
+        let tables = tables.iter().map(|_| Collector::new(query.row_group_bytes()));
+        Self { records: 0, tables: tables.collect() }
+    }
+
+    /// Adds the rows of a batch and submits those of full row groups.
+    fn add<O>(
+        &mut self,
+        gathered: Gathered,
+        to: &Submit<'_, Full, O>,
+    ) -> Result<(), ordered::Stopped> {
+        self.records += gathered.records;
+        for (table, part) in gathered.parts.into_iter().enumerate() {
+            if let Some(rows) = self.tables[table].add(part) {
+                to.submit((table, rows))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The passes over all archives.
 struct Run<'a> {
     query: &'a ExportQuery,
-    schema: &'a Schema,
+    tables: &'a [(TableKind, Schema)],
     options: &'a Options,
     handles: &'a Handles,
     timers: &'a Timers,
@@ -155,8 +198,8 @@ impl Run<'_> {
         &self,
         archives: &[Archive],
         hidden: &[Superseded],
-        collector: &mut Collector,
-        to: &Submit<'_, Vec<Columns>, O>,
+        collected: &mut Collected,
+        to: &Submit<'_, Full, O>,
     ) -> Result<Passed, ExportError>
     where
         O: Send,
@@ -164,17 +207,19 @@ impl Run<'_> {
         let mut passed = Passed { archives: Vec::new(), bytes_decoded: 0 };
         for (index, archive) in archives.iter().enumerate() {
             let hidden = hidden.get(index);
-            let before = collector.records;
-            let report = self.one(archive, hidden, collector, to)?;
+            let before = collected.records;
+            let report = self.one(archive, hidden, collected, to)?;
             if let Some(hidden) = hidden {
                 hidden.check_unchanged(archive, report.digest.as_deref())?;
             }
-            passed.archives.push(ArchiveFacts::of(&report, collector.records - before));
+            passed.archives.push(ArchiveFacts::of(&report, collected.records - before));
             passed.bytes_decoded += report.bytes_decoded;
         }
-        if let Some(parts) = collector.take() {
-            // If it is not taken, the consumer's error is the reason.
-            let _ = to.submit(parts);
+        for (table, collector) in collected.tables.iter_mut().enumerate() {
+            if let Some(parts) = collector.take() {
+                // If it is not taken, the consumer's error is the reason.
+                let _ = to.submit((table, parts));
+            }
         }
         Ok(passed)
     }
@@ -183,17 +228,15 @@ impl Run<'_> {
         &self,
         archive: &Archive,
         superseded: Option<&Superseded>,
-        collector: &mut Collector,
-        to: &Submit<'_, Vec<Columns>, O>,
+        collected: &mut Collected,
+        to: &Submit<'_, Full, O>,
     ) -> Result<Report, ExportError> {
         let name = archive.display_name();
-        let Self { query, schema, options, handles, timers, gathering } = self;
-        let gather = Gather { archive: &name, query, schema, superseded };
-        let take = |gathered: Result<Gathered, ExportError>| match collector
-            .add(gathered.map_err(Halt::Bad)?)
-        {
-            Some(parts) => to.submit(parts).map_err(|_| Halt::Stopped),
-            None => Ok(()),
+        let Self { query, tables, options, handles, timers, gathering } = self;
+        let gather = Gather { archive: &name, query, tables, superseded };
+        let take = |gathered: Result<Gathered, ExportError>| {
+            let gathered = gathered.map_err(Halt::Bad)?;
+            collected.add(gathered, to).map_err(|ordered::Stopped| Halt::Stopped)
         };
         let (walked, taken) = ordered::run(
             "rows",
@@ -265,22 +308,16 @@ fn footer_facts(archives: &[Archive]) -> Vec<(String, String)> {
     vec![("unsnap.archives".to_owned(), names.join(" "))]
 }
 
-fn manifest(
-    query: &ExportQuery,
-    schema: &Schema,
-    archives: Vec<ArchiveFacts>,
-    collector: &Collector,
-    files: &Files<'_>,
-) -> Manifest {
-    let table = TableFacts {
+fn table_facts(schema: &Schema, table: &Collector, files: &Files<'_>) -> TableFacts {
+    TableFacts {
         name: schema.name,
         columns: schema.columns.iter().map(|column| column.name).collect(),
-        rows: collector.digest.rows,
-        lamports: collector.lamports.to_string(),
-        digest: collector.digest.to_string(),
+        rows: table.digest.rows,
+        not_decoded: table.not_decoded,
+        lamports: table.lamports.to_string(),
+        digest: table.digest.to_string(),
         files: files.complete.clone(),
-    };
-    Manifest::new(archives, query.newest, &query.filter, query.data_prefix, vec![table])
+    }
 }
 
 /// The newest versions of all accounts have together the lamports that the bank says. An incremental

@@ -1,10 +1,10 @@
 //! What is exported, and how.
 
-use std::{num::NonZeroUsize, path::PathBuf, thread};
+use std::{collections::BTreeSet, num::NonZeroUsize, path::PathBuf, thread};
 
 use unsnap_lookup::{AccountFilter, MEMORY_BYTES};
 use unsnap_pass::ordered;
-use unsnap_table::{AccountColumns, KeyForm};
+use unsnap_table::{AccountColumns, KeyForm, TableKind};
 
 const MIB: usize = 1 << 20;
 
@@ -31,7 +31,9 @@ pub struct ExportQuery {
     /// Export only the newest version of each account, over all archives, if it has lamports. This
     /// takes another pass over the archives.
     pub newest: bool,
-    /// Columns of the table.
+    /// The tables to write.
+    pub tables: BTreeSet<TableKind>,
+    /// Columns of the tables.
     pub columns: AccountColumns,
     /// Most bytes of the data to write for an account; `None` for all.
     pub data_prefix: Option<usize>,
@@ -56,6 +58,7 @@ impl ExportQuery {
             output: output.into(),
             filter: AccountFilter::default(),
             newest: false,
+            tables: BTreeSet::from([TableKind::Accounts]),
             columns: AccountColumns { keys: KeyForm::Binary, data: true, provenance: false },
             data_prefix: None,
             check: false,
@@ -67,10 +70,10 @@ impl ExportQuery {
         }
     }
 
-    /// Returns the most bytes of a row group's rows. Row groups are held while they are filled and
-    /// while they are encoded.
+    /// Returns the most bytes of a row group's rows. One row group of each table is held while it is
+    /// filled, and others while they are encoded.
     pub(crate) fn row_group_bytes(&self) -> usize {
-        let held = ordered::jobs_max(self.threads) + 1;
+        let held = ordered::jobs_max(self.threads) + self.tables.len();
         let fits = (self.rows_memory_bytes / held).max(ROW_GROUP_BYTES_MIN);
         self.row_group_bytes.unwrap_or(ROW_GROUP_BYTES).clamp(1, fits)
     }

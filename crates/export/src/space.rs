@@ -3,6 +3,7 @@
 use unsnap_commit::Target;
 use unsnap_fit::{FileSystem, FitError, Resource, Shortage};
 use unsnap_pass::Archive;
+use unsnap_table::TableKind;
 
 use crate::{ExportError, ExportQuery};
 
@@ -38,7 +39,8 @@ pub(crate) fn check(
 
 /// Returns the size of the tables in bytes, if it can be estimated.
 fn estimate(archives: &[Archive], query: &ExportQuery) -> Option<u64> {
-    if !query.filter.is_all() || !query.columns.data || query.data_prefix.is_some() {
+    let has_data = query.tables.contains(&TableKind::Accounts) && query.columns.data;
+    if !query.filter.is_all() || !has_data || query.data_prefix.is_some() {
         return None;
     }
     let size = |archive: &Archive| match archive {

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at files by themselves")]
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fs,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -15,7 +15,9 @@ use parquet::{
     record::{Field, Row},
 };
 use tempfile::TempDir;
-use unsnap_export::{AccountColumns, ExportError, ExportQuery, ExportReport, KeyForm, export};
+use unsnap_export::{
+    AccountColumns, ExportError, ExportQuery, ExportReport, KeyForm, TableKind, export,
+};
 use unsnap_failure::{Code, Errno, Failure, Family};
 use unsnap_lookup::{AccountFilter, Memcmp};
 use unsnap_pass::{Archive, Archives, FaultPlan, Handles, Io, IoEngine, Options, SandboxMode};
@@ -196,6 +198,113 @@ fn every_record_is_a_row_in_the_order_of_the_archive() {
         digests.insert(report.manifest.tables[0].digest.clone());
     }
     assert_eq!(digests.len(), 1, "the same rows: {digests:?}");
+}
+
+const DERIVED: [TableKind; 4] =
+    [TableKind::TokenAccounts, TableKind::Mints, TableKind::Stakes, TableKind::Votes];
+
+/// Reads a table as text: the names and values of its columns.
+fn read_text(output: &Path, report: &ExportReport, table: &str) -> Vec<Vec<(String, String)>> {
+    let text = |field: &Field| match field {
+        Field::Bytes(bytes) => {
+            bytes.data().iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"))
+        }
+        Field::Str(text) => text.clone(),
+        Field::Null => "null".to_owned(),
+        other => other.to_string().trim_end_matches('.').to_owned(),
+    };
+    let facts = report.manifest.tables.iter().find(|facts| facts.name == table).unwrap();
+    let files = facts.files.iter().flat_map(|file| {
+        let file = fs::File::open(output.join(&file.path)).unwrap();
+        let rows = SerializedFileReader::new(file).unwrap().into_iter();
+        rows.map(|row| {
+            let row = row.unwrap();
+            let fields = row.get_column_iter();
+            fields.map(|(name, field)| (name.clone(), text(field))).collect()
+        })
+    });
+    files.collect()
+}
+
+#[test]
+fn derived_tables_hold_what_programs_keep() {
+    let (site, spec) = (Site::new(), spec());
+    let archives = one(site.archive(&spec));
+    let rows = rows(&spec).unwrap();
+    let derived = BTreeSet::from(DERIVED);
+    let all: BTreeSet<_> = DERIVED.into_iter().chain([TableKind::Accounts]).collect();
+    let columns = AccountColumns { provenance: false, ..ALL };
+    let mut digests = Vec::new();
+    for (tables, threads, row_group_bytes) in
+        [(all.clone(), 1, None), (all, 3, Some(2000)), (derived, 2, None)]
+    {
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let output = site.output();
+        let _ = fs::remove_dir_all(&output);
+        let query =
+            ExportQuery { tables: tables.clone(), threads, row_group_bytes, columns, ..query() };
+        let query = ExportQuery { output: output.clone(), check: true, ..query };
+        let report = export(&archives, &query, &options(), &Handles::default()).unwrap();
+        let names: Vec<&str> = report.manifest.tables.iter().map(|table| table.name).collect();
+        assert_eq!(names, tables.iter().map(|table| table.name()).collect::<Vec<_>>());
+        assert_eq!(fs::read_dir(&output).unwrap().count(), tables.len() + 2);
+        for table in DERIVED {
+            let expected = answers::decoded(table.name(), &rows);
+            let facts = report.manifest.tables.iter().find(|facts| facts.name == table.name());
+            let facts = facts.unwrap();
+            let found = read_text(&output, &report, table.name());
+            assert!(found.len() > 3, "{table:?}: {} rows", found.len());
+            assert_eq!(found.len(), expected.rows.len(), "{table:?}");
+            for (found, expected) in found.iter().zip(&expected.rows) {
+                let found: Vec<_> =
+                    found.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+                assert_eq!(found, *expected, "{table:?}");
+            }
+            assert_eq!(facts.not_decoded, expected.not_decoded, "{table:?}");
+            assert!(facts.columns.iter().eq(expected.rows[0].iter().map(|(name, _)| name)));
+            digests.push(facts.digest.clone());
+        }
+        assert_eq!(report.records, rows.len() as u64);
+    }
+    assert!(digests.chunks(4).all(|chunk| chunk == &digests[..4]), "{digests:?}");
+}
+
+/// A record of a program, with data.
+fn owned(owner: [u8; 32], data: &[u8]) -> Vec<u8> {
+    let mut record = record(7, 1, u64::MAX, data);
+    record[64..96].copy_from_slice(&owner);
+    record
+}
+
+#[test]
+fn hostile_data_of_programs_is_counted_and_never_a_row() {
+    use unsnap_layout::programs::{STAKE_PROGRAM, TOKEN_2022_PROGRAM, TOKEN_PROGRAM, VOTE_PROGRAM};
+    let site = Site::new();
+    let mut storage = Vec::new();
+    let mut count = 0;
+    // No value of a mark, a version or a type is right.
+    for length in [0, 1, 4, 81, 82, 83, 164, 165, 166, 170, 200, 1000, 3731, 3762, 10 << 20] {
+        for byte in [0x7F, 0xFF] {
+            count += 1;
+            for owner in [TOKEN_PROGRAM, TOKEN_2022_PROGRAM, STAKE_PROGRAM, VOTE_PROGRAM] {
+                storage.extend(owned(owner, &vec![byte; length]));
+            }
+        }
+    }
+    // All zeros: not initialised.
+    for owner in [TOKEN_PROGRAM, TOKEN_2022_PROGRAM, STAKE_PROGRAM, VOTE_PROGRAM] {
+        storage.extend(owned(owner, &[0; 165]));
+    }
+    count += 1;
+    // Neither an account nor a mint, but known.
+    storage.extend(owned(TOKEN_PROGRAM, &[0xFF; 355]));
+    let tables = BTreeSet::from(DERIVED);
+    let query = ExportQuery { output: site.output(), check: true, tables, ..query() };
+    let archives = archive_of(&site, &storage);
+    let report = export(&archives, &query, &options(), &Handles::default()).unwrap();
+    let found: Vec<_> = report.manifest.tables.iter().map(|it| (it.rows, it.not_decoded)).collect();
+    assert_eq!(found, [(0, 2 * count), (0, 2 * count), (0, count), (0, count)]);
+    assert_eq!(report.records, 4 * count + 1);
 }
 
 #[test]

@@ -13,8 +13,8 @@
 //! [`Limits`]. They remember 8 bytes per entry ([`U64Set`]).
 //!
 //! The crate also parses the names of archives ([`ArchiveName`]), pairs archives by them ([`Pair`]),
-//! and parses the `version` file ([`check_version`]), bank files ([`BankReader`]) and the records of account storages
-//! ([`append_vec`]).
+//! and parses the `version` file ([`check_version`]), bank files ([`BankReader`]), the records of account storages
+//! ([`append_vec`]) and the data of a few programs' accounts ([`programs`]).
 //!
 //! Other crates parse the stream's framing (`tarstream`), create directories and files, and check
 //! file contents. This crate never resolves a path: a [`Placement`] is a name below the
@@ -57,6 +57,7 @@ mod limits;
 mod name;
 mod pair;
 mod placement;
+pub mod programs;
 mod set;
 mod snapshot;
 

@@ -2,10 +2,7 @@
 
 use twox_hash::XxHash3_128;
 
-use crate::{Kind, Schema};
-
-/// Length of a key in bytes.
-pub(crate) const KEY_BYTES: usize = 32;
+use crate::{Column, Kind, Schema, schema::KEY_BYTES};
 
 /// Rows of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,17 +13,24 @@ pub struct Columns {
     bytes: usize,
 }
 
+/// A column of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Buffer {
+    pub values: Values,
+    /// Whether each row has a value; `None` if all have. Only these are among the values.
+    pub present: Option<Vec<bool>>,
+}
+
 /// Values of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Buffer {
+pub(crate) enum Values {
     /// Keys, one after the other.
     Keys(Vec<u8>),
     Longs(Vec<i64>),
-    /// Null is `None`.
-    OptionalLongs(Vec<Option<i64>>),
+    Decimals(Vec<u64>),
     Ints(Vec<i32>),
     Booleans(Vec<bool>),
-    /// Values one after the other, and the end of each. Of [`Kind::Data`] and [`Kind::KeyText`].
+    /// Values one after the other, and the end of each. Of [`Kind::Data`] and [`Kind::Text`].
     Bytes {
         bytes: Vec<u8>,
         ends: Vec<usize>,
@@ -35,15 +39,54 @@ pub(crate) enum Buffer {
 }
 
 impl Buffer {
-    fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Key => Self::Keys(Vec::new()),
-            Kind::Long => Self::Longs(Vec::new()),
-            Kind::OptionalLong => Self::OptionalLongs(Vec::new()),
-            Kind::Int => Self::Ints(Vec::new()),
-            Kind::Boolean => Self::Booleans(Vec::new()),
-            Kind::Data | Kind::KeyText => {
-                Self::Bytes { bytes: Vec::new(), ends: Vec::new(), text: kind == Kind::KeyText }
+    fn of(column: &Column) -> Self {
+        let values = match column.kind {
+            Kind::Key => Values::Keys(Vec::new()),
+            Kind::Long => Values::Longs(Vec::new()),
+            Kind::Decimal => Values::Decimals(Vec::new()),
+            Kind::Int => Values::Ints(Vec::new()),
+            Kind::Boolean => Values::Booleans(Vec::new()),
+            Kind::Data | Kind::Text => Values::Bytes {
+                bytes: Vec::new(),
+                ends: Vec::new(),
+                text: column.kind == Kind::Text,
+            },
+        };
+        Self { values, present: column.nullable.then(Vec::new) }
+    }
+
+    fn append(&mut self, other: Self) {
+        match (&mut self.values, other.values) {
+            (Values::Keys(these), Values::Keys(others)) => these.extend(others),
+            (Values::Longs(these), Values::Longs(others)) => these.extend(others),
+            (Values::Decimals(these), Values::Decimals(others)) => these.extend(others),
+            (Values::Ints(these), Values::Ints(others)) => these.extend(others),
+            (Values::Booleans(these), Values::Booleans(others)) => these.extend(others),
+            (Values::Bytes { bytes, ends, .. }, Values::Bytes { bytes: more, ends: after, .. }) => {
+                let before = bytes.len();
+                bytes.extend(more);
+                ends.extend(after.into_iter().map(|end| before + end));
+            }
+            (these, others) => panic!("{others:?} cannot follow {these:?}"),
+        }
+        if let (Some(these), Some(others)) = (&mut self.present, other.present) {
+            these.extend(others);
+        }
+    }
+}
+
+impl Values {
+    /// Adds the bytes of a value to those that are hashed.
+    fn hashed(&self, index: usize, row: &mut Vec<u8>) {
+        match self {
+            Self::Keys(keys) => row.extend_from_slice(&keys[index * KEY_BYTES..][..KEY_BYTES]),
+            Self::Longs(values) => row.extend(values[index].to_le_bytes()),
+            Self::Decimals(values) => row.extend(values[index].to_le_bytes()),
+            Self::Ints(values) => row.extend(values[index].to_le_bytes()),
+            Self::Booleans(values) => row.push(values[index].into()),
+            Self::Bytes { bytes, ends, .. } => {
+                let begin = index.checked_sub(1).map_or(0, |before| ends[before]);
+                row.extend(XxHash3_128::oneshot(&bytes[begin..ends[index]]).to_le_bytes());
             }
         }
     }
@@ -52,7 +95,7 @@ impl Buffer {
 impl Columns {
     /// Creates empty columns.
     pub fn new(schema: &Schema) -> Self {
-        let buffers = schema.columns.iter().map(|column| Buffer::of(column.kind)).collect();
+        let buffers = schema.columns.iter().map(Buffer::of).collect();
         Self { rows: 0, buffers, bytes: 0 }
     }
 
@@ -78,34 +121,39 @@ impl Columns {
 
     /// Takes the buffer of a column.
     pub(crate) fn take(&mut self, column: usize) -> Option<Buffer> {
-        let buffer = self.buffers.get_mut(column)?;
-        Some(std::mem::replace(buffer, Buffer::Booleans(Vec::new())))
+        let none = Buffer { values: Values::Booleans(Vec::new()), present: None };
+        Some(std::mem::replace(self.buffers.get_mut(column)?, none))
+    }
+
+    /// Adds other rows of the same table.
+    ///
+    /// # Panics
+    ///
+    /// If they are of another table.
+    pub fn append(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        for (buffer, other) in self.buffers.iter_mut().zip(other.buffers) {
+            buffer.append(other);
+        }
     }
 
     /// Returns the digest of the rows: the same for the same rows in any order.
     pub fn digest(&self) -> Digest {
-        let mut row = Vec::new();
-        let mut digest = Digest::default();
-        for index in 0..self.rows {
+        let (mut row, mut digest) = (Vec::new(), Digest::default());
+        // Of each column, how many values the rows before have.
+        let mut indexes = vec![0; self.buffers.len()];
+        for number in 0..self.rows {
             row.clear();
-            for buffer in &self.buffers {
-                match buffer {
-                    Buffer::Keys(keys) => {
-                        row.extend_from_slice(&keys[index * KEY_BYTES..][..KEY_BYTES]);
-                    }
-                    Buffer::Longs(values) => row.extend(values[index].to_le_bytes()),
-                    Buffer::OptionalLongs(values) => {
-                        row.push(values[index].is_some().into());
-                        row.extend(values[index].unwrap_or_default().to_le_bytes());
-                    }
-                    Buffer::Ints(values) => row.extend(values[index].to_le_bytes()),
-                    Buffer::Booleans(values) => row.push(values[index].into()),
-                    Buffer::Bytes { bytes, ends, .. } => {
-                        let begin = index.checked_sub(1).map_or(0, |before| ends[before]);
-                        let value = XxHash3_128::oneshot(&bytes[begin..ends[index]]);
-                        row.extend(value.to_le_bytes());
+            for (buffer, index) in self.buffers.iter().zip(&mut indexes) {
+                if let Some(present) = &buffer.present {
+                    row.push(present[number].into());
+                    if !present[number] {
+                        continue;
                     }
                 }
+                buffer.values.hashed(*index, &mut row);
+                *index += 1;
             }
             digest.add(Digest { rows: 1, sum: XxHash3_128::oneshot(&row) });
         }
@@ -124,74 +172,99 @@ pub struct Row<'a> {
     bytes: &'a mut usize,
 }
 
-impl Row<'_> {
-    fn next(&mut self) -> &mut Buffer {
-        self.buffers.next().expect("a row has no more values than columns")
+impl<'a> Row<'a> {
+    /// Returns the values of the next column, to which one is added.
+    fn next(&mut self, bytes: usize) -> &'a mut Values {
+        let buffer = self.buffers.next().expect("a row has no more values than columns");
+        if let Some(present) = &mut buffer.present {
+            present.push(true);
+        }
+        *self.bytes += bytes;
+        &mut buffer.values
+    }
+
+    /// Adds null.
+    pub fn null(&mut self) {
+        let buffer = self.buffers.next().expect("a row has no more values than columns");
+        buffer.present.as_mut().expect("the column may be null").push(false);
+        *self.bytes += 1;
+    }
+
+    /// Adds a value or null.
+    pub fn or_null<T>(&mut self, value: Option<T>, add: impl FnOnce(&mut Self, T)) {
+        match value {
+            Some(value) => add(self, value),
+            None => self.null(),
+        }
     }
 
     /// Adds a key, in the column's form.
     pub fn key(&mut self, key: &[u8; KEY_BYTES]) {
-        let mut added = KEY_BYTES;
-        match self.next() {
-            Buffer::Keys(keys) => keys.extend_from_slice(key),
-            Buffer::Bytes { bytes, ends, text: true } => {
+        match self.next(KEY_BYTES) {
+            Values::Keys(keys) => keys.extend_from_slice(key),
+            Values::Bytes { bytes, ends, text: true } => {
                 let mut text = [0; five8::BASE58_ENCODED_32_MAX_LEN];
                 let length = usize::from(five8::encode_32(key, &mut text));
                 bytes.extend_from_slice(&text[..length]);
                 ends.push(bytes.len());
-                added = length;
+                *self.bytes += length.saturating_sub(KEY_BYTES);
             }
             other => panic!("a key does not go into {other:?}"),
         }
-        *self.bytes += added;
     }
 
     /// Adds a number of 64 bits.
     pub fn long(&mut self, value: i64) {
-        match self.next() {
-            Buffer::Longs(values) => values.push(value),
+        match self.next(size_of::<i64>()) {
+            Values::Longs(values) => values.push(value),
             other => panic!("a long does not go into {other:?}"),
         }
-        *self.bytes += size_of::<i64>();
     }
 
-    /// Adds a number of 64 bits or null.
-    pub fn optional_long(&mut self, value: Option<i64>) {
-        match self.next() {
-            Buffer::OptionalLongs(values) => values.push(value),
-            other => panic!("an optional long does not go into {other:?}"),
+    /// Adds a number of 64 bits without sign.
+    pub fn decimal(&mut self, value: u64) {
+        match self.next(size_of::<u64>()) {
+            Values::Decimals(values) => values.push(value),
+            other => panic!("a decimal does not go into {other:?}"),
         }
-        *self.bytes += size_of::<i64>();
     }
 
     /// Adds a number of 32 bits.
     pub fn int(&mut self, value: i32) {
-        match self.next() {
-            Buffer::Ints(values) => values.push(value),
+        match self.next(size_of::<i32>()) {
+            Values::Ints(values) => values.push(value),
             other => panic!("an int does not go into {other:?}"),
         }
-        *self.bytes += size_of::<i32>();
     }
 
     /// Adds true or false.
     pub fn boolean(&mut self, value: bool) {
-        match self.next() {
-            Buffer::Booleans(values) => values.push(value),
+        match self.next(1) {
+            Values::Booleans(values) => values.push(value),
             other => panic!("a boolean does not go into {other:?}"),
         }
-        *self.bytes += 1;
+    }
+
+    /// Adds a word.
+    pub fn text(&mut self, value: &str) {
+        match self.next(value.len()) {
+            Values::Bytes { bytes, ends, text: true } => {
+                bytes.extend_from_slice(value.as_bytes());
+                ends.push(bytes.len());
+            }
+            other => panic!("text does not go into {other:?}"),
+        }
     }
 
     /// Adds bytes.
     pub fn data(&mut self, value: &[u8]) {
-        match self.next() {
-            Buffer::Bytes { bytes, ends, text: false } => {
+        match self.next(value.len()) {
+            Values::Bytes { bytes, ends, text: false } => {
                 bytes.extend_from_slice(value);
                 ends.push(bytes.len());
             }
             other => panic!("data does not go into {other:?}"),
         }
-        *self.bytes += value.len();
     }
 }
 

@@ -14,7 +14,8 @@ use parquet::{
 
 use crate::{
     Columns, Packing, Schema, TableError,
-    columns::{Buffer, KEY_BYTES},
+    columns::{Buffer, Values},
+    schema::{DECIMAL_BYTES, KEY_BYTES},
 };
 
 /// Most rows of a page: what one look-up by the page index has to decode.
@@ -102,38 +103,50 @@ impl Encoder {
 
 /// Writes values to a column of their kind.
 fn write(writer: &mut ColumnWriter<'_>, buffer: Buffer) -> Result<(), TableError> {
-    match (writer, buffer) {
-        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Buffer::Keys(keys)) => {
-            let keys = Bytes::from(keys);
-            let ends = (1..=keys.len() / KEY_BYTES).map(|count| count * KEY_BYTES);
-            let values: Vec<FixedLenByteArray> =
-                ends.map(|end| ByteArray::from(keys.slice(end - KEY_BYTES..end)).into()).collect();
-            writer.write_batch(&values, None, None)?;
+    let levels = buffer.present.map(|present| present.into_iter().map(i16::from).collect());
+    let levels: Option<Vec<i16>> = levels;
+    let levels = levels.as_deref();
+    match (writer, buffer.values) {
+        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Values::Keys(keys)) => {
+            writer.write_batch(&fixed(keys, KEY_BYTES), levels, None)?;
         }
-        (ColumnWriter::ByteArrayColumnWriter(writer), Buffer::Bytes { bytes, ends, .. }) => {
+        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Values::Decimals(values)) => {
+            let bytes = values.iter().flat_map(|value| decimal(*value)).collect();
+            writer.write_batch(&fixed(bytes, DECIMAL_BYTES), levels, None)?;
+        }
+        (ColumnWriter::ByteArrayColumnWriter(writer), Values::Bytes { bytes, ends, .. }) => {
             let bytes = Bytes::from(bytes);
             let begins = std::iter::once(0).chain(ends.iter().copied());
             let values: Vec<ByteArray> = begins
                 .zip(&ends)
                 .map(|(begin, end)| ByteArray::from(bytes.slice(begin..*end)))
                 .collect();
-            writer.write_batch(&values, None, None)?;
+            writer.write_batch(&values, levels, None)?;
         }
-        (ColumnWriter::Int64ColumnWriter(writer), Buffer::Longs(values)) => {
-            writer.write_batch(&values, None, None)?;
+        (ColumnWriter::Int64ColumnWriter(writer), Values::Longs(values)) => {
+            writer.write_batch(&values, levels, None)?;
         }
-        (ColumnWriter::Int64ColumnWriter(writer), Buffer::OptionalLongs(values)) => {
-            let levels: Vec<i16> = values.iter().map(|value| value.is_some().into()).collect();
-            let values: Vec<i64> = values.into_iter().flatten().collect();
-            writer.write_batch(&values, Some(&levels), None)?;
+        (ColumnWriter::Int32ColumnWriter(writer), Values::Ints(values)) => {
+            writer.write_batch(&values, levels, None)?;
         }
-        (ColumnWriter::Int32ColumnWriter(writer), Buffer::Ints(values)) => {
-            writer.write_batch(&values, None, None)?;
-        }
-        (ColumnWriter::BoolColumnWriter(writer), Buffer::Booleans(values)) => {
-            writer.write_batch(&values, None, None)?;
+        (ColumnWriter::BoolColumnWriter(writer), Values::Booleans(values)) => {
+            writer.write_batch(&values, levels, None)?;
         }
         _ => unreachable!("buffers are made by the schema that the columns are made by"),
     }
     Ok(())
+}
+
+/// Returns values of `length` bytes each.
+fn fixed(bytes: Vec<u8>, length: usize) -> Vec<FixedLenByteArray> {
+    let bytes = Bytes::from(bytes);
+    let ends = (1..=bytes.len() / length).map(|count| count * length);
+    ends.map(|end| ByteArray::from(bytes.slice(end - length..end)).into()).collect()
+}
+
+/// Returns a number as Parquet has decimals: big-endian, with a sign.
+fn decimal(value: u64) -> [u8; DECIMAL_BYTES] {
+    let mut bytes = [0; DECIMAL_BYTES];
+    bytes[1..].copy_from_slice(&value.to_be_bytes());
+    bytes
 }

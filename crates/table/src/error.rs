@@ -28,6 +28,12 @@ pub enum TableError {
         /// Number of values.
         found: u64,
     },
+    /// A column holds a value that its table cannot have.
+    #[error("column {column} holds a value that the table cannot have")]
+    Value {
+        /// Name of the column.
+        column: &'static str,
+    },
 }
 
 impl TableError {

@@ -23,6 +23,7 @@ mod error;
 mod file;
 mod read;
 mod schema;
+mod tables;
 
 pub use columns::{Columns, Digest, Row};
 pub use encode::{Encoder, RowGroup};
@@ -30,3 +31,4 @@ pub use error::TableError;
 pub use file::TableFile;
 pub use read::read_rows;
 pub use schema::{AccountColumns, Column, KeyForm, Kind, Packing, Schema};
+pub use tables::TableKind;

@@ -7,8 +7,9 @@ use parquet::{
 };
 
 use crate::{
-    Columns, Kind, Schema, TableError,
-    columns::{Buffer, KEY_BYTES},
+    Column, Columns, Kind, Schema, TableError,
+    columns::{Buffer, Values},
+    schema::KEY_BYTES,
 };
 
 /// Reads all rows of a file of this table and shows them to `see`, one row group at a time.
@@ -35,7 +36,7 @@ pub fn read_rows<R: ChunkReader + 'static>(
         let rows = u64::try_from(group.metadata().num_rows()).unwrap_or(0);
         let mut buffers = Vec::new();
         for (index, column) in schema.columns.iter().enumerate() {
-            let (buffer, found) = read(&*group, index, column.kind, rows)?;
+            let (buffer, found) = read(&*group, index, column, rows)?;
             if found != rows {
                 let column = column.name;
                 return Err(TableError::Count { column, expected: rows, found });
@@ -47,69 +48,65 @@ pub fn read_rows<R: ChunkReader + 'static>(
     Ok(())
 }
 
-/// Reads a column of a row group. Returns its values and their number.
+/// Reads a column of a row group. Returns its values and the number of rows.
 fn read(
     group: &dyn RowGroupReader,
     index: usize,
-    kind: Kind,
+    column: &Column,
     rows: u64,
 ) -> Result<(Buffer, u64), TableError> {
     let most = usize::try_from(rows).unwrap_or(usize::MAX);
-    /// Reads all records of a column.
+    let (mut levels, mut count): (Vec<i16>, usize) = (Vec::new(), 0);
+    /// Reads all values of a column.
     macro_rules! all {
-        ($reader:expr, $levels:expr) => {{
+        ($reader:expr) => {{
             let mut values = Vec::new();
-            let mut count = 0;
             loop {
+                let levels = column.nullable.then_some(&mut levels);
                 let (records, ..) =
-                    $reader.read_records(most - count, $levels, None, &mut values)?;
+                    $reader.read_records(most - count, levels, None, &mut values)?;
                 count += records;
                 if records == 0 || count == most {
-                    break (values, count as u64);
+                    break values;
                 }
             }
         }};
     }
-    let read = match (group.get_column_reader(index)?, kind) {
+    let other = || TableError::Value { column: column.name };
+    let values = match (group.get_column_reader(index)?, column.kind) {
         (ColumnReader::FixedLenByteArrayColumnReader(mut reader), Kind::Key) => {
-            let (values, count) = all!(reader, None);
-            let values: Vec<FixedLenByteArray> = values;
+            let values: Vec<FixedLenByteArray> = all!(reader);
             let mut keys = Vec::with_capacity(values.len() * KEY_BYTES);
             for value in &values {
                 keys.extend_from_slice(value.data());
             }
-            (Buffer::Keys(keys), count)
+            Values::Keys(keys)
         }
-        (ColumnReader::ByteArrayColumnReader(mut reader), Kind::Data | Kind::KeyText) => {
-            let (values, count) = all!(reader, None);
-            let values: Vec<ByteArray> = values;
+        (ColumnReader::FixedLenByteArrayColumnReader(mut reader), Kind::Decimal) => {
+            let values: Vec<FixedLenByteArray> = all!(reader);
+            let number = |value: &FixedLenByteArray| match value.data() {
+                [0, number @ ..] => Some(u64::from_be_bytes(number.try_into().ok()?)),
+                _ => None,
+            };
+            let values = values.iter().map(number).collect::<Option<_>>();
+            Values::Decimals(values.ok_or_else(other)?)
+        }
+        (ColumnReader::ByteArrayColumnReader(mut reader), Kind::Data | Kind::Text) => {
+            let values: Vec<ByteArray> = all!(reader);
             let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(values.len()));
             for value in &values {
                 bytes.extend_from_slice(value.data());
                 ends.push(bytes.len());
             }
-            (Buffer::Bytes { bytes, ends, text: kind == Kind::KeyText }, count)
+            Values::Bytes { bytes, ends, text: column.kind == Kind::Text }
         }
-        (ColumnReader::Int64ColumnReader(mut reader), Kind::Long) => {
-            let (values, count) = all!(reader, None);
-            (Buffer::Longs(values), count)
-        }
-        (ColumnReader::Int64ColumnReader(mut reader), Kind::OptionalLong) => {
-            let mut levels: Vec<i16> = Vec::new();
-            let (values, count) = all!(reader, Some(&mut levels));
-            let mut values: std::vec::IntoIter<i64> = values.into_iter();
-            let optional = levels.iter().map(|level| (*level > 0).then(|| values.next()).flatten());
-            (Buffer::OptionalLongs(optional.collect()), count)
-        }
-        (ColumnReader::Int32ColumnReader(mut reader), Kind::Int) => {
-            let (values, count) = all!(reader, None);
-            (Buffer::Ints(values), count)
-        }
+        (ColumnReader::Int64ColumnReader(mut reader), Kind::Long) => Values::Longs(all!(reader)),
+        (ColumnReader::Int32ColumnReader(mut reader), Kind::Int) => Values::Ints(all!(reader)),
         (ColumnReader::BoolColumnReader(mut reader), Kind::Boolean) => {
-            let (values, count) = all!(reader, None);
-            (Buffer::Booleans(values), count)
+            Values::Booleans(all!(reader))
         }
         _ => unreachable!("the file has the columns of the schema"),
     };
-    Ok(read)
+    let present = column.nullable.then(|| levels.iter().map(|level| *level > 0).collect());
+    Ok((Buffer { values, present }, count as u64))
 }

@@ -7,6 +7,15 @@ use parquet::{
 
 use crate::TableError;
 
+/// Length of a key in bytes.
+pub(crate) const KEY_BYTES: usize = 32;
+
+/// Digits of a decimal column: 2^64 has as many.
+pub(crate) const DECIMAL_DIGITS: i32 = 20;
+
+/// Bytes of a value in a decimal column: numbers of 20 digits need 67 bits and a sign.
+pub(crate) const DECIMAL_BYTES: usize = 9;
+
 /// A table: its name and its columns, in the order of the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
@@ -25,6 +34,8 @@ pub struct Column {
     pub kind: Kind,
     /// How it is stored.
     pub packing: Packing,
+    /// Whether values may be null.
+    pub nullable: bool,
 }
 
 /// Kind of a column's values.
@@ -32,12 +43,12 @@ pub struct Column {
 pub enum Kind {
     /// 32 bytes.
     Key,
-    /// A key in base58.
-    KeyText,
+    /// Text, among it keys in base58.
+    Text,
     /// A signed number of 64 bits.
     Long,
-    /// A [`Long`](Self::Long), or null.
-    OptionalLong,
+    /// A number of 64 bits without sign, as a decimal number of 20 digits: no engine reads that wrongly.
+    Decimal,
     /// A signed number of 32 bits.
     Int,
     /// True or false.
@@ -69,50 +80,18 @@ pub enum KeyForm {
     Base58,
 }
 
-/// Columns of the table of accounts.
+/// Columns that are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountColumns {
     /// Form of the keys.
     pub keys: KeyForm,
-    /// Whether there is a column of data.
+    /// Whether the table of accounts has a column of data.
     pub data: bool,
     /// Whether columns tell the storage of each record and its offset there.
     pub provenance: bool,
 }
 
 impl Schema {
-    /// Returns the table of accounts. The data is the last column: all others of a row group can be
-    /// read together.
-    pub fn accounts(wanted: AccountColumns) -> Self {
-        let column = |name, kind, packing| Column { name, kind, packing };
-        let key = match wanted.keys {
-            KeyForm::Binary => Kind::Key,
-            KeyForm::Base58 => Kind::KeyText,
-        };
-        let unique = match wanted.keys {
-            KeyForm::Binary => Packing::Plain,
-            KeyForm::Base58 => Packing::Bulk,
-        };
-        let mut columns = vec![
-            column("pubkey", key, unique),
-            column("owner", key, Packing::Dictionary),
-            column("lamports", Kind::Long, Packing::Dictionary),
-            column("slot", Kind::Long, Packing::Delta),
-            column("data_len", Kind::Int, Packing::Dictionary),
-            column("executable", Kind::Boolean, Packing::Dictionary),
-            // Null stands for 2^64-1, exempt from rent, which no signed column can hold.
-            column("rent_epoch", Kind::OptionalLong, Packing::Dictionary),
-        ];
-        if wanted.provenance {
-            columns.push(column("storage_id", Kind::Long, Packing::Delta));
-            columns.push(column("offset", Kind::Long, Packing::Delta));
-        }
-        if wanted.data {
-            columns.push(column("data", Kind::Data, Packing::Bulk));
-        }
-        Self { name: "accounts", columns }
-    }
-
     /// Returns the schema of the table's files.
     pub(crate) fn to_parquet(&self) -> Result<TypePtr, TableError> {
         let fields = self.columns.iter().map(|column| Ok(column.to_parquet()?.into()));
@@ -124,22 +103,25 @@ impl Schema {
 impl Column {
     fn to_parquet(self) -> Result<Type, TableError> {
         let (physical, length) = match self.kind {
-            Kind::Key => (Physical::FIXED_LEN_BYTE_ARRAY, Some(32)),
-            Kind::KeyText | Kind::Data => (Physical::BYTE_ARRAY, None),
-            Kind::Long | Kind::OptionalLong => (Physical::INT64, None),
+            Kind::Key => (Physical::FIXED_LEN_BYTE_ARRAY, Some(KEY_BYTES)),
+            Kind::Decimal => (Physical::FIXED_LEN_BYTE_ARRAY, Some(DECIMAL_BYTES)),
+            Kind::Text | Kind::Data => (Physical::BYTE_ARRAY, None),
+            Kind::Long => (Physical::INT64, None),
             Kind::Int => (Physical::INT32, None),
             Kind::Boolean => (Physical::BOOLEAN, None),
         };
-        let repetition = match self.kind {
-            Kind::OptionalLong => Repetition::OPTIONAL,
-            _ => Repetition::REQUIRED,
+        let repetition = if self.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
+        let builder = Type::primitive_type_builder(self.name, physical).with_repetition(repetition);
+        let builder = match self.kind {
+            Kind::Text => builder.with_logical_type(Some(LogicalType::String)),
+            Kind::Decimal => builder
+                .with_logical_type(Some(LogicalType::decimal(0, DECIMAL_DIGITS)))
+                .with_precision(DECIMAL_DIGITS)
+                .with_scale(0),
+            _ => builder,
         };
-        let logical = (self.kind == Kind::KeyText).then_some(LogicalType::String);
-        let builder = Type::primitive_type_builder(self.name, physical)
-            .with_repetition(repetition)
-            .with_logical_type(logical);
         let builder = match length {
-            Some(length) => builder.with_length(length),
+            Some(length) => builder.with_length(i32::try_from(length).unwrap_or(i32::MAX)),
             None => builder,
         };
         Ok(builder.build()?)

@@ -9,7 +9,8 @@ use parquet::{
 };
 use proptest::prelude::*;
 use unsnap_table::{
-    AccountColumns, Columns, Digest, Encoder, KeyForm, Schema, TableError, TableFile, read_rows,
+    AccountColumns, Columns, Digest, Encoder, KeyForm, Kind, Row, Schema, TableError, TableFile,
+    TableKind, read_rows,
 };
 
 /// An account, as far as it becomes a row.
@@ -24,6 +25,16 @@ struct Account {
     data: Vec<u8>,
 }
 
+const KEYS: [KeyForm; 2] = [KeyForm::Binary, KeyForm::Base58];
+
+const TABLES: [TableKind; 5] = [
+    TableKind::Accounts,
+    TableKind::TokenAccounts,
+    TableKind::Mints,
+    TableKind::Stakes,
+    TableKind::Votes,
+];
+
 const ALL: AccountColumns = AccountColumns { keys: KeyForm::Binary, data: true, provenance: true };
 
 fn rows(schema: &Schema, wanted: AccountColumns, accounts: &[Account]) -> Columns {
@@ -36,7 +47,7 @@ fn rows(schema: &Schema, wanted: AccountColumns, accounts: &[Account]) -> Column
         row.long(account.slot);
         row.int(i32::try_from(account.data.len()).unwrap());
         row.boolean(account.executable);
-        row.optional_long(account.rent_epoch);
+        row.or_null(account.rent_epoch, Row::long);
         if wanted.provenance {
             row.long(index);
             row.long(i64::MAX - index);
@@ -220,11 +231,12 @@ fn a_file_of_another_table_or_a_damaged_one_is_refused() {
 /// BYTE_STREAM_SPLIT on fixed binary.
 #[test]
 fn files_hold_nothing_that_engines_read_wrongly() {
-    for keys in [KeyForm::Binary, KeyForm::Base58] {
-        let wanted = AccountColumns { keys, ..ALL };
-        let schema = Schema::accounts(wanted);
+    for (kind, keys) in TABLES.iter().flat_map(|kind| KEYS.map(|keys| (*kind, keys))) {
+        let schema = Schema::of(kind, AccountColumns { keys, ..ALL });
         let encoder = Encoder::new(schema.clone()).unwrap();
-        let file = file(&encoder, vec![vec![rows(&schema, wanted, &some_accounts(200))]]);
+        let mut rows = Columns::new(&schema);
+        (0..200).for_each(|number| any_row(&schema, &mut rows, number));
+        let file = file(&encoder, vec![vec![rows]]);
         let reader = SerializedFileReader::new(Bytes::from(file)).unwrap();
         let metadata = reader.metadata();
         let facts = metadata.file_metadata().key_value_metadata().unwrap();
@@ -246,7 +258,8 @@ fn files_hold_nothing_that_engines_read_wrongly() {
             assert_eq!(column.statistics().is_some(), has_statistics, "{name}");
             assert!(column.offset_index_offset().is_some(), "{name}");
         }
-        assert_eq!(metadata.row_group(0).columns().last().unwrap().column_path().string(), "data");
+        let last = metadata.row_group(0).columns().last().unwrap().column_path().string();
+        assert_eq!(last, if kind == TableKind::Accounts { "data" } else { "offset" });
     }
 }
 
@@ -269,4 +282,67 @@ fn keys_are_written_as_everyone_writes_them() {
         assert_eq!(text("owner"), quoted(account.owner));
     }
     assert_eq!(rows.len(), accounts.len());
+}
+
+/// A row of every column that the table has, from numbers: nulls where they are odd.
+fn any_row(schema: &Schema, columns: &mut Columns, number: u8) {
+    let mut row = columns.row();
+    for (column, index) in schema.columns.iter().zip(number..) {
+        if column.nullable && index % 2 == 1 {
+            row.null();
+            continue;
+        }
+        match column.kind {
+            Kind::Text if column.name == "state" => {
+                row.text(["frozen", "ok"][usize::from(index % 2)]);
+            }
+            Kind::Key | Kind::Text => row.key(&[index; 32]),
+            Kind::Long => row.long(i64::from(index) - 100),
+            Kind::Decimal => row.decimal(u64::MAX - u64::from(index % 8)),
+            Kind::Int => row.int(i32::MAX - i32::from(index)),
+            Kind::Boolean => row.boolean(index > 99),
+            Kind::Data => row.data(&vec![index; index.into()]),
+        }
+    }
+}
+
+#[test]
+fn every_table_survives_with_its_nulls() {
+    for kind in TABLES {
+        for keys in KEYS {
+            let schema = Schema::of(kind, AccountColumns { keys, ..ALL });
+            let [mut whole, mut parts] = [(); 2].map(|()| Columns::new(&schema));
+            for number in 0..100 {
+                any_row(&schema, &mut whole, number);
+                let mut part = Columns::new(&schema);
+                any_row(&schema, &mut part, number);
+                parts.append(part);
+            }
+            assert_eq!(whole, parts, "appended rows are the same");
+            let expected = whole.digest();
+            let file = file(&Encoder::new(schema.clone()).unwrap(), vec![vec![whole, parts]]);
+            let found = read(&schema, file.clone()).unwrap();
+            assert_eq!((found.rows, found.sum), (200, expected.sum.wrapping_mul(2)), "{kind:?}");
+            let reader = SerializedFileReader::new(Bytes::from(file)).unwrap();
+            for (row, number) in reader.get_row_iter(None).unwrap().zip(0_u8..100) {
+                for ((_, field), (column, index)) in
+                    row.unwrap().get_column_iter().zip(schema.columns.iter().zip(number..))
+                {
+                    let is_null = column.nullable && index % 2 == 1;
+                    let text = field.to_string();
+                    assert_eq!(text == "null", is_null, "{}", column.name);
+                    if column.kind == Kind::Decimal && !is_null {
+                        let expected = u64::MAX - u64::from(index % 8);
+                        assert_eq!(text.trim_end_matches('.'), expected.to_string());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "the column may be null")]
+fn null_does_not_go_into_every_column() {
+    Columns::new(&Schema::accounts(ALL)).row().null();
 }

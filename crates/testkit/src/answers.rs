@@ -3,6 +3,10 @@
 //! Tests compare the answers of programs and of database engines with these, which come straight
 //! from the generator, without an archive and without the code under test.
 
+mod programs;
+
+pub use programs::{Decoded, decoded};
+
 use std::collections::HashMap;
 
 use crate::content::{HEADER_BYTES, fill_segment};

@@ -37,7 +37,7 @@ pub enum Content {
     Huffman,
     /// The kinds of accounts that mainnet has, in its proportions: 67 % token accounts (some of them
     /// frozen, delegated or native) and mints, 8 % system accounts, 25 % of other programs, among
-    /// them stake accounts, with data of 600 bytes on average and up to 10 MiB. For tests of what
+    /// them accounts of Token-2022, stakes and votes, with data of 600 bytes on average and up to 10 MiB. For tests of what
     /// accounts hold.
     Mainnet,
 }
@@ -225,6 +225,20 @@ impl Records {
             }
             mainnet::Kind::Mint if data.len() >= mainnet::MINT_BYTES => {
                 mainnet::fill_mint(&mut self.random, data);
+            }
+            mainnet::Kind::Extended if data.len() >= mainnet::EXTENDED_BYTES => {
+                self.token(data);
+                mainnet::vary_token(&mut self.random, data);
+                mainnet::extend(data, 2, 7, mainnet::EXTENDED_BYTES);
+            }
+            mainnet::Kind::ExtendedMint if data.len() >= mainnet::EXTENDED_MINT_BYTES => {
+                mainnet::fill_mint(&mut self.random, data);
+                mainnet::extend(data, 1, 18, mainnet::EXTENDED_MINT_BYTES);
+            }
+            mainnet::Kind::Vote if data.len() >= mainnet::VOTE_BYTES => {
+                let node = self.random.log_uniform(VOTER_BITS);
+                let node = self.key(KEYS_VOTER, node);
+                mainnet::fill_vote(&mut self.random, &node, data);
             }
             mainnet::Kind::Stake if data.len() >= mainnet::STAKE_BYTES => {
                 let voter = self.random.log_uniform(VOTER_BITS);

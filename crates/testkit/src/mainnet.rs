@@ -49,12 +49,38 @@ const OTHER_BYTES: [(u64, usize, usize); 6] = [
     (100_000, 256 << 10, (10 << 20) - 512),
 ];
 
+/// `TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb`.
+pub(crate) const TOKEN_2022_PROGRAM: [u8; 32] = [
+    0x06, 0xDD, 0xF6, 0xE1, 0xEE, 0x75, 0x8F, 0xDE, 0x18, 0x42, 0x5D, 0xBC, 0xE4, 0x6C, 0xCD, 0xDA,
+    0xB6, 0x1A, 0xFC, 0x4D, 0x83, 0xB9, 0x0D, 0x27, 0xFE, 0xBD, 0xF9, 0x28, 0xD8, 0xA1, 0x8B, 0xFC,
+];
+
+/// `Vote111111111111111111111111111111111111111`.
+pub(crate) const VOTE_PROGRAM: [u8; 32] = [
+    0x07, 0x61, 0x48, 0x1D, 0x35, 0x74, 0x74, 0xBB, 0x7C, 0x4D, 0x76, 0x24, 0xEB, 0xD3, 0xBD, 0xB3,
+    0xD8, 0x35, 0x5E, 0x73, 0xD1, 0x10, 0x43, 0xFC, 0x0D, 0xA3, 0x53, 0x80, 0x00, 0x00, 0x00, 0x00,
+];
+
+/// Length of the data of a Token-2022 account whose owner cannot change.
+pub(crate) const EXTENDED_BYTES: usize = TOKEN_BYTES + 1 + 4;
+/// Length of the data of a Token-2022 mint that points to metadata.
+pub(crate) const EXTENDED_MINT_BYTES: usize = TOKEN_BYTES + 1 + 4 + 64;
+/// Length of a vote account's data in bytes.
+pub(crate) const VOTE_BYTES: usize = 3762;
+/// Number of votes in a vote account.
+pub(crate) const VOTES: usize = 31;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Token,
     Mint,
+    /// A token account of Token-2022.
+    Extended,
+    /// A mint of Token-2022.
+    ExtendedMint,
     System,
     Stake,
+    Vote,
     Other,
 }
 
@@ -64,6 +90,9 @@ pub(crate) fn pick(random: &mut Random) -> Kind {
         660..670 => Kind::Mint,
         670..750 => Kind::System,
         750..765 => Kind::Stake,
+        765..775 => Kind::Extended,
+        775..777 => Kind::ExtendedMint,
+        777..780 => Kind::Vote,
         _ => Kind::Other,
     }
 }
@@ -73,6 +102,9 @@ impl Kind {
         match self {
             Self::Token => TOKEN_BYTES,
             Self::Mint => MINT_BYTES,
+            Self::Extended => EXTENDED_BYTES,
+            Self::ExtendedMint => EXTENDED_MINT_BYTES,
+            Self::Vote => VOTE_BYTES,
             Self::System => 0,
             Self::Stake => STAKE_BYTES,
             Self::Other => {
@@ -88,6 +120,8 @@ impl Kind {
     pub fn owner(self) -> Option<[u8; 32]> {
         match self {
             Self::Token | Self::Mint => Some(TOKEN_PROGRAM),
+            Self::Extended | Self::ExtendedMint => Some(TOKEN_2022_PROGRAM),
+            Self::Vote => Some(VOTE_PROGRAM),
             Self::System => Some([0; 32]),
             Self::Stake => Some(STAKE_PROGRAM),
             Self::Other => None,
@@ -97,11 +131,11 @@ impl Kind {
     pub fn lamports(self, random: &mut Random, data_bytes: usize) -> u64 {
         let exempt = 890_880 + 6960 * data_bytes as u64;
         match self {
-            Self::Token | Self::Mint | Self::Other => exempt,
             // A closed account remains until it is cleaned.
             Self::System if random.chance(6) => 0,
             Self::System => random.next_u64() >> 24,
             Self::Stake => exempt + (random.next_u64() >> 20),
+            _ => exempt,
         }
     }
 
@@ -171,6 +205,64 @@ pub(crate) fn fill_stake(random: &mut Random, voter: &[u8; 32], data: &mut [u8])
     put(data, 188, &random.below(1 << 32).to_le_bytes());
 }
 
+/// Writes the type of a Token-2022 account and one extension, which takes the rest of its `length`.
+pub(crate) fn extend(data: &mut [u8], account_type: u8, extension: u16, length: usize) {
+    data[TOKEN_BYTES] = account_type;
+    let value = length - TOKEN_BYTES - 1 - 4;
+    put(data, TOKEN_BYTES + 1, &extension.to_le_bytes());
+    put(data, TOKEN_BYTES + 3, &u16::try_from(value).expect("a short value").to_le_bytes());
+}
+
+/// Fills in a vote account of any of the three versions.
+pub(crate) fn fill_vote(random: &mut Random, node: &[u8; 32], data: &mut [u8]) {
+    let version = 1 + random.index(3);
+    data[0] = u8::try_from(version).expect("one of three");
+    put(data, 4, node);
+    random.fill(&mut data[36..68]);
+    let mut at = 68;
+    let mut add = |bytes: &[u8]| {
+        put(data, at, bytes);
+        at += bytes.len();
+    };
+    let commission = random.below(101);
+    if version == 3 {
+        let mut collectors = [0; 64];
+        random.fill(&mut collectors);
+        add(&collectors);
+        // With a fraction of a percent.
+        add(&u16::try_from(commission * 100 + 5).expect("small").to_le_bytes());
+        add(&[0; 2 + 8 + 1]);
+    } else {
+        add(&[u8::try_from(commission).expect("a percentage")]);
+    }
+    add(&(VOTES as u64).to_le_bytes());
+    let root = random.below(1 << 40);
+    for vote in 1..=VOTES as u64 {
+        if version > 1 {
+            add(&[1]);
+        }
+        add(&(root + vote).to_le_bytes());
+        add(&u32::try_from(32 - vote).expect("small").to_le_bytes());
+    }
+    add(&[1]);
+    add(&root.to_le_bytes());
+    let epoch = root / 432_000;
+    add(&1_u64.to_le_bytes());
+    add(&epoch.to_le_bytes());
+    let mut voter = [0; 32];
+    random.fill(&mut voter);
+    add(&voter);
+    if version < 3 {
+        add(&[0; 1545]);
+    }
+    let credits = random.below(1 << 50);
+    for number in [2, epoch, credits, credits / 2, epoch + 1, credits + 99, credits] {
+        add(&number.to_le_bytes());
+    }
+    add(&(root + VOTES as u64).to_le_bytes());
+    add(&(1_700_000_000 + root).to_le_bytes());
+}
+
 /// Writes an optional key that is there.
 fn some_key(random: &mut Random, field: &mut [u8]) {
     field[0] = 1;
@@ -187,9 +279,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stake_program_has_its_name() {
-        let name = bs58::encode(STAKE_PROGRAM).into_string();
-        assert_eq!(name, "Stake11111111111111111111111111111111111111");
+    fn programs_have_their_names() {
+        for (program, name) in [
+            (STAKE_PROGRAM, "Stake11111111111111111111111111111111111111"),
+            (TOKEN_2022_PROGRAM, "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"),
+            (VOTE_PROGRAM, "Vote111111111111111111111111111111111111111"),
+        ] {
+            assert_eq!(bs58::encode(program).into_string(), name);
+        }
     }
 
     #[test]

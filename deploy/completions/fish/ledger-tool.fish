@@ -409,6 +409,11 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s h -
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s V -l version -d 'Print version'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -s o -l output -d 'Directory to make: absent or empty' -r -f -a "(__fish_complete_directories)"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l format -d 'Format of the tables' -r -f -a "parquet\t'Apache Parquet'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l table -d 'Tables to write, separated by commas' -r -f -a "accounts\t'Every account, as its record has it'
+token_accounts\t'What holders have of tokens'
+mints\t'Tokens'
+stakes\t'Stakes and their delegation'
+votes\t'Validators\' vote accounts'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l incremental -d 'Incremental archive that builds on this one; export the records of both' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l owner -d 'Only records of this owner; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l data-size -d 'Only records with this many bytes of data: N, MIN..MAX, MIN.. or ..MAX, ends included' -r

@@ -27,6 +27,10 @@ Examples:
       --owner TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA \\
       --memcmp 0:EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v
 
+  Who holds which tokens, and stakes with their validators:
+    ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
+      --output /mnt/holders --table token_accounts,mints,stakes,votes
+
   Everything but the data, proved before it is published:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
       --output /mnt/checked --no-data --check";
@@ -101,6 +105,21 @@ pub enum TableFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Table {
+    /// Every account, as its record has it
+    Accounts,
+    /// What holders have of tokens
+    TokenAccounts,
+    /// Tokens
+    Mints,
+    /// Stakes and their delegation
+    Stakes,
+    /// Validators' vote accounts
+    Votes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Keys {
     /// 32 bytes: smaller, and faster to compare and to join
     Binary,
@@ -121,6 +140,16 @@ pub struct ExportArgs {
     /// Format of the tables
     #[arg(long, value_enum, default_value = "parquet")]
     pub format: TableFormat,
+
+    /// Tables to write, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "TABLES",
+        value_delimiter = ',',
+        default_value = "accounts"
+    )]
+    pub table: Vec<Table>,
 
     /// Incremental archive that builds on this one; export the records of both
     #[arg(long, value_name = "ARCHIVE")]

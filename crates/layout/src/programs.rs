@@ -1,0 +1,61 @@
+//! Data of the accounts of a few programs: tokens, stakes and votes.
+//!
+//! The data is hostile: anyone can make an account that a program owns, and an archive may say
+//! anything. Each decoder accepts what the program itself accepts, and nothing else. None allocates.
+//!
+//! | program | what it accepts | source |
+//! |---|---|---|
+//! | token | [`TokenData`] | `spl-token-interface` 3.0, `state.rs` |
+//! | token-2022 | the same, then extensions | `spl-token-2022-interface` 3.1, `extension/mod.rs` |
+//! | stake | [`StakeData`] | `solana-stake-interface` 4.3, `state.rs` |
+//! | vote | [`VoteData`] | `solana-vote-interface` 6.0, `vote_state_deserialize.rs` |
+
+mod fields;
+mod stake;
+mod token;
+mod vote;
+
+pub use stake::{Delegation, StakeData};
+pub use token::{MintData, TokenAccountData, TokenData};
+pub use vote::VoteData;
+
+/// `TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA`
+pub const TOKEN_PROGRAM: [u8; 32] = [
+    0x06, 0xDD, 0xF6, 0xE1, 0xD7, 0x65, 0xA1, 0x93, 0xD9, 0xCB, 0xE1, 0x46, 0xCE, 0xEB, 0x79, 0xAC,
+    0x1C, 0xB4, 0x85, 0xED, 0x5F, 0x5B, 0x37, 0x91, 0x3A, 0x8C, 0xF5, 0x85, 0x7E, 0xFF, 0x00, 0xA9,
+];
+
+/// `TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb`
+pub const TOKEN_2022_PROGRAM: [u8; 32] = [
+    0x06, 0xDD, 0xF6, 0xE1, 0xEE, 0x75, 0x8F, 0xDE, 0x18, 0x42, 0x5D, 0xBC, 0xE4, 0x6C, 0xCD, 0xDA,
+    0xB6, 0x1A, 0xFC, 0x4D, 0x83, 0xB9, 0x0D, 0x27, 0xFE, 0xBD, 0xF9, 0x28, 0xD8, 0xA1, 0x8B, 0xFC,
+];
+
+/// `Stake11111111111111111111111111111111111111`
+pub const STAKE_PROGRAM: [u8; 32] = [
+    0x06, 0xA1, 0xD8, 0x17, 0x91, 0x37, 0x54, 0x2A, 0x98, 0x34, 0x37, 0xBD, 0xFE, 0x2A, 0x7A, 0xB2,
+    0x55, 0x7F, 0x53, 0x5C, 0x8A, 0x78, 0x72, 0x2B, 0x68, 0xA4, 0x9D, 0xC0, 0x00, 0x00, 0x00, 0x00,
+];
+
+/// `Vote111111111111111111111111111111111111111`
+pub const VOTE_PROGRAM: [u8; 32] = [
+    0x07, 0x61, 0x48, 0x1D, 0x35, 0x74, 0x74, 0xBB, 0x7C, 0x4D, 0x76, 0x24, 0xEB, 0xD3, 0xBD, 0xB3,
+    0xD8, 0x35, 0x5E, 0x73, 0xD1, 0x10, 0x43, 0xFC, 0x0D, 0xA3, 0x53, 0x80, 0x00, 0x00, 0x00, 0x00,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_have_their_names() {
+        for (program, name) in [
+            (TOKEN_PROGRAM, "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"),
+            (TOKEN_2022_PROGRAM, "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"),
+            (STAKE_PROGRAM, "Stake11111111111111111111111111111111111111"),
+            (VOTE_PROGRAM, "Vote111111111111111111111111111111111111111"),
+        ] {
+            assert_eq!(bs58::encode(program).into_string(), name);
+        }
+    }
+}
