@@ -90,6 +90,7 @@ fn requests_that_make_no_sense_are_refused() {
         &["--memcmp", "x"],
         &["--no-data", "--data-prefix", "1"],
         &["--format", "csv"],
+        &["--format", "arrow"],
     ] {
         export(&archive, &output, flags).assert_code(2);
         assert!(!output.exists(), "{flags:?}");

@@ -58,5 +58,6 @@ mod scan;
 mod second_signal;
 mod seek_table;
 mod shell;
+mod stream;
 mod tee;
 mod unpacking;

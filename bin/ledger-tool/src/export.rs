@@ -1,15 +1,16 @@
 //! `ledger-tool export`
 
-use std::fmt::Write;
+use std::{fmt::Write, fs::File, io, os::fd::AsFd};
 
 use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
-use unsnap_export::{ExportReport, export};
+use unsnap_export::{ExportError, ExportReport, StreamReport, export, stream};
 use unsnap_pass::Handles;
 
 use crate::{
-    cli::ExportArgs,
-    printer::Printer,
+    cli::{ExportArgs, TableFormat},
+    exit::OutputFailed,
+    printer::{Printer, log_line},
     progress::Display,
     settings,
     signals::Signals,
@@ -25,11 +26,41 @@ pub fn run(args: &ExportArgs, printer: &Printer) -> anyhow::Result<()> {
     let handles = Handles::default();
     Signals::catch()?.cancel(handles.cancel.clone()).context("cannot watch for signals")?;
     let display = Display::start_doing("exporting", printer, handles.progress.clone());
+    if args.format == TableFormat::Arrow {
+        // Not through the standard library's buffer, which divides writes at line ends.
+        let out = io::stdout().as_fd().try_clone_to_owned().map_err(OutputFailed::new)?;
+        let out = Display::beside(display.as_ref(), File::from(out));
+        let streamed = stream(&archives, &query, out, &options, &handles);
+        drop(display);
+        let report = match streamed {
+            Err(ExportError::Output(error)) => return Err(OutputFailed::new(error).into()),
+            other => other?,
+        };
+        if printer.wants_summary() {
+            log_line(&streamed_summary(&report));
+        }
+        return Ok(());
+    }
     let exported = export(&archives, &query, &options, &handles);
     drop(display);
     let report = exported?;
     let done = |report: &ExportReport| format!("exported to {} and durable", report.output);
     printer.report_done(args.report, &report, summary, done)
+}
+
+/// The last line about a stream.
+fn streamed_summary(report: &StreamReport) -> String {
+    format!(
+        "{} of {} in {}, {}{}",
+        count(report.rows, "row"),
+        count(report.records, "record"),
+        seconds(report.elapsed_ms),
+        BinaryBytes(report.bytes_written),
+        match report.not_decoded {
+            0 => String::new(),
+            several => format!("; {} of no known layout", count(several, "record")),
+        },
+    )
 }
 
 /// The report for people.

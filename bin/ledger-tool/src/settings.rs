@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use rustix::io::Errno;
-use unsnap_cli::args::{FetchArgs, IoArgs};
+use unsnap_cli::args::{FetchArgs, IoArgs, ReportFormat};
 use unsnap_cli::settings::offered;
 pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
@@ -212,7 +212,29 @@ pub fn listing(args: &AccountsArgs) -> anyhow::Result<AccountsQuery> {
 
 /// Returns the query of `export`.
 pub fn exporting(args: &ExportArgs) -> anyhow::Result<ExportQuery> {
-    let TableFormat::Parquet = args.format;
+    match (args.format, args.output.as_os_str() == "-") {
+        (TableFormat::Parquet, false) => {}
+        (TableFormat::Parquet, true) => {
+            let reason =
+                "Parquet files need a directory: only --format arrow goes to standard output";
+            return Err(RequestError(reason.to_owned()).into());
+        }
+        (TableFormat::Arrow, false) => {
+            let reason = "--format arrow goes to standard output only: --output -";
+            return Err(RequestError(reason.to_owned()).into());
+        }
+        (TableFormat::Arrow, true) => {
+            if args.table.len() != 1 {
+                let reason = "a stream holds one table: name one with --table";
+                return Err(RequestError(reason.to_owned()).into());
+            }
+            if args.check || args.report == ReportFormat::Json {
+                let reason = "--check and --report have no meaning with --output -: nothing can be \
+                              read again, and standard output holds the rows";
+                return Err(RequestError(reason.to_owned()).into());
+            }
+        }
+    }
     let (columns, tuning) = (&args.columns, &args.tuning);
     let default = ExportQuery::all(&args.output);
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -37,6 +37,12 @@ pub enum ExportError {
         /// The reason.
         source: TableError,
     },
+    /// Rows could not be encoded for a stream.
+    #[error("{0}")]
+    Stream(TableError),
+    /// The other end of a stream does not take it.
+    #[error("cannot write: {0}")]
+    Output(std::io::Error),
     /// An account has a number that its column cannot hold. No bank has such numbers.
     #[error("{archive}: account {pubkey} has {value} in {column}, more than a table can hold")]
     TooLarge {
@@ -86,8 +92,11 @@ impl Failure for ExportError {
             Self::Lookup(error) => Some(error),
             Self::Commit(error) => Some(error),
             Self::Fit(error) => Some(error),
-            Self::Table { source, .. } => Some(source),
-            Self::TooLarge { .. } | Self::NotIdentical { .. } | Self::Capitalization { .. } => None,
+            Self::Table { source, .. } | Self::Stream(source) => Some(source),
+            Self::Output(_)
+            | Self::TooLarge { .. }
+            | Self::NotIdentical { .. }
+            | Self::Capitalization { .. } => None,
         }
     }
 
@@ -103,6 +112,7 @@ impl Failure for ExportError {
             Self::TooLarge { .. } => Code::BadStorage,
             Self::Capitalization { .. } => Code::WrongAccounts,
             Self::NotIdentical { .. } => Code::NotIdentical,
+            Self::Output(error) => Code::of_io_error(error),
             _ => self.inner().map_or(Code::System, Failure::code),
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 //!
 //! * [`export`] reads archives once, with every check of unpacking, and writes their accounts.
+//! * [`stream`] writes one table as an Arrow IPC stream instead.
 //! * [`ExportQuery`] selects accounts and columns; [`ExportReport`] says what was written.
 //!
 //! The directory gets its name when everything in it is on the disk: a `_manifest.json`, the tables,
@@ -20,13 +21,16 @@ mod error;
 mod files;
 mod gather;
 mod manifest;
+mod passes;
 mod pipeline;
 mod query;
 mod rows;
 mod space;
+mod stream;
 
 pub use error::ExportError;
 pub use manifest::{ArchiveFacts, ExportReport, FileFacts, Manifest, TableFacts};
 pub use pipeline::export;
 pub use query::ExportQuery;
+pub use stream::{StreamReport, stream};
 pub use unsnap_table::{AccountColumns, KeyForm, TableKind};

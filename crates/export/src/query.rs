@@ -15,6 +15,10 @@ const ROW_GROUP_BYTES: usize = 32 * MIB;
 /// Size below which memory does not shrink a row group. Smaller ones cost readers more than they save.
 const ROW_GROUP_BYTES_MIN: usize = MIB;
 
+/// Largest size of a row group. Offsets in Arrow's columns have 31 bits, and an account's data is added
+/// to a row group that is not full yet.
+const ROW_GROUP_BYTES_MAX: usize = 1 << 30;
+
 /// Size of a file, before the next one begins. Engines read files in parallel.
 const FILE_BYTES: u64 = 512 << 20;
 
@@ -75,7 +79,8 @@ impl ExportQuery {
     pub(crate) fn row_group_bytes(&self) -> usize {
         let held = ordered::jobs_max(self.threads) + self.tables.len();
         let fits = (self.rows_memory_bytes / held).max(ROW_GROUP_BYTES_MIN);
-        self.row_group_bytes.unwrap_or(ROW_GROUP_BYTES).clamp(1, fits)
+        let most = fits.min(ROW_GROUP_BYTES_MAX);
+        self.row_group_bytes.unwrap_or(ROW_GROUP_BYTES).clamp(1, most)
     }
 
     pub(crate) fn file_bytes(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! Errors of tables.
 
+use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
 use unsnap_failure::{Code, Errno, Failure, Family, Remedy};
 
@@ -10,6 +11,12 @@ pub enum TableError {
     /// Encoding, decoding or writing failed.
     #[error("{0}")]
     Parquet(#[from] ParquetError),
+    /// Encoding rows for a stream failed.
+    #[error("{0}")]
+    Arrow(#[from] ArrowError),
+    /// The other end of a stream does not take it.
+    #[error("cannot write: {0}")]
+    Output(#[from] std::io::Error),
     /// A file does not have the expected columns.
     #[error("column {column} of the file is not that of the table {table}")]
     Schema {
@@ -41,6 +48,7 @@ impl TableError {
     pub fn io(&self) -> Option<&std::io::Error> {
         match self {
             Self::Parquet(ParquetError::External(error)) => error.downcast_ref(),
+            Self::Output(error) => Some(error),
             _ => None,
         }
     }

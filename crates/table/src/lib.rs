@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Tables: schemas, column buffers, and the row groups of Parquet files.
+//! Tables: schemas, column buffers, the row groups of Parquet files, and Arrow streams.
 //!
 //! ```text
 //! values ──Row──▶ Columns ──Encoder (any thread)──▶ RowGroup ──TableFile (in order)──▶ bytes
@@ -9,6 +9,7 @@
 //! * [`Schema`] names the columns of a table and their kinds.
 //! * [`Columns`] holds rows as one buffer for each column, and [digests](Columns::digest) them.
 //! * [`Encoder`] encodes rows as a row group in memory, so that all cores can encode.
+//! * [`ArrowEncoder`] encodes rows as a message, and [`ArrowStream`] makes a stream of them.
 //! * [`TableFile`] appends row groups to a file; [`read_rows`] reads a file back.
 //!
 //! Other crates decide which rows there are and where files go.
@@ -17,6 +18,7 @@
 //! (DuckDB 1.5 finds nothing through them), no unsigned columns (Trino reads 2^64-1 as -1), no LZ4
 //! and no BYTE_STREAM_SPLIT.
 
+mod arrow;
 mod columns;
 mod encode;
 mod error;
@@ -25,6 +27,7 @@ mod read;
 mod schema;
 mod tables;
 
+pub use arrow::{ArrowEncoder, ArrowMessage, ArrowStream};
 pub use columns::{Columns, Digest, Row};
 pub use encode::{Encoder, RowGroup};
 pub use error::TableError;

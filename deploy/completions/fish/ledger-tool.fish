@@ -407,8 +407,9 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s v -
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -l no-progress -d 'Hide progress'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand accounts" -s V -l version -d 'Print version'
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -s o -l output -d 'Directory to make: absent or empty' -r -f -a "(__fish_complete_directories)"
-complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l format -d 'Format of the tables' -r -f -a "parquet\t'Apache Parquet'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -s o -l output -d 'Directory to make: absent or empty; "-" is standard output, for --format arrow' -r -f -a "(__fish_complete_directories)"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l format -d 'Format of the tables' -r -f -a "parquet\t'Apache Parquet'
+arrow\t'A stream of Apache Arrow (IPC) of one table, with --output -'"
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand export" -l table -d 'Tables to write, separated by commas' -r -f -a "accounts\t'Every account, as its record has it'
 token_accounts\t'What holders have of tokens'
 mints\t'Tokens'

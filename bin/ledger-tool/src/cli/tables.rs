@@ -31,6 +31,10 @@ Examples:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
       --output /mnt/holders --table token_accounts,mints,stakes,votes
 
+  Into a program that reads Arrow, without a file in between:
+    ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
+      --format arrow --output - | python3 report.py
+
   Everything but the data, proved before it is published:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
       --output /mnt/checked --no-data --check";
@@ -102,6 +106,8 @@ fn parse_hex(digits: &str) -> Option<Vec<u8>> {
 pub enum TableFormat {
     /// Apache Parquet
     Parquet,
+    /// A stream of Apache Arrow (IPC) of one table, with --output -
+    Arrow,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -133,7 +139,7 @@ pub struct ExportArgs {
     /// https://); "-" is standard input
     pub archive: PathBuf,
 
-    /// Directory to make: absent or empty
+    /// Directory to make: absent or empty; "-" is standard output, for --format arrow
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
 
