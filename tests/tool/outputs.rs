@@ -21,12 +21,13 @@ enum Absent {
 }
 
 /// Every option that names a result. In the words, {absent} is the directory in question.
-const CASES: [(&str, Absent); 12] = [
+const CASES: [(&str, Absent); 13] = [
     ("unpack {archive} --output {absent}", Absent::IsMade),
     ("unpack {archive} --output {place}/tree --accounts {absent}", Absent::IsMade),
     ("unpack {archive} --output {place}/tree --manifest {absent}/files", Absent::IsRefused),
     ("extract {archive} --entry version --output {absent}", Absent::IsMade),
     ("export {archive} --output {absent}", Absent::IsMade),
+    ("index {archive} --output {absent}", Absent::IsRefused),
     ("repack {archive} --output {absent}", Absent::IsRefused),
     ("repack {archive} --output {absent}/{name}", Absent::IsRefused),
     ("create {tree} --output {absent}", Absent::IsRefused),

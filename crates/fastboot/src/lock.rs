@@ -17,9 +17,8 @@ use unsnap_ring::Syscalls;
 use unsnap_tarstream::printable;
 
 use crate::{
-    FastbootError, Places,
+    FastbootError,
     own_lock::{MOMENT, OwnLock},
-    starting::refuse_starting,
 };
 
 /// Name of the lock file, as in `agave-validator` 4.2.2, `lib.rs`. It is locked with `flock` and
@@ -51,16 +50,8 @@ impl LedgerLock {
         Self::take_unless(ledger, || Ok(()))
     }
 
-    /// Takes the lock as [`take`](Self::take) does, for somebody who works beside a validator. Also
-    /// fails with [`FastbootError::Running`] if one is being started.
-    ///
-    /// Whoever starts a validator remembers the start, then waits until our own lock is free. Here, our
-    /// own lock is taken before remembered starts are looked at. So one of both notices the other.
-    pub fn take_beside(places: &Places) -> Result<Self, FastbootError> {
-        Self::take_unless(&places.ledger, || refuse_starting(places))
-    }
-
-    fn take_unless(
+    /// Takes the lock unless `refuse` fails, which is asked once our own lock is held.
+    pub(crate) fn take_unless(
         ledger: &Path,
         refuse: impl FnOnce() -> Result<(), FastbootError>,
     ) -> Result<Self, FastbootError> {

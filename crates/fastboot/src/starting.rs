@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{FastbootError, Places};
+use crate::{FastbootError, LedgerLock, Places};
 
 /// Name of the file, in the snapshots directory. Validators ignore names that they do not know.
 pub const ATTEMPTS_FILE: &str = ".unsnap-attempts";
@@ -21,12 +21,23 @@ pub fn is_starting(places: &Places) -> bool {
 }
 
 /// Fails with [`FastbootError::Running`] if a validator [is being started](is_starting).
-pub(crate) fn refuse_starting(places: &Places) -> Result<(), FastbootError> {
+fn refuse_starting(places: &Places) -> Result<(), FastbootError> {
     if !is_starting(places) {
         return Ok(());
     }
     let holder = Some("it is being started".to_owned());
     Err(FastbootError::Running { ledger: places.ledger.clone(), holder })
+}
+
+impl LedgerLock {
+    /// Takes the lock as [`take`](Self::take) does, for somebody who works beside a validator. Also
+    /// fails with [`FastbootError::Running`] if one is being started.
+    ///
+    /// Whoever starts a validator remembers the start, then waits until our own lock is free. Here, our
+    /// own lock is taken before remembered starts are looked at. So one of both notices the other.
+    pub fn take_beside(places: &Places) -> Result<Self, FastbootError> {
+        Self::take_unless(&places.ledger, || refuse_starting(places))
+    }
 }
 
 fn is_recent(changed: SystemTime, now: SystemTime) -> bool {
@@ -38,7 +49,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::LedgerLock;
 
     #[test]
     fn a_validator_is_being_started_for_a_moment_after_its_start_was_remembered() {

@@ -31,9 +31,9 @@ Examples:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
       --output /mnt/holders --table token_accounts,mints,stakes,votes
 
-  Into a program that reads Arrow, without a file in between:
+  As a stream that DuckDB, polars and pyarrow read, also from a pipe:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
-      --format arrow --output - | python3 report.py
+      --format arrow --output - > accounts.arrows
 
   Everything but the data, proved before it is published:
     ledger-tool export snapshot-39-<HASH>.tar.zst --newest \\
