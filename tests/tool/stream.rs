@@ -56,7 +56,7 @@ fn python(modules: &str) -> Option<String> {
     }
     let found = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
     if !found.is_ok_and(|found| found.status.success()) {
-        skip(&format!("{modules}: not installed for Python"));
+        skip(format!("{modules}: not installed for Python"));
         return None;
     }
     Some(python)
