@@ -84,10 +84,7 @@ impl Memory {
     /// Reads the memory. `None` if nothing may be written there: the ledger is missing, belongs to
     /// another user, or a validator is running on it.
     pub fn open(places: &Places, rules: AttemptRules, now: u64) -> Option<Self> {
-        let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid());
-        // procfs shows a process's own directory under its effective user.
-        let user = owner(Path::new("/proc/self")).ok()?;
-        if owner(&places.ledger).ok()? != user || owner(&places.snapshots).ok()? != user {
+        if !is_own(places) {
             return None;
         }
         if let Err(error @ FastbootError::Running { .. }) = LedgerLock::take(&places.ledger) {
@@ -260,6 +257,23 @@ impl Memory {
     fn name(&self, slot: u64) -> StateName {
         StateName::of_slot(slot, self.pairs())
     }
+}
+
+/// Tells others that a validator is about to be started, so that they keep away from its ledger's lock.
+pub fn announce_start(places: &Places) {
+    if is_own(places)
+        && let Err(error) = Attempts::announce_start(&Syscalls::default(), &places.snapshots)
+    {
+        tracing::warn!(%error, "others do not know of this start");
+    }
+}
+
+/// Returns whether ledger and snapshots directory belong to this process's user.
+fn is_own(places: &Places) -> bool {
+    let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).ok();
+    // procfs shows a process's own directory under its effective user.
+    let user = owner(Path::new("/proc/self"));
+    user.is_some() && owner(&places.ledger) == user && owner(&places.snapshots) == user
 }
 
 fn write(attempts: &Attempts, snapshots: &Path) {

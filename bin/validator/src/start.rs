@@ -22,7 +22,7 @@ use unsnap_ring::Syscalls;
 
 use crate::{
     cli::{Cli, LeaveCached, ReportsArgs},
-    memory::{Learned, Memory, Plan},
+    memory::{Learned, Memory, Plan, announce_start},
     places,
     prepare::{
         End, Failure, Preparation, Wanted, newest_slot, prepare_guarded, repair_older_state,
@@ -171,9 +171,7 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
 /// is remembered ([`LedgerLock::take_beside`]).
 pub fn wait_for_others(cli: &Cli, target: &Target<'_>) {
     let Ok(places) = places::places(&cli.places, Some(target)) else { return };
-    if let Some(memory) = Memory::open(&places, cli.attempts.rules(), now()) {
-        memory.write();
-    }
+    announce_start(&places);
     if let Err(error) = LedgerLock::wait_for_ours(&places.ledger, OTHERS_WITHIN) {
         tracing::warn!(%error, "the validator may find the ledger locked");
     }

@@ -18,7 +18,10 @@ mod suspect;
 
 use std::{path::Path, time::Duration};
 
-use rustix::io::Errno;
+use rustix::{
+    fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 use unsnap_failure::Failure;
 use unsnap_ring::Syscalls;
@@ -202,6 +205,21 @@ impl Attempts {
                 overwrite(calls, &path, text.as_bytes()).map_err(|_| error)
             }
             result => result,
+        }
+    }
+
+    /// Tells others that a validator is about to be started ([`is_starting`](crate::is_starting)). What is
+    /// remembered stays as it is: another front end may be writing it.
+    pub fn announce_start(calls: &Syscalls, snapshots: &Path) -> Result<(), FastbootError> {
+        let path = snapshots.join(ATTEMPTS_FILE);
+        let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let now = Timestamps {
+            last_access: keep,
+            last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
+        };
+        match utimensat(CWD, &path, &now, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Self::default().write(calls, snapshots),
+            touched => touched.map_err(|errno| failed("change the time of", &path, errno)),
         }
     }
 

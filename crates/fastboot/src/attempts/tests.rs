@@ -4,7 +4,7 @@ use unsnap_layout::ArchiveName;
 use unsnap_ring::FaultPlan;
 
 use super::*;
-use crate::Candidate;
+use crate::{Candidate, is_starting};
 
 fn is_suspect_pair(attempts: &Attempts, pair: &Pair) -> bool {
     let file = |path: &Path| FileIdentity::of(path).ok();
@@ -289,4 +289,22 @@ fn a_file_that_cannot_be_written_keeps_its_old_content() {
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "{step}");
         fs::write(&path, "old").unwrap();
     }
+}
+
+#[test]
+fn a_start_is_announced_without_a_change_of_what_is_remembered() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (calls, places) = (Syscalls::default(), Places::new(scratch.path()));
+    Attempts::announce_start(&calls, scratch.path()).unwrap();
+    assert!(is_starting(&places), "a file was made");
+    let path = scratch.path().join(ATTEMPTS_FILE);
+    let mut attempts = Attempts::default();
+    attempts.serve(state(7), 1000);
+    attempts.write(&calls, scratch.path()).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert!(!is_starting(&places));
+    Attempts::announce_start(&calls, scratch.path()).unwrap();
+    assert!(is_starting(&places));
+    assert_eq!(Attempts::read(&calls, scratch.path()), attempts);
 }
