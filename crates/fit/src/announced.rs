@@ -10,9 +10,9 @@ use crate::{
     question::{Judged, UNKNOWN_BYTES},
 };
 
-/// Share of an archive's length, as a divisor, that its content takes at least. What is compressed is
-/// longer than its archive, but frames that are skipped, headers and padding take no space on a disk:
-/// of no archive they are the half. A guess.
+/// Share of an archive's length, as a divisor, that its content takes at least. Content is longer than
+/// what it is compressed to, but skippable frames, headers and padding take no space on a disk. They
+/// are less than half of every archive that a validator writes. A guess.
 const ANNOUNCED_PART: u64 = 2;
 
 impl Question<'_> {
@@ -33,11 +33,7 @@ impl Question<'_> {
             let kept = kept.filter(|known| known.kept_on == Some(device));
             kept.map(|known| known.bytes).fold(0, u64::saturating_add)
         };
-        let mut report = PreflightReport {
-            basis: "announced",
-            bytes_needed: Some(content),
-            ..PreflightReport::default()
-        };
+        let mut report = PreflightReport { basis: "announced", ..PreflightReport::default() };
         let is_single = self.systems.len() == 1;
         let (mut shortages, mut room, mut all_kept) = (Vec::new(), 0_u64, 0_u64);
         for (system, on_it) in self.systems.iter().zip(free) {
@@ -69,7 +65,8 @@ impl Question<'_> {
         }
         if shortages.is_empty() && length.saturating_add(all_kept) > room {
             let warning = format!(
-                "it may not fit: the archives have {length} bytes, and {room} are available for                  their content, which is longer"
+                "it may not fit: the archives have {length} bytes, and {room} are available for \
+                 their content, which is longer"
             );
             tracing::warn!("{warning}");
             report.warnings.push(warning);
