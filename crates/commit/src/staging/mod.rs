@@ -21,6 +21,7 @@ mod files;
 mod names;
 mod place;
 mod taking;
+mod withdrawal;
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},

@@ -16,14 +16,10 @@ use unsnap_ring::Syscalls;
 
 use super::{
     files::{empty, names_directory},
-    names::{DIRECTORY_MODE, STAGING_NAME},
+    names::{MARKS, STAGING_NAME},
     taking::{Contents, c_string, check_empty, is_mount_point, make_staging, open_holder},
 };
 use crate::{CommitError, journal::remove_journal, mount::is_same_mount};
-
-/// Entries that are moved last where entries are moved one by one: without `version` a directory is
-/// no snapshot, and without `_SUCCESS` no complete set of tables.
-const LAST_ENTRIES: [&[u8]; 2] = [b"version", b"_SUCCESS"];
 
 /// A requested destination.
 #[derive(Clone, Debug)]
@@ -63,11 +59,11 @@ pub(super) struct Place {
     /// Path of the destination.
     pub path: PathBuf,
     /// Directory that holds the destination, or the destination itself if it is filled in place.
-    holder: OwnedFd,
+    pub holder: OwnedFd,
     /// Directory that holds the staging directory, if it is not `holder`.
-    stage_in: Option<OwnedFd>,
+    pub stage_in: Option<OwnedFd>,
     /// Name of the staging directory.
-    staging_name: CString,
+    pub staging_name: CString,
     /// The staging directory, locked.
     pub staging: OwnedFd,
     /// Notes the staging directory.
@@ -310,7 +306,7 @@ impl Place {
                 let mut entries =
                     calls.entries(&self.staging).map_err(|errno| at("read", errno))?;
                 // The entry that marks the rest as complete is moved last.
-                entries.sort_by_key(|(name, _)| LAST_ENTRIES.contains(&name.to_bytes()));
+                entries.sort_by_key(|(name, _)| MARKS.contains(&&**name));
                 entries
                     .into_iter()
                     .try_for_each(|(name, _)| {
@@ -357,57 +353,6 @@ impl Place {
                 Err(CommitError::NotClean { path: self.path.clone(), reason })
             }
             Err(errno) => Err(self.error("look at the staging directory of", errno)),
-        }
-    }
-
-    /// Takes a publication back, as far as it went. The files are then staged again, and `remove`
-    /// removes them.
-    pub fn withdraw(&mut self) {
-        let calls = &self.calls;
-        let from = self.stage_in.as_ref().unwrap_or(&self.holder);
-        let result = match &mut self.publication {
-            Publication::Rename { name, replaces_empty }
-            | Publication::RenameWhenCleared { name, replaced_empty: replaces_empty } => {
-                // If the staging directory still has its name, nothing was renamed.
-                match calls.lstatat(from, &*self.staging_name) {
-                    Ok(_) => Ok(()),
-                    Err(_) => calls
-                        .renameat(&self.holder, &**name, from, &*self.staging_name)
-                        .and_then(|()| {
-                            let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-                            if *replaces_empty {
-                                calls.mkdirat(&self.holder, &**name, mode)
-                            } else {
-                                Ok(())
-                            }
-                        }),
-                }
-            }
-            Publication::MoveEntries { moved } => {
-                // The last entry moves back first, so that the destination no longer looks
-                // complete. If every entry had been moved, the staging directory is gone.
-                let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-                match calls.mkdirat(&self.holder, &*self.staging_name, mode) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => {
-                        tracing::error!(%errno, "cannot recreate the staging directory");
-                    }
-                }
-                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                let staging = calls.openat(&self.holder, &*self.staging_name, flags, Mode::empty());
-                staging.and_then(|staging| {
-                    let back = moved
-                        .drain(..)
-                        .rev()
-                        .map(|name| calls.renameat(&self.holder, &*name, &staging, &*name));
-                    // Moves every entry, even after an error.
-                    back.fold(Ok(()), Result::and)
-                })
-            }
-        };
-        let result = result.and_then(|()| calls.fsync(&self.holder));
-        if let Err(errno) = result {
-            tracing::error!(%errno, path = %self.path.display(), "cannot take back a publication");
         }
     }
 

@@ -20,7 +20,7 @@ fn prepare(paths: &[&Path], resume: bool) -> Result<Staging, CommitError> {
 /// Stages a file in each destination.
 fn fill(staging: &Staging, name: &str) {
     for place in &staging.places {
-        let path = place.calls.openat(
+        let path = Syscalls::default().openat(
             &place.staging,
             name,
             OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC,
@@ -43,6 +43,13 @@ fn scratch() -> (TempDir, PathBuf) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().canonicalize().unwrap();
     (scratch, path)
+}
+
+/// The same where thousands of syncs take no time, if there is such a place.
+fn scratch_in_memory() -> (TempDir, PathBuf) {
+    let in_memory =
+        tempfile::tempdir_in("/dev/shm").map(|scratch| (scratch.path().to_owned(), scratch));
+    in_memory.map_or_else(|_| scratch(), |(path, scratch)| (scratch, path))
 }
 
 /// What may exist under the name of an output: nothing, an empty directory, or one with this entry.
@@ -235,6 +242,44 @@ fn if_one_destination_cannot_be_published_the_others_are_withdrawn() {
         assert_eq!(accounts.exists().then(|| names(&accounts)), before);
         assert_eq!(names(&output), [""; 0]);
         assert_eq!(names(&root).len(), 1 + usize::from(before.is_some()));
+    }
+}
+
+#[test]
+fn two_failures_never_leave_an_output_that_looks_complete_without_the_rest() {
+    for existing in EXISTING {
+        let mut runs = 0;
+        // Until there is no first call, or no second one.
+        for first in 0.. {
+            let mut injected = 2;
+            for second in first + 1.. {
+                if injected < 2 {
+                    break;
+                }
+                let (_scratch, root) = scratch_in_memory();
+                let (output, accounts) = (output(&root, existing), root.join("accounts"));
+                let spots = [Spot::empty(&output), Spot::empty(&accounts)];
+                let plan = FaultPlan::new(0).fail(first, Errno::IO).fail(second, Errno::IO);
+                let calls = Syscalls::with_faults(plan.clone());
+                let staged = Staging::prepare(&calls, &Unfinished::default(), &spots, false);
+                let published = staged.and_then(|mut staging| {
+                    fill(&staging, "version");
+                    fill(&staging, "file");
+                    staging.publish()
+                });
+                runs += 1;
+                injected = plan.injected().len();
+                let is_complete = output.join("version").exists();
+                let what = format!("{existing}: {:?}, {published:?}", plan.injected());
+                assert!(published.is_err() || is_complete, "{what}");
+                let is_whole = accounts.join("version").exists() && accounts.join("file").exists();
+                assert!(is_whole || !is_complete, "{what}");
+            }
+            if injected == 0 {
+                break;
+            }
+        }
+        assert!(runs > 300, "{existing}: only {runs} runs");
     }
 }
 
