@@ -2,23 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{self, Read, Write},
-    os::unix::fs::FileExt,
+    fs,
+    io::{self, Write},
     time::Instant,
 };
 
 use rustix::process::Signal;
-use unsnap_test_support::{
-    ledger::Ledger,
-    ledger_tool,
-    machine::{Machine, storages},
-    run,
-};
-use unsnap_testkit::{
-    random::Random,
-    series::{self, Snapshot},
-};
+use unsnap_test_support::{ledger_tool, machine::Machine, run};
+use unsnap_testkit::{random::Random, series::Snapshot};
 
 use crate::{
     daemon::{MIN_FREE, Service},
@@ -345,52 +336,6 @@ impl Soak {
         self.assert_none_was_made(before.as_ref());
     }
 
-    /// Changes a byte of a storage that belongs to an account.
-    fn flip(&mut self, ledger: &Ledger) {
-        let storages = storages(ledger);
-        if storages.is_empty() {
-            return;
-        }
-        let path = self.random.pick(&storages).clone();
-        // The service may be quicker.
-        let Ok(file) = File::options().read(true).write(true).open(&path) else { return };
-        let mut bytes = Vec::new();
-        (&file).read_to_end(&mut bytes).unwrap();
-        let Some(at) = self.byte_of_an_account(&bytes) else { return };
-        file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
-        self.tell(&format!("flipped: byte {at} of {}", path.display()));
-        for slot in marked(ledger) {
-            self.flipped.entry(slot).or_default();
-        }
-        self.excused = KILLS_MAX;
-    }
-
-    /// Chooses a byte of a storage whose change every sum of its accounts shows. (That of an account
-    /// without lamports shows nowhere, nor does a byte between two accounts.)
-    fn byte_of_an_account(&mut self, storage: &[u8]) -> Option<usize> {
-        /// Bytes of a record before its length, which is left alone: every byte counts.
-        const DATA_LENGTH: std::ops::Range<usize> = 8..16;
-        const HEADER: usize = 136;
-        let sum = |bytes: &[u8]| series::totals(&[(1, bytes)]).lattice_hash;
-        let mut records = Vec::new();
-        let mut start = 0;
-        while let Some(length) = storage.get(start..).and_then(|rest| rest.get(DATA_LENGTH)) {
-            let length = u64::from_le_bytes(length.try_into().unwrap());
-            let end = start + HEADER + usize::try_from(length).unwrap();
-            records.push(start..end);
-            start = end.next_multiple_of(8);
-        }
-        // Most bytes count.
-        (0..20).find_map(|_| {
-            let record = self.random.pick(&records).clone();
-            let at = record.start + self.random.index(record.len());
-            let mut flipped = storage.to_vec();
-            flipped[at] ^= 1;
-            let is_length = DATA_LENGTH.contains(&(at - record.start));
-            (!is_length && sum(&flipped) != sum(storage)).then_some(at)
-        })
-    }
-
     /// Returns how the next start is made.
     pub fn how(&mut self) -> How {
         let mut how = How::default();
@@ -423,11 +368,16 @@ impl Drop for Soak {
             return;
         }
         let told = self.history.len().saturating_sub(TOLD);
-        let errors = fs::read_to_string(errors(&self.machine, self.starts)).unwrap_or_default();
+        let last = [self.starts.saturating_sub(1), self.starts];
+        let errors = last.map(|start| {
+            let said = fs::read_to_string(errors(&self.machine, start)).unwrap_or_default();
+            format!("start {start}:\n{said}")
+        });
+        let errors = errors.concat();
         let log = self.service.as_ref().map(Service::log).unwrap_or_default();
         let _ = writeln!(
             io::stderr(),
-            "soak on {}: UNSNAP_TEST_SEED={} UNSNAP_SOAK_EVENTS={}\nthe last events: {:#?}\nthe last start:\n{errors}\n\
+            "soak on {}: UNSNAP_TEST_SEED={} UNSNAP_SOAK_EVENTS={}\nthe last events: {:#?}\nthe last starts:\n{errors}\n\
              the service:\n{log}\nfiles:\n{}",
             self.name,
             self.seed,

@@ -7,6 +7,7 @@
 //! | [`process`] | a start, and the validator that has come up |
 //! | [`events`] | what may happen, and how often |
 //! | [`driver`] | makes it happen |
+//! | [`flips`] | changes bytes on the disk |
 //! | [`daemon`] | `unpackd` beside the validator |
 //! | [`laws`] | what must hold after every start |
 //! | [`space`] | the disk that others fill, and what must hold of `min-free` |
@@ -24,6 +25,7 @@
 mod daemon;
 mod driver;
 mod events;
+mod flips;
 mod laws;
 mod process;
 mod quiet;

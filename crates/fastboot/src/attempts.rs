@@ -10,10 +10,14 @@
 //! | a preparation that has begun and not ended | it was killed |
 //! | a state that was served a short time ago | the validator that loaded it has ended early |
 //!
+//! A process that has not ended yet says nothing: two starts may be made at once.
+//!
 //! Times are passed in, in seconds since 1970. A clock that goes backwards counts as no time at all:
 //! it never makes a start suspicious.
 
 mod file;
+mod judgment;
+mod process;
 mod suspect;
 
 use std::{path::Path, time::Duration};
@@ -28,6 +32,7 @@ use unsnap_ring::Syscalls;
 
 use self::{
     file::overwrite,
+    process::ProcessName,
     suspect::{Suspect, SuspectArchive, suspect_archives},
 };
 pub use self::{file::write_durably, suspect::StateName};
@@ -82,6 +87,9 @@ pub struct Attempts {
     /// When the preparation began that has not ended.
     #[serde(default)]
     begun: Option<u64>,
+    /// The process in which it began.
+    #[serde(default)]
+    begun_by: Option<ProcessName>,
     /// Preparations that were killed, one after the other, and when the last one began.
     #[serde(default)]
     killed: u32,
@@ -120,6 +128,9 @@ struct Served {
     /// When it was given to a validator the last time, until that has been judged.
     #[serde(default)]
     at: Option<u64>,
+    /// The process that becomes that validator.
+    #[serde(default)]
+    by: Option<ProcessName>,
     /// Number of validators that have ended early with it, one after the other.
     #[serde(default)]
     failures: u32,
@@ -150,6 +161,7 @@ impl Default for Attempts {
         Self {
             version: VERSION,
             begun: None,
+            begun_by: None,
             killed: 0,
             killed_at: 0,
             served: Vec::new(),
@@ -226,65 +238,6 @@ impl Attempts {
     /// Forgets everything but the counts: the operator asks for one more attempt.
     pub fn forget(&mut self) {
         *self = Self { starts: self.starts, ..Self::default() };
-    }
-
-    /// Judges what became of the last preparation. Called before each one.
-    pub fn judge_preparations(&mut self, now: u64, rules: AttemptRules) -> Killed {
-        if let Some(begun) = self.begun.take() {
-            self.killed = self.killed.saturating_add(1);
-            self.killed_at = begun;
-        }
-        if now.saturating_sub(self.killed_at) >= KILLED_FORGOTTEN_AFTER {
-            self.killed = 0;
-        }
-        let too_often = rules.attempts > 0 && self.killed >= rules.attempts;
-        Killed { times: self.killed, too_often }
-    }
-
-    /// Judges what became of the validator that was given a state last. Called once at each start,
-    /// when no validator is running on the ledger. `None` if it is not known to have ended early.
-    ///
-    /// A state that was given to a validator although it was a suspect, and with which that one has
-    /// run for long, is none any more.
-    pub fn judge_state(&mut self, now: u64, rules: AttemptRules) -> Option<Failed> {
-        let last = self.served.last_mut()?;
-        // Counted once: a start that gives no state to a validator says nothing about the last one.
-        if let Some(at) = last.at.take() {
-            let is_early = now >= at && now - at < rules.window.as_secs();
-            last.failures = if is_early { last.failures.saturating_add(1) } else { 0 };
-            // A clock that has gone backwards clears nobody.
-            if !is_early && now >= at {
-                self.suspects.retain(|suspect| !suspect.state.may_be(&last.state));
-            }
-        }
-        let times = last.failures;
-        let too_often = rules.attempts > 0 && times >= rules.attempts;
-        (times > 0).then(|| Failed { state: last.state.clone(), times, too_often })
-    }
-
-    /// A preparation begins.
-    pub fn begin(&mut self, now: u64) {
-        self.begun = Some(now);
-    }
-
-    /// The preparation only waits for another process: a kill says nothing about it. It begins again
-    /// when the wait is over.
-    pub fn wait(&mut self) {
-        self.begun = None;
-    }
-
-    /// The preparation has ended, in whatever way, and this process has not.
-    pub fn end(&mut self) {
-        self.begun = None;
-        self.killed = 0;
-    }
-
-    /// A state is given to a validator.
-    pub fn serve(&mut self, state: StateName, now: u64) {
-        let before = self.served.iter().position(|served| served.state.may_be(&state));
-        let failures = before.map_or(0, |index| self.served.remove(index).failures);
-        self.served.push(Served { state, at: Some(now), failures });
-        keep_last(&mut self.served);
     }
 
     /// Returns the slots of states with which the last validator has ended early. They may be good:

@@ -55,14 +55,15 @@ impl Place {
                     let staging = staging.as_ref().map_err(|errno| *errno)?;
                     calls.renameat(&self.holder, name, staging, name)
                 };
-                // Every entry, even after an error. A mark that cannot be moved is removed.
-                moved.drain(..).rev().fold(Ok(()), |so_far, name| {
+                let mut all = Ok(());
+                for name in moved.drain(..).rev() {
                     let moved = back(&name);
                     if moved.is_err() && MARKS.contains(&&*name) {
                         remove_mark(calls, &self.holder, &name, &self.path);
                     }
-                    so_far.and(moved)
-                })
+                    all = all.and(moved);
+                }
+                all
             }
         };
         let result = result.and_then(|()| calls.fsync(&self.holder));

@@ -85,6 +85,25 @@ fn a_start_without_a_state_accuses_no_state_again() {
 }
 
 #[test]
+fn a_process_that_has_not_ended_accuses_no_state_and_was_not_killed() {
+    let mut other =
+        std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let name = ProcessName::of(other.id());
+    let mut attempts = Attempts::default();
+    attempts.serve(state(7), 1000);
+    attempts.served[0].by.clone_from(&name);
+    attempts.begin(1000);
+    attempts.begun_by = name;
+    let mut beside = attempts.clone();
+    assert_eq!(beside.judge_state(1001, RULES), None);
+    assert_eq!(beside.judge_preparations(1001, RULES).times, 0);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(beside.judge_state(1002, RULES), Some(failed(7, 1)), "what is not judged is kept");
+    assert_eq!(attempts.judge_preparations(1002, RULES).times, 1);
+}
+
+#[test]
 fn a_clock_that_goes_backwards_accuses_nobody() {
     let mut attempts = Attempts::default();
     start(&mut attempts, 7, 1000);
