@@ -3,6 +3,7 @@
 mod cached;
 mod cluster;
 mod command_line;
+mod early_ends;
 mod fake;
 mod inherited;
 mod waiting;
@@ -11,7 +12,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     os::unix::{
-        fs::{FileExt, MetadataExt, PermissionsExt, chown},
+        fs::{MetadataExt, PermissionsExt, chown},
         process::ExitStatusExt,
     },
     process::{Command, Stdio},
@@ -400,74 +401,6 @@ fn directories_that_do_not_exist_leave_everything_as_it_was() {
         assert_eq!(ledger.arguments()[2..], wrong);
         assert!(!missing.exists(), "{flag}");
         assert!(tree() == before, "{flag}");
-    }
-}
-
-#[test]
-fn a_state_with_which_validators_end_early_gives_way_to_the_next_pair_and_then_to_none() {
-    let ledger = Ledger::with(&[FULL, INCREMENTAL]);
-    // The fake validator ends at once.
-    let start = || ledger.start(&["--attempts", "2"], &[]);
-    for told in ["unpacked 48 storages", "1 validator started from the state of slot 47 and ended"]
-    {
-        let outcome = start();
-        ledger.assert_ready(&outcome, 47);
-        assert!(outcome.stderr.contains(told), "{outcome:#?}");
-    }
-    for told in ["withdrew the state of slot 47", "it existed already"] {
-        let outcome = start();
-        assert_eq!(outcome.status.code(), Some(STARTED), "{outcome:#?}");
-        assert!(outcome.stderr.contains("state of slot 39 is ready"), "{outcome:#?}");
-        assert!(outcome.stderr.contains(told), "{outcome:#?}");
-        assert_eq!(ledger.arguments()[2..], ["--use-snapshot-archives-at-startup", "never"]);
-        assert!(!ledger.state(47).join("fastboot_version").exists());
-        assert_state_of(&ledger, 39, &[archive(FULL)]);
-    }
-    // The archives are checked once.
-    for told in ["validators have ended early with the state of slot 47", "nothing is prepared"] {
-        let outcome = start();
-        ledger.assert_as_it_is(&outcome, &[], told);
-        assert!(outcome.stderr.contains("validators have ended early"), "{outcome:#?}");
-    }
-    // The operator insists.
-    let outcome = ledger.start(&["--attempts", "2", "--replace"], &[]);
-    ledger.assert_ready(&outcome, 47);
-}
-
-#[test]
-fn a_state_with_a_changed_byte_is_found_when_a_validator_has_ended_with_it() {
-    for archive_use in ["when-newest", "never"] {
-        let ledger = Ledger::with(&[FULL]);
-        let start = || {
-            ledger.start(&["--attempts", "2"], &["--use-snapshot-archives-at-startup", archive_use])
-        };
-        assert_eq!(start().status.code(), Some(STARTED));
-        let storages = || {
-            let files = fs::read_dir(ledger.run_directory()).unwrap();
-            files
-                .map(|file| file.unwrap().path())
-                .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("39."))
-        };
-        let path = storages().unwrap();
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        // The lowest byte of the first account's lamports.
-        let (at, mut byte) = (48, [0]);
-        file.read_exact_at(&mut byte, at).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
-        drop(file);
-        let outcome = start();
-        let told = &outcome.stderr;
-        assert!(told.contains("its accounts are verified before it is served again"), "{told}");
-        assert!(told.contains("the state is damaged and was withdrawn"), "{told}");
-        assert!(told.contains("state of slot 39 is ready: unpacked"), "{told}");
-        assert_state_of(&ledger, 39, &[archive(FULL)]);
-        // A good one is served again.
-        let ledger = Ledger::with(&[FULL]);
-        for told in ["unpacked", "it existed already"] {
-            let words = ["--use-snapshot-archives-at-startup", archive_use];
-            let outcome = ledger.start(&["--attempts", "2"], &words);
-            assert!(outcome.stderr.contains(told), "{outcome:#?}");
-        }
     }
 }
 

@@ -256,9 +256,12 @@ impl Soak {
         // At once, or when the front end has begun to make something, or later.
         let enough = usize::try_from(self.random.below(4)).unwrap();
         while self.machine.ledger.left_over().len() < enough && !starting.is_over(0, 500_000) {}
-        starting.end(signal);
+        let end = starting.end(signal);
         let loads = self.loads();
         self.died(&loads);
+        if end.success() {
+            self.state_written();
+        }
     }
 
     /// Rotates logs while the front end prepares. It is too slow to be ready before its deadline.

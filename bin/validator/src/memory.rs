@@ -203,6 +203,24 @@ impl Memory {
         if self.rules.attempts == 0 { Vec::new() } else { self.attempts.accused() }
     }
 
+    /// No other state could be made for a validator that takes nothing but states: the one that was
+    /// withdrawn stays. Returns its slot.
+    pub fn restore(&mut self, places: &Places, learned: &mut Learned) -> Option<u64> {
+        let name = |slot| self.name(slot);
+        let slot = match self.attempts.restore_withdrawn(&Syscalls::default(), places, name) {
+            Ok(slot) => slot?,
+            Err(error) => {
+                tracing::warn!(%error, "the withdrawn state cannot be restored");
+                return None;
+            }
+        };
+        let before = learned.withdrawn.len();
+        learned.withdrawn.retain(|withdrawn| *withdrawn != slot);
+        self.attempts.starts.withdrawn -= (before - learned.withdrawn.len()) as u64;
+        learned.kept = Some(slot);
+        Some(slot)
+    }
+
     /// Returns the mark of the preparation that [`plan`](Self::plan) has begun. It remembers what was
     /// known then, so it is of use only until the preparation has ended.
     pub fn mark(&self) -> Mark {

@@ -98,8 +98,9 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
     let oldest = newest.saturating_sub(request.max_behind);
     let say = |error: &FastbootError| reporter.waiting(error, deadline.wait_max());
     until_ledger_is_free(&request.places, oldest, deadline, &cancel, say);
-    let (mut memory, plan, learned) = recall(cli, target, &request, reporter);
+    let (mut memory, plan, mut learned) = recall(cli, target, &request, reporter);
     request.suspects = memory.as_ref().map(Memory::accused).unwrap_or_default();
+    let takes_states = target.and_then(Target::archive_use) == Some(ArchiveUse::Never);
     let older_by = match &plan {
         Plan::Older { behind, .. } => *behind,
         Plan::AsRequested | Plan::Checked | Plan::Nothing(_) => 0,
@@ -147,6 +148,14 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
             Ok(Ready { slot, behind, outcome: None })
         }
         End::Done(Err(failure)) => {
+            if let Some(memory) = memory.as_mut().filter(|_| takes_states)
+                && let Some(slot) = memory.restore(&request.places, &mut learned)
+            {
+                reporter.warning(&format!(
+                    "the state of slot {slot} is served again after all: this validator takes \
+                     nothing but states, and no other one could be made"
+                ));
+            }
             repair_older_state(&request, &failure);
             Err(Failure::into_error(failure))
         }
@@ -159,9 +168,7 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         return Attempt::Interrupted;
     }
     if !cli.prepare_only {
-        let takes_any =
-            target.is_some_and(|target| target.archive_use() == Some(ArchiveUse::Never));
-        record(cli, &request, memory, &result, &learned, takes_any, since.elapsed());
+        record(cli, &request, memory, &result, &learned, takes_states, since.elapsed());
     }
     Attempt::Done(result)
 }

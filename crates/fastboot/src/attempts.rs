@@ -19,6 +19,7 @@ mod file;
 mod judgment;
 mod process;
 mod suspect;
+mod withdrawal;
 
 use std::{path::Path, time::Duration};
 
@@ -37,10 +38,8 @@ use self::{
 };
 pub use self::{file::write_durably, suspect::StateName};
 use crate::{
-    ATTEMPTS_FILE, FastbootError, FileIdentity, LedgerLock, Pair, Places,
+    ATTEMPTS_FILE, FastbootError, FileIdentity, Pair,
     files::{failed, open_directory, read_small},
-    states::marked_states,
-    withdraw::unmark_one,
 };
 
 /// Longest file that is read. Its lists are bounded, so that it has at most some 20 KiB.
@@ -291,33 +290,6 @@ impl Attempts {
         suspect_archives(pair).is_some_and(|archives| {
             self.suspects.iter().any(|suspect| suspect.checked && suspect.archives == archives)
         })
-    }
-
-    /// Withdraws states that are not to be served, in place and beside, durably: their marks are
-    /// removed, and the next preparation removes the rest. `name` tells the full name of the state of
-    /// a slot. Returns the slots. Refused while a validator is running.
-    pub fn withdraw_suspects(
-        &self,
-        calls: &Syscalls,
-        places: &Places,
-        name: impl Fn(u64) -> StateName,
-    ) -> Result<Vec<u64>, FastbootError> {
-        let found = |places: &Places| {
-            let mut states = marked_states(calls, places)?;
-            states.retain(|(slot, _)| self.is_suspect(&name(*slot)));
-            Ok::<_, FastbootError>(states)
-        };
-        let mut states = found(places)?;
-        states.extend(found(&places.beside())?);
-        states.extend(found(&places.next())?);
-        if states.is_empty() {
-            return Ok(Vec::new());
-        }
-        let _lock = LedgerLock::take(&places.ledger)?;
-        for (_, directory) in &states {
-            unmark_one(calls, directory)?;
-        }
-        Ok(states.into_iter().map(|(slot, _)| slot).collect())
     }
 
     /// Returns the states that are not to be served, the last one last.

@@ -4,7 +4,7 @@ use unsnap_layout::ArchiveName;
 use unsnap_ring::FaultPlan;
 
 use super::*;
-use crate::{Candidate, is_starting};
+use crate::{Candidate, LedgerLock, Places, is_starting};
 
 fn is_suspect_pair(attempts: &Attempts, pair: &Pair) -> bool {
     let file = |path: &Path| FileIdentity::of(path).ok();
@@ -237,7 +237,16 @@ fn only_suspects_lose_their_marks_in_place_and_beside() {
     assert!(marks.iter().all(|mark| mark.exists()));
     drop(lock);
     assert_eq!(withdraw(&attempts).unwrap(), [7, 7]);
-    assert_eq!(marks.map(|mark| mark.exists()), [false, true, false, true]);
+    let exist = || marks.clone().map(|mark| mark.exists());
+    assert_eq!(exist(), [false, true, false, true]);
+    // It is taken back only where nothing else is left, and only for what was withdrawn.
+    let restore = |attempts: &Attempts| attempts.restore_withdrawn(&calls, &places, state);
+    assert_eq!(restore(&attempts).unwrap(), None, "there is another state");
+    fs::remove_file(&marks[1]).unwrap();
+    assert_eq!(restore(&Attempts::default()).unwrap(), None);
+    assert_eq!(restore(&attempts).unwrap(), Some(7));
+    assert_eq!(exist(), [true, false, false, true]);
+    assert_eq!(fs::read(&marks[0]).unwrap(), b"3.0.0");
 }
 
 #[test]
