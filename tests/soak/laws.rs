@@ -206,9 +206,10 @@ impl Soak {
     }
 
     /// No state that has killed so often is served again, unless the validator would have taken it alone
-    /// and is told to take nothing but states.
+    /// and is told to take nothing but states, or has no room for another one.
     fn assert_not_served_again(&self, how: &How, alone: &Alone, loads: &[(String, u64)]) {
-        let is_only = |slot: u64| how.further.contains(&"never") && alone.slot == slot;
+        let has_no_other = how.further.contains(&"never") || self.is_full;
+        let is_only = |slot: u64| has_no_other && alone.source == "state" && alone.slot == slot;
         let states = loads.iter().filter(|(source, _)| source == "state");
         for (_, slot) in states.filter(|(_, slot)| !is_only(*slot)) {
             let kills = self.kills.get(slot).copied().unwrap_or_default();

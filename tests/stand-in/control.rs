@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use nix::sys::signal::{SigSet, SigmaskHow};
 use serde_json::{Value, json};
 use signal_hook::{
     consts::{SIGINT, SIGTERM, SIGUSR1},
@@ -41,7 +42,10 @@ impl Control {
     pub fn new() -> io::Result<Self> {
         let open = |path| File::options().create(true).append(true).open(path);
         let log = env::var_os("STAND_IN_LOG").map(open).transpose()?;
+        // A signal during the registration would have no effect.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let signals = Some(Signals::new([SIGINT, SIGTERM, SIGUSR1])?);
+        before.thread_set_mask()?;
         Ok(Self { since: Instant::now(), log, signals, socket: None })
     }
 

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Context;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use signal_hook::{
     SigId,
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
@@ -32,10 +33,21 @@ static RECEIVED: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// since a signal that is caught is reset by the kernel, and one that was ignored stays ignored.
 pub fn disregard_log_rotation() -> io::Result<()> {
     let ignored = ignored();
-    [SIGUSR1, SIGUSR2]
-        .into_iter()
-        .filter(|number| ignored >> (number - 1) & 1 == 0)
-        .try_for_each(|number| flag::register(number, Arc::default()).map(drop))
+    let mut numbers =
+        [SIGUSR1, SIGUSR2].into_iter().filter(|number| ignored >> (number - 1) & 1 == 0);
+    undisturbed(|| numbers.try_for_each(|number| flag::register(number, Arc::default()).map(drop)))
+}
+
+/// Registers actions for signals while none is delivered to this thread, which must be the only one.
+///
+/// When signal-hook (0.4) registers the first action for a signal, the kernel calls its handler a moment
+/// before the handler knows the action: a signal in between has no effect at all, and whoever sent it
+/// waits in vain.
+pub fn undisturbed<T>(register: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let registered = register();
+    before.thread_set_mask()?;
+    registered
 }
 
 /// SIGINT, SIGTERM and SIGHUP, caught.
@@ -69,7 +81,7 @@ impl Signals {
             flag::register(SIGXFSZ, Arc::default())?;
             iterator::Signals::new(numbers)
         };
-        let caught = register().context("cannot watch for signals")?;
+        let caught = undisturbed(register).context("cannot watch for signals")?;
         Ok(Self { caught, at_once, unwatched })
     }
 
@@ -185,7 +197,22 @@ fn die_of(signal: i32) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::{Signal, raise};
+
     use super::*;
+
+    #[test]
+    fn a_signal_during_registration_is_delivered_after_it() {
+        let seen = Arc::new(AtomicBool::new(false));
+        let registered = undisturbed(|| {
+            // Without the mask this would end the process.
+            raise(Signal::SIGALRM)?;
+            assert!(!seen.load(Ordering::SeqCst));
+            flag::register(signal_hook::consts::SIGALRM, Arc::clone(&seen))
+        });
+        assert!(seen.load(Ordering::SeqCst));
+        unregister(registered.unwrap());
+    }
 
     #[test]
     fn what_is_left_behind_is_named_with_who_removes_it() {

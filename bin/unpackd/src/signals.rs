@@ -6,11 +6,12 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
+use unsnap_cli::signals::undisturbed;
 use unsnap_service::Handle;
 
 /// Catches the signals. From then on none of them kills the process.
 pub fn catch() -> io::Result<Signals> {
-    Signals::new([SIGHUP, SIGINT, SIGTERM])
+    undisturbed(|| Signals::new([SIGHUP, SIGINT, SIGTERM]))
 }
 
 /// Starts a thread that forwards signals to the supervisor and sleeps in between.

@@ -203,8 +203,8 @@ impl Memory {
         if self.rules.attempts == 0 { Vec::new() } else { self.attempts.accused() }
     }
 
-    /// No other state could be made for a validator that takes nothing but states: the one that was
-    /// withdrawn stays. Returns its slot.
+    /// No other state could be made, and the validator cannot do without one: the one that was withdrawn
+    /// stays. Returns its slot.
     pub fn restore(&mut self, places: &Places, learned: &mut Learned) -> Option<u64> {
         let name = |slot| self.name(slot);
         let slot = match self.attempts.restore_withdrawn(&Syscalls::default(), places, name) {

@@ -148,13 +148,8 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
             Ok(Ready { slot, behind, outcome: None })
         }
         End::Done(Err(failure)) => {
-            if let Some(memory) = memory.as_mut().filter(|_| takes_states)
-                && let Some(slot) = memory.restore(&request.places, &mut learned)
-            {
-                reporter.warning(&format!(
-                    "the state of slot {slot} is served again after all: this validator takes \
-                     nothing but states, and no other one could be made"
-                ));
+            if let Some(memory) = &mut memory {
+                restore_withdrawn(&request, &failure, takes_states, memory, &mut learned, reporter);
             }
             repair_older_state(&request, &failure);
             Err(Failure::into_error(failure))
@@ -171,6 +166,29 @@ pub fn prepare(cli: &Cli, target: Option<&Target<'_>>, reporter: &Reporter) -> A
         record(cli, &request, memory, &result, &learned, takes_states, since.elapsed());
     }
     Attempt::Done(result)
+}
+
+/// Gives a withdrawn state back to a validator that does not start without one.
+fn restore_withdrawn(
+    request: &Request,
+    failure: &Failure,
+    takes_states: bool,
+    memory: &mut Memory,
+    learned: &mut Learned,
+    reporter: &Reporter,
+) {
+    let why = match failure {
+        _ if takes_states => "this validator takes nothing but states",
+        Failure::Failed(error) if error.is_full_disk() => {
+            "there is no room for the validator to unpack archives"
+        }
+        _ => return,
+    };
+    if let Some(slot) = memory.restore(&request.places, learned) {
+        reporter.warning(&format!(
+            "the state of slot {slot} is served again after all: {why}, and no other state could be made"
+        ));
+    }
 }
 
 /// Waits while another unsnap holds the ledger's lock, such as unpackd for the renames of an

@@ -86,6 +86,16 @@ impl FastbootError {
     pub fn is_in_the_way(&self) -> bool {
         matches!(self.code(), Code::Locked | Code::LedgerInUse)
     }
+
+    /// Returns whether a disk is full, for the validator as well: not only because space is to stay free.
+    pub fn is_full_disk(&self) -> bool {
+        match self {
+            Self::Unpack(UnpackError::Fit(FitError::NoSpace(shortage))) => {
+                !shortage.fits_without_min_free()
+            }
+            error => matches!(error.code(), Code::NoSpace | Code::NoInodes),
+        }
+    }
 }
 
 impl From<PassError> for FastbootError {

@@ -9,21 +9,23 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    ffi::{CStr, CString},
     path::Path,
 };
 
 use rustix::{
-    fs::{FileType, OFlags},
+    fs::{AtFlags, FileType, OFlags},
     io::Errno,
 };
+use unsnap_failure::Failure;
 use unsnap_fit::{FileSystem, MinFree, Reserve};
 use unsnap_ring::Syscalls;
-use unsnap_state::SHADOW_DIRECTORY;
+use unsnap_state::{SHADOW_DIRECTORY, SHADOW_LIST};
 
 use crate::{
     FastbootError, LedgerLock, Places,
     clear::Taken,
-    files::failed,
+    files::{failed, open_directory},
     is_starting,
     quarters::Quarters,
     removal::{Removal, move_aside},
@@ -200,9 +202,28 @@ pub fn give_back_shadow(
     }
     let mut removal = Removal::default();
     for accounts in &places.accounts {
-        removal.extend(move_aside(calls, &accounts.join(SHADOW_DIRECTORY), accounts)?);
+        let shadow = accounts.join(SHADOW_DIRECTORY);
+        match move_aside(calls, &shadow, accounts) {
+            // A rename takes space on XFS, and there may be none.
+            Err(error) if error.errno() == Some(Errno::NOSPC) => empty_shadow(calls, &shadow)?,
+            moved => removal.extend(moved?),
+        }
     }
     Ok(Some(removal))
+}
+
+/// Removes everything in a shadow, its list first: without that it is none. The directory stays, and is
+/// removed when there is space.
+fn empty_shadow(calls: &Syscalls, shadow: &Path) -> Result<(), FastbootError> {
+    let directory = open_directory(calls, shadow)?;
+    let remove = |name: &CStr| match calls.unlinkat(&directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(failed("remove files of", shadow, errno)),
+    };
+    let list = CString::new(SHADOW_LIST).unwrap_or_default();
+    remove(&list)?;
+    let entries = calls.entries(&directory).map_err(|errno| failed("read", shadow, errno))?;
+    entries.iter().try_for_each(|(name, _)| remove(name))
 }
 
 /// Withdraws the ready state and moves it aside; the caller removes it. Also returns the slots of
@@ -233,5 +254,38 @@ fn is_validator_running(places: &Places) -> Result<bool, FastbootError> {
         Err(FastbootError::Running { .. }) => Ok(true),
         Err(error) if error.is_in_the_way() => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use rustix::fs::{FlockOperation, flock};
+    use unsnap_ring::{Call, FaultPlan};
+
+    use super::*;
+
+    #[test]
+    fn a_shadow_that_cannot_be_moved_on_a_full_disk_is_emptied_where_it_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let places = Places::new(scratch.path());
+        let shadow = places.accounts[0].join(SHADOW_DIRECTORY);
+        fs::create_dir_all(&shadow).unwrap();
+        for name in ["7.1", "8.2", SHADOW_LIST] {
+            fs::write(shadow.join(name), "x").unwrap();
+        }
+        let lock = File::create(places.ledger.join("ledger.lock")).unwrap();
+        let give_back = |plan: &FaultPlan| {
+            give_back_shadow(&Syscalls::with_faults(plan.clone()), &places).map(|it| it.is_some())
+        };
+        let full = FaultPlan::new(0).fail_nth(Call::RenameToNew, 0, Errno::NOSPC);
+        assert!(!give_back(&full).unwrap(), "no validator is running");
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(give_back(&full).unwrap());
+        assert_eq!(full.injected().len(), 1);
+        assert_eq!(fs::read_dir(&shadow).unwrap().count(), 0);
+        let other = FaultPlan::new(0).fail_nth(Call::RenameToNew, 0, Errno::IO);
+        assert!(give_back(&other).is_err());
     }
 }

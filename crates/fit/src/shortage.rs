@@ -74,7 +74,7 @@ impl Shortage {
     }
 
     /// Returns whether there would be enough if nothing were left to other processes.
-    pub(crate) fn fits_without_min_free(&self) -> bool {
+    pub fn fits_without_min_free(&self) -> bool {
         self.min_free.is_some_and(|kept| self.needed.is_none_or(|it| it <= kept.free_bytes))
     }
 

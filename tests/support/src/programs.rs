@@ -135,6 +135,23 @@ pub fn finish(mut child: Child) -> Outcome {
     Outcome { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() }
 }
 
+/// Returns where the threads of a process are, for who has to find out why it hangs.
+fn tasks(pid: u32) -> String {
+    let process = format!("/proc/{pid}");
+    let read = |path: String| fs::read_to_string(path).unwrap_or_default().replace('\0', " ");
+    let mut told = format!("{}\n", read(format!("{process}/cmdline")));
+    for task in fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten() {
+        let task = task.path().display().to_string();
+        let status = read(format!("{task}/status"));
+        let is_told =
+            |line: &&str| ["Name", "State", "Sig", "Shd"].iter().any(|at| line.starts_with(at));
+        let status: Vec<&str> = status.lines().filter(is_told).collect();
+        let (waits_in, call) = (read(format!("{task}/wchan")), read(format!("{task}/syscall")));
+        told.extend([&status.join(", "), "; ", &*waits_in, "; ", &*call]);
+    }
+    told
+}
+
 /// Waits for a program, and panics if it hangs.
 #[track_caller]
 pub fn wait(child: &mut Child) -> ExitStatus {
@@ -144,8 +161,9 @@ pub fn wait(child: &mut Child) -> ExitStatus {
             return status;
         }
         if since.elapsed() > HANG {
+            let where_it_is = tasks(child.id());
             child.kill().unwrap();
-            panic!("the program hangs");
+            panic!("the program hangs\n{where_it_is}");
         }
         thread::sleep(Duration::from_millis(5));
     }

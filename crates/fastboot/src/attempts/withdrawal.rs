@@ -46,8 +46,8 @@ impl Attempts {
     }
 
     /// Takes back the withdrawal of the validator's newest state, durably, if there is no other state: a
-    /// validator that takes nothing but states does not start without one. Returns its slot. Refused
-    /// while a validator is running.
+    /// validator that takes nothing but states, or has no room to unpack archives, does not start without
+    /// one. Returns its slot. Refused while a validator is running.
     pub fn restore_withdrawn(
         &self,
         calls: &Syscalls,
