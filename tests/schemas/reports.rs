@@ -1,6 +1,6 @@
 //! Reports of `unpack` and `verify`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
@@ -103,4 +103,16 @@ fn reports_of_exporting() {
         export("pair", &[&more[..], &["--incremental", incremental.to_str().unwrap()]].concat());
     schema.hold(&pair);
     assert_eq!(pair["manifest"]["archives"].as_array().unwrap().len(), 2);
+
+    let schema = Schema::of("export-check.v1.json", &[]);
+    let whole = export("whole", &["--newest"]);
+    for (name, report, archive) in [("one", &one, None), ("whole", &whole, Some(genuine_full()))] {
+        let mut tool = ledger_tool();
+        tool.args(["check-export", "--report", "json"]).arg(site.path(name));
+        tool.args(archive.iter().flat_map(|path| [Path::new("--archive"), path]));
+        let checked = json(run(&mut tool));
+        schema.hold(&checked);
+        assert_eq!(checked["manifest"], report["manifest"]);
+        assert_eq!(checked["accounts_hash"].is_string(), name == "whole", "{checked:#}");
+    }
 }

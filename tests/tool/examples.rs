@@ -169,6 +169,13 @@ impl Ground {
             fs::remove_file(ledger.join(self.incremental.file_name().unwrap())).unwrap();
             prepare();
         }
+        if is(words, "check-export") {
+            let mut tool = ledger_tool();
+            tool.args(["export", "--quiet", "--newest", "--output"])
+                .arg(self.site.path("mnt/tables"));
+            tool.arg("--incremental").arg(&self.incremental);
+            run(tool.arg(&self.full)).assert_code(0);
+        }
         // A validator, and the script that starts it: they want to be told where the ledger is.
         let validator = "#!/bin/sh\ntest -d \"$LEDGER/snapshots/47\"\n";
         for path in ["bin/agave-validator", "home/sol/bin/validator.sh"] {

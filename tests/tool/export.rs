@@ -51,6 +51,34 @@ fn the_newest_versions_have_the_capitalization_of_the_bank() {
 }
 
 #[test]
+fn an_export_is_checked_later() {
+    let site = Site::new();
+    let (archive, output) = (genuine_full(), site.path("tables"));
+    export(&archive, &output, &["--newest", "--table", "accounts,stakes"]).assert_code(0);
+    let check = |flags: &[&str]| run(ledger_tool().arg("check-export").arg(&output).args(flags));
+    let said = check(&["--archive", archive.to_str().unwrap()]).assert_code(0).stdout;
+    let name = archive.file_stem().unwrap().to_str().unwrap();
+    let hash = name.rsplit('-').next().unwrap().trim_end_matches(".tar");
+    assert!(said.contains(&format!("the archive's name: {hash}")), "{said}");
+    assert!(said.contains("capitalization") && said.contains("stakes: "), "{said}");
+    assert_eq!(check(&["--quiet"]).assert_code(0).stdout, "");
+    check(&["--incremental", "x"]).assert_code(2);
+    check(&["--archive", "/nonexistent"]).assert_code(3);
+
+    let file = output.join("stakes/part-00000.parquet");
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let refused = check(&[]).assert_code(1);
+    assert!(refused.stderr.contains("stakes/part-00000.parquet"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("[bad-export]"), "{}", refused.stderr);
+    fs::remove_file(output.join("_SUCCESS")).unwrap();
+    check(&[]).assert_code(1);
+    run(ledger_tool().args(["check-export", "/nonexistent"])).assert_code(3);
+}
+
+#[test]
 fn filters_are_those_of_accounts() {
     let site = Site::new();
     let archive = genuine_full();

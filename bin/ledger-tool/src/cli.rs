@@ -1,5 +1,6 @@
 //! Command line of `ledger-tool`.
 
+mod exports;
 mod fastboot;
 mod packing;
 mod parts;
@@ -18,6 +19,7 @@ use crate::{
     exit::Exit,
     service::args::{SERVICE_EXAMPLES, ServiceArgs},
 };
+pub use exports::CheckExportArgs;
 pub use fastboot::{FastbootAction, FastbootArgs, LookAfterArgs, PlacesArgs, PrepareArgs};
 pub use packing::{
     AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
@@ -127,6 +129,15 @@ pub enum Command {
     /// an interruption nothing remains.
     #[command(after_long_help = tables::EXPORT_EXAMPLES)]
     Export(Box<ExportArgs>),
+    /// Check that an export is what its manifest and its archives say
+    ///
+    /// Reads all files of the tables. Their bytes, rows and row groups must be those that were written,
+    /// and there must be no other file. If the table of accounts holds all accounts of a bank (--newest,
+    /// no filter), their lamports must add up to its capitalization and, with their data, their hashes
+    /// to the hash in the archive's name. With --archive, the rows are compared with the accounts of
+    /// the archive as well.
+    #[command(after_long_help = exports::CHECK_EXPORT_EXAMPLES)]
+    CheckExport(CheckExportArgs),
     /// Prepare and manage the state that a validator starts from without unpacking
     ///
     /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or
@@ -201,6 +212,7 @@ impl Command {
             Self::Diff(args) => args.output_control,
             Self::Accounts(args) => args.output_control,
             Self::Export(args) => args.output_control,
+            Self::CheckExport(args) => args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Service(args) => args.action.ask().output_control,
             Self::Unpack(args) => args.output_control,

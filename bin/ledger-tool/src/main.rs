@@ -10,6 +10,7 @@
 
 mod accounts;
 mod bench;
+mod check_export;
 mod cli;
 mod create;
 mod diff;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::Diff(args) => diff::run(args, &printer),
         Command::Accounts(args) => accounts::run(args, &printer),
         Command::Export(args) => export::run(args, &printer),
+        Command::CheckExport(args) => check_export::run(args, &printer),
         Command::Bench(args) => bench::run(args, &printer),
         Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),

@@ -316,7 +316,8 @@ fn pubkeys(path: &Path) -> anyhow::Result<HashSet<[u8; 32]>> {
     Ok(pubkeys)
 }
 
-fn memory(bytes: Option<u64>) -> usize {
+/// Returns the memory for the newest versions.
+pub fn memory(bytes: Option<u64>) -> usize {
     bytes.map_or(MEMORY_BYTES, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 

@@ -10,7 +10,9 @@ use unsnap_pass::PassError;
 use unsnap_table::TableError;
 use unsnap_unpack::UnpackError;
 
-/// Exporting failed, and nothing was published.
+use crate::Problem;
+
+/// Exporting failed, and nothing was published; or an export is not what it should be.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -55,22 +57,21 @@ pub enum ExportError {
         /// The number.
         value: u64,
     },
-    /// The files read back do not hold the rows that were written.
-    #[error(
-        "table {table}: {found_rows} rows ({found}) were read back, but {rows} ({expected}) were \
-         written"
-    )]
+    /// What was read back is not what was written.
+    #[error("{}: read back: {problem}", path.display())]
     NotIdentical {
-        /// Name of the table.
-        table: &'static str,
-        /// Rows read back.
-        found_rows: u64,
-        /// Their digest.
-        found: String,
-        /// Rows written.
-        rows: u64,
-        /// Their digest.
-        expected: String,
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong.
+        problem: Box<Problem>,
+    },
+    /// A directory is not the export that its manifest describes.
+    #[error("{}: {problem}", path.display())]
+    BadExport {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// What is wrong.
+        problem: Box<Problem>,
     },
     /// The lamports of the newest versions of all accounts are not the bank's capitalization.
     #[error("{archive}: the accounts have {found} lamports, but the bank file says {expected}")]
@@ -96,13 +97,16 @@ impl Failure for ExportError {
             Self::Output(_)
             | Self::TooLarge { .. }
             | Self::NotIdentical { .. }
+            | Self::BadExport { .. }
             | Self::Capitalization { .. } => None,
         }
     }
 
     fn family(&self) -> Family {
         match self {
-            Self::TooLarge { .. } | Self::Capitalization { .. } => Family::BadArchive,
+            Self::TooLarge { .. } | Self::Capitalization { .. } | Self::BadExport { .. } => {
+                Family::BadArchive
+            }
             _ => self.inner().map_or(Family::Environment, Failure::family),
         }
     }
@@ -112,6 +116,7 @@ impl Failure for ExportError {
             Self::TooLarge { .. } => Code::BadStorage,
             Self::Capitalization { .. } => Code::WrongAccounts,
             Self::NotIdentical { .. } => Code::NotIdentical,
+            Self::BadExport { .. } => Code::BadExport,
             Self::Output(error) => Code::of_io_error(error),
             _ => self.inner().map_or(Code::System, Failure::code),
         }

@@ -2,83 +2,16 @@
 
 use std::{
     io::{self, Write},
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
     sync::Arc,
 };
 
-use rustix::{
-    fs::{Mode, OFlags},
-    io::Errno,
-};
-use unsnap_commit::{CommitError, FileWriter, Target};
+use rustix::io::Errno;
+use unsnap_commit::FileWriter;
 use unsnap_pass::Progress;
-use unsnap_ring::{DirectMode, Syscalls};
+use unsnap_source::{DigestKind, Hasher};
 use unsnap_table::{Encoder, RowGroup, TableError, TableFile};
 
-use crate::{ExportError, FileFacts};
-
-const FILE_MODE: u32 = 0o644;
-const DIRECTORY_MODE: u32 = 0o755;
-
-/// Files in a staging directory.
-#[derive(Clone)]
-pub(crate) struct Directory<'a> {
-    pub calls: Syscalls,
-    staged: &'a OwnedFd,
-    /// The final path, for messages.
-    path: &'a Path,
-    direct: DirectMode,
-}
-
-impl<'a> Directory<'a> {
-    /// Returns the output directory of a target. `path` is its final path.
-    pub fn of(target: &'a Target, path: &'a Path, direct: DirectMode) -> Option<Self> {
-        let directory = target.directories.first()?;
-        Some(Self { calls: target.calls.clone(), staged: directory, path, direct })
-    }
-
-    fn failed(&self, step: &'static str, name: &str) -> impl Fn(Errno) -> ExportError + use<> {
-        let path = self.path.join(name);
-        move |errno| CommitError::Staging { step, path: path.clone(), errno }.into()
-    }
-
-    pub fn make_directory(&self, name: &str) -> Result<(), ExportError> {
-        let mode = Mode::from_raw_mode(DIRECTORY_MODE);
-        self.calls.mkdirat(self.staged, name, mode).map_err(self.failed("make", name))
-    }
-
-    fn create(&self, name: &str) -> Result<OwnedFd, ExportError> {
-        let mode = Mode::from_raw_mode(FILE_MODE);
-        let created = self.calls.create_beneath(self.staged, name, mode);
-        created.map_err(self.failed("create", name))
-    }
-
-    /// Writes a small file.
-    pub fn write_file(&self, name: &str, mut bytes: &[u8]) -> Result<(), ExportError> {
-        let file = self.create(name)?;
-        let failed = self.failed("write to", name);
-        while !bytes.is_empty() {
-            match self.calls.write(&file, bytes).map_err(&failed)? {
-                0 => return Err(failed(Errno::NOSPC)),
-                count => bytes = &bytes[count..],
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens a file for reading.
-    pub fn open(&self, name: &str) -> Result<OwnedFd, ExportError> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let opened = self.calls.openat(self.staged, name, flags, Mode::empty());
-        opened.map_err(self.failed("open", name))
-    }
-
-    /// Returns the final path of a file.
-    pub fn path_of(&self, name: &str) -> PathBuf {
-        self.path.join(name)
-    }
-}
+use crate::{ExportError, FileFacts, directory::Directory};
 
 /// The files of a table.
 pub(crate) struct Files<'a> {
@@ -122,7 +55,8 @@ impl<'a> Files<'a> {
         let writer = FileWriter::new(calls, &file, *direct);
         let writer = writer.map_err(self.directory.failed("use direct I/O on", &name))?;
         self.direct &= writer.is_direct();
-        let sink = Sink { writer, progress: self.progress.clone() };
+        let (hasher, progress) = (DigestKind::Xxh3.hasher(), self.progress.clone());
+        let sink = Sink { writer, hasher, progress };
         let begun = TableFile::begin(self.encoder, sink, self.facts.clone());
         let begun = begun.map_err(|source| self.failed(&name, source))?;
         self.current = Some((begun, name));
@@ -158,7 +92,8 @@ impl<'a> Files<'a> {
         let (rows, row_groups) = (file.rows(), file.row_groups());
         let mut sink = file.finish().map_err(|source| self.failed(&name, source))?;
         let bytes = sink.writer.finish().map_err(self.directory.failed("write", &name))?;
-        self.complete.push(FileFacts { path: name, rows, row_groups, bytes });
+        let digest = sink.hasher.digest().to_string();
+        self.complete.push(FileFacts { path: name, rows, row_groups, bytes, digest });
         Ok(())
     }
 
@@ -168,15 +103,17 @@ impl<'a> Files<'a> {
     }
 }
 
-/// A file that counts what is written.
+/// A file that counts and hashes what is written.
 struct Sink {
     writer: FileWriter,
+    hasher: Hasher,
     progress: Progress,
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.writer.write(bytes)?;
+        self.hasher.update(bytes);
         self.progress.count_written(bytes.len() as u64);
         Ok(bytes.len())
     }

@@ -9,6 +9,7 @@
 //!
 //! * [`export`] reads archives once, with every check of unpacking, and writes their accounts.
 //! * [`stream`] writes one table as an Arrow IPC stream instead.
+//! * [`check`] reads an export again, and compares it with its manifest and with archives.
 //! * [`ExportQuery`] selects accounts and columns; [`ExportReport`] says what was written.
 //!
 //! The directory gets its name when everything in it is on the disk: a `_manifest.json`, the tables,
@@ -17,20 +18,25 @@
 
 mod check;
 mod collect;
+mod directory;
 mod error;
 mod files;
 mod gather;
 mod manifest;
 mod passes;
 mod pipeline;
+mod problem;
 mod query;
+mod read_back;
 mod rows;
 mod space;
 mod stream;
 
+pub use check::{CheckQuery, CheckReport, check};
 pub use error::ExportError;
 pub use manifest::{ArchiveFacts, ExportReport, FileFacts, Manifest, TableFacts};
 pub use pipeline::export;
+pub use problem::Problem;
 pub use query::ExportQuery;
 pub use stream::{StreamReport, stream};
 pub use unsnap_table::{AccountColumns, KeyForm, TableKind};

@@ -1,6 +1,7 @@
 //! What an export holds: its manifest, and the report of the run that made it.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use unsnap_table::KeyForm;
 use unsnap_unpack::Report;
 
 use crate::ExportQuery;
@@ -12,15 +13,19 @@ pub(crate) const MANIFEST_NAME: &str = "_manifest.json";
 pub(crate) const SUCCESS_NAME: &str = "_SUCCESS";
 
 /// Version of the manifest and of the tables' columns. Other values mean other columns.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
+
+/// Names of the forms of keys.
+pub(crate) const BINARY: &str = "binary";
+pub(crate) const BASE58: &str = "base58";
 
 /// What an export holds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the manifest and of the tables' columns.
     pub version: u32,
     /// Program that made it.
-    pub made_by: &'static str,
+    pub made_by: String,
     /// Slot of the newest bank; `None` if no archive has a bank file.
     pub slot: Option<u64>,
     /// The archives, the full one first.
@@ -31,17 +36,19 @@ pub struct Manifest {
     pub filtered: bool,
     /// Most bytes of each account's data; `None` for all.
     pub data_prefix: Option<usize>,
+    /// Form of the keys: "binary" or "base58".
+    pub keys: String,
     /// The tables.
     pub tables: Vec<TableFacts>,
 }
 
 /// An archive whose accounts were exported.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ArchiveFacts {
     /// The archive, as the caller named it.
     pub archive: String,
     /// "full", "incremental", or "unknown".
-    pub kind: &'static str,
+    pub kind: String,
     /// Slot of the snapshot.
     pub slot: Option<u64>,
     /// Slot of the full snapshot that an incremental one builds on.
@@ -57,12 +64,12 @@ pub struct ArchiveFacts {
 }
 
 /// A table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TableFacts {
     /// Name of the table, and of its directory.
-    pub name: &'static str,
+    pub name: String,
     /// Names of the columns.
-    pub columns: Vec<&'static str>,
+    pub columns: Vec<String>,
     /// Number of rows.
     pub rows: u64,
     /// Number of records of the table's programs that are neither a row nor known to be something else.
@@ -76,7 +83,7 @@ pub struct TableFacts {
 }
 
 /// A file of a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
     /// Path below the output directory.
     pub path: String,
@@ -86,6 +93,8 @@ pub struct FileFacts {
     pub row_groups: u64,
     /// Size in bytes.
     pub bytes: u64,
+    /// Digest of its bytes (XXH3).
+    pub digest: String,
 }
 
 /// Report of an export. Sizes are bytes, times milliseconds.
@@ -131,12 +140,16 @@ impl Manifest {
     ) -> Self {
         Self {
             version: VERSION,
-            made_by: concat!("unsnap ", env!("CARGO_PKG_VERSION")),
+            made_by: concat!("unsnap ", env!("CARGO_PKG_VERSION")).to_owned(),
             slot: archives.last().and_then(|archive| archive.slot),
             archives,
             newest: query.newest,
             filtered: !query.filter.is_all(),
             data_prefix: query.data_prefix,
+            keys: match query.columns.keys {
+                KeyForm::Binary => BINARY.to_owned(),
+                KeyForm::Base58 => BASE58.to_owned(),
+            },
             tables,
         }
     }
@@ -145,13 +158,20 @@ impl Manifest {
     pub(crate) fn files(&self) -> impl Iterator<Item = &FileFacts> {
         self.tables.iter().flat_map(|table| &table.files)
     }
+
+    /// Whether the table of accounts holds all accounts of a bank: all newest versions.
+    pub(crate) fn is_whole(&self) -> bool {
+        // An incremental archive alone does not hold all accounts.
+        let is_full = self.archives.first().is_some_and(|archive| archive.kind == "full");
+        self.newest && !self.filtered && is_full
+    }
 }
 
 impl ArchiveFacts {
     pub(crate) fn of(report: &Report, records: u64) -> Self {
         Self {
             archive: report.archive.clone(),
-            kind: report.kind,
+            kind: report.kind.to_owned(),
             slot: report.slot,
             base_slot: report.base_slot,
             hash: report.hash.clone(),

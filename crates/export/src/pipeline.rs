@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use unsnap_commit::{Spot, Target};
 use unsnap_pass::{Archive, Archives, Handles, Options, Phase, millis};
-use unsnap_table::{Encoder, RowGroup, Schema, TableError, TableKind};
+use unsnap_table::{Encoder, RowGroup, Schema, TableError};
 
 use crate::{
-    ExportError, ExportQuery, ExportReport, Manifest, TableFacts, check,
+    ExportError, ExportQuery, ExportReport, Manifest, TableFacts,
     collect::Collector,
-    files::{Directory, Files},
+    directory::Directory,
+    files::Files,
     manifest::{MANIFEST_NAME, SUCCESS_NAME},
     passes::{CANCELLED, Passes, Timers, tables},
+    read_back::read_back,
     space,
 };
 
@@ -66,13 +68,12 @@ pub fn export(
     progress.enter(Phase::Syncing);
     target.staging.sync()?;
     if query.check {
-        progress.enter(Phase::LookingAtFiles);
-        for (((kind, schema), table), files) in tables.iter().zip(&passed.tables).zip(&files) {
-            check::read_back(&directory, schema, &files.complete, table.digest)?;
-            if *kind == TableKind::Accounts {
-                check_capitalization(&manifest, query, table.lamports)?;
-            }
-        }
+        let read = read_back(&directory, &manifest, &tables, query.threads, handles, false);
+        // The machine is at fault, not an archive.
+        read.map_err(|error| match error {
+            ExportError::BadExport { path, problem } => ExportError::NotIdentical { path, problem },
+            other => other,
+        })?;
     }
     if cancel.is_cancelled() {
         return Err(CANCELLED);
@@ -115,32 +116,12 @@ pub(crate) fn footer_facts(archives: &[Archive]) -> Vec<(String, String)> {
 
 fn table_facts(schema: &Schema, table: &Collector, files: &Files<'_>) -> TableFacts {
     TableFacts {
-        name: schema.name,
-        columns: schema.columns.iter().map(|column| column.name).collect(),
+        name: schema.name.to_owned(),
+        columns: schema.columns.iter().map(|column| column.name.to_owned()).collect(),
         rows: table.digest.rows,
         not_decoded: table.not_decoded,
         lamports: table.lamports.to_string(),
         digest: table.digest.to_string(),
         files: files.complete.clone(),
-    }
-}
-
-/// The newest versions of all accounts have together the lamports that the bank says. An incremental
-/// archive alone does not hold all accounts.
-fn check_capitalization(
-    manifest: &Manifest,
-    query: &ExportQuery,
-    lamports: u128,
-) -> Result<(), ExportError> {
-    let is_all = query.newest
-        && query.filter.is_all()
-        && manifest.archives.first().is_some_and(|archive| archive.kind == "full");
-    let newest = manifest.archives.last().filter(|_| is_all);
-    match newest.and_then(|newest| Some((newest, newest.capitalization?))) {
-        Some((newest, expected)) if u128::from(expected) != lamports => {
-            let archive = newest.archive.clone();
-            Err(ExportError::Capitalization { archive, found: lamports, expected })
-        }
-        _ => Ok(()),
     }
 }

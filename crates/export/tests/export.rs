@@ -193,7 +193,10 @@ fn every_record_is_a_row_in_the_order_of_the_archive() {
         let has_many = report.files > 1;
         assert_eq!((report.records, has_many), (expected.len() as u64, file_bytes.is_some()));
         let facts = &report.manifest.archives[0];
-        assert_eq!((facts.kind, facts.slot, facts.records), ("full", Some(1000), report.records));
+        assert_eq!(
+            (facts.kind.as_str(), facts.slot, facts.records),
+            ("full", Some(1000), report.records)
+        );
         assert!(!report.manifest.filtered && report.checked);
         digests.insert(report.manifest.tables[0].digest.clone());
     }
@@ -245,7 +248,8 @@ fn derived_tables_hold_what_programs_keep() {
             ExportQuery { tables: tables.clone(), threads, row_group_bytes, columns, ..query() };
         let query = ExportQuery { output: output.clone(), check: true, ..query };
         let report = export(&archives, &query, &options(), &Handles::default()).unwrap();
-        let names: Vec<&str> = report.manifest.tables.iter().map(|table| table.name).collect();
+        let names: Vec<&str> =
+            report.manifest.tables.iter().map(|table| table.name.as_str()).collect();
         assert_eq!(names, tables.iter().map(|table| table.name()).collect::<Vec<_>>());
         assert_eq!(fs::read_dir(&output).unwrap().count(), tables.len() + 2);
         for table in DERIVED {
@@ -323,7 +327,7 @@ fn columns_are_those_asked_for() {
     let no_data = with(AccountColumns { data: false, ..ALL });
     let (report, found) = site.rows(&archives, no_data);
     assert_rows(&found, &expected(&|row| row.data.clear()));
-    assert!(!report.manifest.tables[0].columns.contains(&"data"));
+    assert!(!report.manifest.tables[0].columns.contains(&"data".to_owned()));
     let prefix = ExportQuery { data_prefix: Some(40), ..query() };
     let (report, found) = site.rows(&archives, prefix);
     assert_rows(&found, &expected(&|row| row.data.truncate(40)));

@@ -61,6 +61,8 @@ codes! {
     IndexUnusable = "index-unusable",
     /// A compressed frame does not decode to its input.
     NotIdentical = "not-identical",
+    /// An export is damaged or incomplete, or does not hold the accounts of its archive.
+    BadExport = "bad-export",
     /// The archive is still being written, or was replaced.
     ArchiveChanging = "archive-changing",
     /// No full archive was found.

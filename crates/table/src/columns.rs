@@ -115,6 +115,10 @@ impl Columns {
         Row { buffers: self.buffers.iter_mut(), bytes: &mut self.bytes }
     }
 
+    pub(crate) fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
     pub(crate) fn from_buffers(rows: usize, buffers: Vec<Buffer>) -> Self {
         Self { rows, buffers, bytes: 0 }
     }

@@ -10,7 +10,8 @@
 //! * [`Columns`] holds rows as one buffer for each column, and [digests](Columns::digest) them.
 //! * [`Encoder`] encodes rows as a row group in memory, so that all cores can encode.
 //! * [`ArrowEncoder`] encodes rows as a message, and [`ArrowStream`] makes a stream of them.
-//! * [`TableFile`] appends row groups to a file; [`read_rows`] reads a file back.
+//! * [`TableFile`] appends row groups to a file; [`read_rows`] reads a file back, and
+//!   [`each_row`](Columns::each_row) shows its rows.
 //!
 //! Other crates decide which rows there are and where files go.
 //!
@@ -19,6 +20,7 @@
 //! and no BYTE_STREAM_SPLIT.
 
 mod arrow;
+mod cells;
 mod columns;
 mod encode;
 mod error;
@@ -28,6 +30,7 @@ mod schema;
 mod tables;
 
 pub use arrow::{ArrowEncoder, ArrowMessage, ArrowStream};
+pub use cells::Cell;
 pub use columns::{Columns, Digest, Row};
 pub use encode::{Encoder, RowGroup};
 pub use error::TableError;

@@ -1,5 +1,7 @@
 //! Reading of files: back into the columns that they were made of.
 
+use std::ops::ControlFlow;
+
 use parquet::{
     column::reader::ColumnReader,
     data_type::{ByteArray, FixedLenByteArray},
@@ -12,7 +14,8 @@ use crate::{
     schema::KEY_BYTES,
 };
 
-/// Reads all rows of a file of this table and shows them to `see`, one row group at a time.
+/// Reads all rows of a file of this table and shows them to `see`, one row group at a time. Returns the
+/// number of row groups. A break ends the reading.
 ///
 /// # Errors
 ///
@@ -20,8 +23,8 @@ use crate::{
 pub fn read_rows<R: ChunkReader + 'static>(
     schema: &Schema,
     file: R,
-    mut see: impl FnMut(&Columns),
-) -> Result<(), TableError> {
+    mut see: impl FnMut(&Columns) -> ControlFlow<()>,
+) -> Result<u64, TableError> {
     let reader = SerializedFileReader::new(file)?;
     let expected = schema.to_parquet()?;
     let found = reader.metadata().file_metadata().schema();
@@ -43,9 +46,12 @@ pub fn read_rows<R: ChunkReader + 'static>(
             }
             buffers.push(buffer);
         }
-        see(&Columns::from_buffers(usize::try_from(rows).unwrap_or(usize::MAX), buffers));
+        let columns = Columns::from_buffers(usize::try_from(rows).unwrap_or(usize::MAX), buffers);
+        if see(&columns).is_break() {
+            break;
+        }
     }
-    Ok(())
+    Ok(reader.num_row_groups() as u64)
 }
 
 /// Reads a column of a row group. Returns its values and the number of rows.

@@ -18,6 +18,10 @@ pub enum TableKind {
 }
 
 impl TableKind {
+    /// All tables.
+    pub const ALL: [Self; 5] =
+        [Self::Accounts, Self::TokenAccounts, Self::Mints, Self::Stakes, Self::Votes];
+
     /// Returns the table's name.
     pub fn name(self) -> &'static str {
         match self {

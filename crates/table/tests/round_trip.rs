@@ -71,7 +71,10 @@ fn file(encoder: &Encoder, groups: Vec<Vec<Columns>>) -> Vec<u8> {
 
 fn read(schema: &Schema, file: Vec<u8>) -> Result<Digest, TableError> {
     let mut digest = Digest::default();
-    read_rows(schema, Bytes::from(file), |rows| digest.add(rows.digest()))?;
+    read_rows(schema, Bytes::from(file), |rows| {
+        digest.add(rows.digest());
+        std::ops::ControlFlow::Continue(())
+    })?;
     Ok(digest)
 }
 
