@@ -169,7 +169,7 @@ impl Ground {
             fs::remove_file(ledger.join(self.incremental.file_name().unwrap())).unwrap();
             prepare();
         }
-        if is(words, "check-export") {
+        if is(words, "check-export") || is(words, "lookup") {
             let mut tool = ledger_tool();
             tool.args(["export", "--quiet", "--newest", "--output"])
                 .arg(self.site.path("mnt/tables"));

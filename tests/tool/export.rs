@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run};
+use unsnap_test_support::{Outcome, Site, genuine, genuine_full, ledger_tool, run, until};
 use unsnap_testkit::{
     answers::{Row, decoded, newest, rows},
     content::Content,
@@ -76,6 +76,80 @@ fn an_export_is_checked_later() {
     fs::remove_file(output.join("_SUCCESS")).unwrap();
     check(&[]).assert_code(1);
     run(ledger_tool().args(["check-export", "/nonexistent"])).assert_code(3);
+}
+
+#[test]
+fn accounts_are_looked_up_in_an_export() {
+    let site = Site::new();
+    let (archive, output) = (genuine_full(), site.path("tables"));
+    export(&archive, &output, &["--newest"]).assert_code(0);
+    let records = scan(&archive);
+    let record = records.iter().find(|record| record.data.len() > 100).unwrap();
+    let absent = "11111111111111111111111111111112";
+    let lookup = |flags: &[&str]| {
+        let mut tool = ledger_tool();
+        tool.args(["lookup", &record.pubkey, absent]).arg(&output).args(flags);
+        run(&mut tool)
+    };
+    let found = lookup(&["--format", "json", "--with-data"]).assert_code(0).json();
+    let row = &found["rows"][0];
+    assert_eq!(
+        (&row["table"], &row["values"]["pubkey"]),
+        (&json!("accounts"), &json!(record.pubkey))
+    );
+    assert_eq!(row["values"]["owner"], record.owner);
+    assert_eq!(row["values"]["lamports"], record.lamports);
+    assert!(row["values"]["data"].as_str().unwrap().len() > 100);
+    assert_eq!(found["missing"], json!([absent]));
+    assert!(found["requests"].as_u64() > Some(1) && found["bytes_read"].as_u64() > Some(100));
+    let said = lookup(&[]).assert_code(0).stdout;
+    for line in [format!("  pubkey: {}", record.pubkey), format!("{absent} is not there")] {
+        assert!(said.contains(&line), "{said}");
+    }
+    assert!(said.contains(" request") && !said.contains("  data: "), "{said}");
+    lookup(&["--table", "mints"]).assert_code(2);
+    run(ledger_tool().arg("lookup").arg(&output)).assert_code(2);
+    run(ledger_tool().args(["lookup", absent, "/nonexistent"])).assert_code(3);
+    fs::remove_file(output.join("_SUCCESS")).unwrap();
+    lookup(&[]).assert_code(1);
+}
+
+/// However far an export has come when it is killed: there is nothing, or all of it.
+#[test]
+fn a_killed_export_is_whole_or_absent() {
+    let site = Site::new();
+    let spec =
+        ArchiveSpec { content: Content::Mainnet, total_bytes: 6_000_000, ..ArchiveSpec::default() };
+    let archive = site.archive(&spec);
+    let (output, staging) = (site.path("tables"), site.path(".tables.unsnap-staging"));
+    let flags = ["--table", "accounts,token_accounts,stakes", "--row-group-size", "100KB"];
+    let flags = [&flags[..], &["--file-size", "300KB"]].concat();
+    let check = || {
+        let mut tool = ledger_tool();
+        tool.arg("check-export").arg(&output).arg("--archive").arg(&archive);
+        run(&mut tool).assert_code(0);
+    };
+    // What has to be there before it is killed.
+    let begun = ["", "accounts", "accounts/part-00002.parquet", "_manifest.json", "_SUCCESS"];
+    for mark in begun {
+        let mut tool = ledger_tool();
+        tool.args(["export", "--quiet"]).arg(&archive).arg("--output").arg(&output).args(&flags);
+        let mut child = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("it has come so far", || {
+            staging.join(mark).exists() || child.try_wait().unwrap().is_some()
+        });
+        let _ = child.kill();
+        child.wait().unwrap();
+        if output.exists() {
+            check();
+            fs::remove_dir_all(&output).unwrap();
+        }
+        // The next run removes what it has left.
+        export(&archive, &output, &flags).assert_code(0);
+        check();
+        assert!(!staging.exists());
+        fs::remove_dir_all(&output).unwrap();
+    }
 }
 
 #[test]

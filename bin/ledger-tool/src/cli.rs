@@ -19,7 +19,7 @@ use crate::{
     exit::Exit,
     service::args::{SERVICE_EXAMPLES, ServiceArgs},
 };
-pub use exports::CheckExportArgs;
+pub use exports::{CheckExportArgs, LookupArgs};
 pub use fastboot::{FastbootAction, FastbootArgs, LookAfterArgs, PlacesArgs, PrepareArgs};
 pub use packing::{
     AccountsArgs, AccountsFormat, CreateArgs, DiffArgs, DiffFormat, FrameArgs, RepackArgs,
@@ -138,6 +138,14 @@ pub enum Command {
     /// the archive as well.
     #[command(after_long_help = exports::CHECK_EXPORT_EXAMPLES)]
     CheckExport(CheckExportArgs),
+    /// Look up accounts in an export, in a directory or on a server
+    ///
+    /// Reads the footers of the tables' files and, by the statistics in them, only the parts that may
+    /// hold one of the addresses. If the addresses are in the order of an archive, these are all
+    /// addresses. Prints the rows, what is not there, and how much was read. To look up accounts in an
+    /// archive, use `extract --account` or `accounts --pubkeys`.
+    #[command(after_long_help = exports::LOOKUP_EXAMPLES)]
+    Lookup(LookupArgs),
     /// Prepare and manage the state that a validator starts from without unpacking
     ///
     /// A state is a directory snapshots/SLOT with the storages in the accounts paths. Agave 4.2 or
@@ -213,6 +221,7 @@ impl Command {
             Self::Accounts(args) => args.output_control,
             Self::Export(args) => args.output_control,
             Self::CheckExport(args) => args.output_control,
+            Self::Lookup(args) => args.output_control,
             Self::Fastboot(args) => args.output_control(),
             Self::Service(args) => args.action.ask().output_control,
             Self::Unpack(args) => args.output_control,

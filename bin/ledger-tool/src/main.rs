@@ -21,6 +21,7 @@ mod fastboot;
 mod index;
 mod inspect;
 mod list;
+mod lookup;
 mod manifest;
 mod repack;
 mod room;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Accounts(args) => accounts::run(args, &printer),
         Command::Export(args) => export::run(args, &printer),
         Command::CheckExport(args) => check_export::run(args, &printer),
+        Command::Lookup(args) => lookup::run(args, &printer),
         Command::Bench(args) => bench::run(args, &printer),
         Command::Doctor(args) => doctor::run(args, &printer),
         Command::Fastboot(args) => fastboot::run(&args.action, &printer),

@@ -262,7 +262,7 @@ pub fn exporting(args: &ExportArgs) -> anyhow::Result<ExportQuery> {
     })
 }
 
-fn table_kind(table: Table) -> TableKind {
+pub fn table_kind(table: Table) -> TableKind {
     match table {
         Table::Accounts => TableKind::Accounts,
         Table::TokenAccounts => TableKind::TokenAccounts,

@@ -13,19 +13,17 @@ use unsnap_layout::ArchiveHash;
 use unsnap_lookup::{AccountFilter, MEMORY_BYTES};
 use unsnap_pass::{Archive, Archives, Handles, Options, PassError, Phase, millis};
 use unsnap_source::SourceError;
-use unsnap_table::{AccountColumns, Columns, KeyForm, Schema, TableKind};
+use unsnap_table::{AccountColumns, Columns, Schema, TableKind};
 use unsnap_verify::lattice::LatticeHash;
 
 use crate::{
-    ExportError, ExportQuery, Manifest, Problem, TableFacts,
+    ExportError, ExportQuery, Manifest, Problem,
+    described::{Described, MANIFEST_BYTES_MAX, parse},
     directory::Directory,
-    manifest::{BASE58, BINARY, MANIFEST_NAME, SUCCESS_NAME, VERSION},
+    manifest::{MANIFEST_NAME, SUCCESS_NAME},
     passes::{Passes, Timers},
     read_back::read_back,
 };
-
-/// Largest manifest. One of a million files is smaller.
-const MANIFEST_BYTES_MAX: usize = 256 << 20;
 
 /// What is checked, and how.
 #[derive(Clone, Debug)]
@@ -93,13 +91,15 @@ pub fn check(
         PassError::Source(SourceError::Open { path: query.directory.clone(), errno })
     })?;
     let directory = Directory::existing(&calls, &opened, &query.directory);
-    let manifest = manifest(&directory)?;
+    let manifest = read_manifest(&directory)?;
     if manifest.filtered && archives.is_some() {
         let reason = "the export holds the records that a filter has selected, and does not say \
                       which: it cannot be compared with an archive";
         return Err(PassError::request(reason).into());
     }
-    let (tables, columns) = tables(&directory, &manifest)?;
+    let described = Described::by(&manifest);
+    let Described { tables, columns } =
+        described.map_err(|problem| directory.bad(MANIFEST_NAME, problem))?;
     check_names(&directory, &manifest)?;
 
     // The hash covers all accounts of the bank, with all of their data.
@@ -139,7 +139,7 @@ pub fn check(
 }
 
 /// Reads the manifest of a complete export.
-fn manifest(directory: &Directory<'_>) -> Result<Manifest, ExportError> {
+pub(crate) fn read_manifest(directory: &Directory<'_>) -> Result<Manifest, ExportError> {
     let open = |name: &str, problem| {
         directory.open_as(name, OFlags::RDONLY | OFlags::NONBLOCK).map_err(|errno| match errno {
             Errno::NOENT => directory.bad("", problem),
@@ -150,15 +150,7 @@ fn manifest(directory: &Directory<'_>) -> Result<Manifest, ExportError> {
     let absent = || Problem::Manifest("there is none".to_owned());
     let file = open(MANIFEST_NAME, absent())?;
     let text = read_small(directory, &file)?;
-    let wrong = |reason: String| directory.bad(MANIFEST_NAME, Problem::Manifest(reason));
-    let value: serde_json::Value =
-        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    match value["version"].as_u64() {
-        Some(version) if version == u64::from(VERSION) => {}
-        Some(version) => return Err(directory.bad(MANIFEST_NAME, Problem::Version(version))),
-        None => return Err(wrong("it has no version".to_owned())),
-    }
-    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+    parse(&text).map_err(|problem| directory.bad(MANIFEST_NAME, problem))
 }
 
 /// Reads a small file as a whole.
@@ -175,50 +167,6 @@ fn read_small(directory: &Directory<'_>, file: &OwnedFd) -> Result<Vec<u8>, Expo
             return Err(directory.bad(MANIFEST_NAME, Problem::Manifest(reason)));
         }
     }
-}
-
-/// Returns the tables that a manifest describes, and their columns.
-fn tables(
-    directory: &Directory<'_>,
-    manifest: &Manifest,
-) -> Result<(Vec<(TableKind, Schema)>, AccountColumns), ExportError> {
-    let wrong = |reason: String| directory.bad(MANIFEST_NAME, Problem::Manifest(reason));
-    let keys = match manifest.keys.as_str() {
-        BINARY => KeyForm::Binary,
-        BASE58 => KeyForm::Base58,
-        other => return Err(wrong(format!("there are no keys of the form {other:?}"))),
-    };
-    let has = |name: &str| {
-        let mut columns = manifest.tables.iter().flat_map(|table| &table.columns);
-        columns.any(|column| column == name)
-    };
-    let columns = AccountColumns { keys, data: has("data"), provenance: has("storage_id") };
-    let mut tables = Vec::new();
-    for TableFacts { name, columns: named, files, .. } in &manifest.tables {
-        let kind = TableKind::ALL.into_iter().find(|kind| kind.name() == name);
-        let kind = kind.ok_or_else(|| wrong(format!("there is no table {name:?}")))?;
-        let schema = Schema::of(kind, columns);
-        if !schema.columns.iter().map(|column| column.name).eq(named) {
-            return Err(wrong(format!("the table {name} has no such columns")));
-        }
-        if tables.iter().any(|(other, _)| *other == kind) {
-            return Err(wrong(format!("it names the table {name} twice")));
-        }
-        let plain = |part: &str| !["", ".", ".."].contains(&part);
-        let is_inside = |path: &str| {
-            let mut parts = path.split('/');
-            parts.next() == Some(name) && path.contains('/') && parts.all(plain)
-        };
-        if let Some(file) = files.iter().find(|file| !is_inside(&file.path)) {
-            return Err(wrong(format!("{:?} is not in the directory {name}", file.path)));
-        }
-        tables.push((kind, schema));
-    }
-    let paths: BTreeSet<&str> = manifest.files().map(|file| file.path.as_str()).collect();
-    if paths.len() != manifest.files().count() {
-        return Err(wrong("it names a file twice".to_owned()));
-    }
-    Ok((tables, columns))
 }
 
 /// Compares the names in the directory with those in the manifest: engines read whatever is there.

@@ -94,8 +94,8 @@ impl<'a> Directory<'a> {
     }
 
     /// Returns the error about a file, or about the directory if the name is empty.
-    pub fn bad(&self, name: &str, problem: Problem) -> ExportError {
-        ExportError::BadExport { path: self.path_of(name), problem: Box::new(problem) }
+    pub fn bad(&self, name: &str, problem: impl Into<Box<Problem>>) -> ExportError {
+        ExportError::BadExport { path: self.path_of(name), problem: problem.into() }
     }
 
     /// Returns the final path of a file; of the directory if the name is empty.

@@ -10,6 +10,7 @@
 //! * [`export`] reads archives once, with every check of unpacking, and writes their accounts.
 //! * [`stream`] writes one table as an Arrow IPC stream instead.
 //! * [`check`] reads an export again, and compares it with its manifest and with archives.
+//! * [`lookup`] finds accounts in an export, also on a server, and reads little of it.
 //! * [`ExportQuery`] selects accounts and columns; [`ExportReport`] says what was written.
 //!
 //! The directory gets its name when everything in it is on the disk: a `_manifest.json`, the tables,
@@ -18,11 +19,14 @@
 
 mod check;
 mod collect;
+mod described;
 mod directory;
 mod error;
 mod files;
 mod gather;
+mod lookup;
 mod manifest;
+mod parts;
 mod passes;
 mod pipeline;
 mod problem;
@@ -34,6 +38,7 @@ mod stream;
 
 pub use check::{CheckQuery, CheckReport, check};
 pub use error::ExportError;
+pub use lookup::{FoundRow, LookupQuery, LookupReport, Place, lookup};
 pub use manifest::{ArchiveFacts, ExportReport, FileFacts, Manifest, TableFacts};
 pub use pipeline::export;
 pub use problem::Problem;

@@ -81,6 +81,17 @@ impl Address {
         Ok(next)
     }
 
+    /// Returns the address of a file in this directory, with the same query. `path` has plain names.
+    #[must_use]
+    pub fn below(&self, path: &str) -> Self {
+        let mut url = self.0.clone();
+        // Addresses of these schemes have paths.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path.split('/'));
+        }
+        Self(url)
+    }
+
     /// Returns whether the connection is encrypted.
     pub fn is_tls(&self) -> bool {
         self.0.scheme() == "https"

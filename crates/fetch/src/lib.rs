@@ -22,6 +22,8 @@
 //! A later run may go on in the middle: [`Remote::read_from`], with the same [`Identity`]. What a server
 //! without ranges has to send again is held to what came before by [`Holding`].
 //!
+//! [`RemoteParts`] are parts of a file, each by a request of its own: for files of which little is needed.
+//!
 //! Between us and a server there may be a [`Proxy`].
 //!
 //! What a server sends is hostile. Heads, redirects, times and rates are bounded, and the length is
@@ -38,6 +40,7 @@ mod head;
 mod holding;
 mod identity;
 mod link;
+mod parts;
 mod patience;
 mod probe;
 mod proxy;
@@ -50,6 +53,7 @@ pub use address::{Address, NotAnAddress};
 pub use error::FetchError;
 pub use holding::{HeldRange, Holding};
 pub use identity::Identity;
+pub use parts::RemoteParts;
 pub use patience::Patience;
 pub use probe::Probe;
 pub use proxy::{Proxies, Proxy};

@@ -51,7 +51,7 @@ impl Remote {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Probe, FetchError> {
         let Answered { site, body, mut connection, redirects, connecting, answering } =
-            answered(address, options, cancelled)?;
+            answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?;
         let total = body.identity.bytes;
         let has_ranges = body.is_part();
         let mut probe = Probe {

@@ -83,7 +83,7 @@ impl Remote {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, FetchError> {
         let Answered { mut site, body, mut connection, .. } =
-            answered(address, options, cancelled)?;
+            answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?;
         let head_bytes = usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default();
         site.head.resize(head_bytes, 0);
         let mut filled = 0;
@@ -115,7 +115,7 @@ impl Remote {
         options: &FetchOptions,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<(Address, FetchOptions), FetchError> {
-        let site = answered(address, options, cancelled)?.site;
+        let site = answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?.site;
         let mut options = options.clone();
         if site.headers.is_empty() {
             options.headers.clear();
@@ -250,10 +250,11 @@ pub(crate) struct Answered {
     pub answering: Duration,
 }
 
-/// Asks for the first bytes of an archive. Follows redirects.
+/// Asks for a range of an archive. Follows redirects.
 pub(crate) fn answered(
     address: &Address,
     options: &FetchOptions,
+    range: (u64, Option<u64>),
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Answered, FetchError> {
     let headers = parse_headers(&options.headers)?;
@@ -265,8 +266,7 @@ pub(crate) fn answered(
         let started = Instant::now();
         let mut connection = Connection::open(&at, &route, &tls, &patience, cancelled)?;
         let headers = if at.is_same_origin(address) { headers.clone() } else { Vec::new() };
-        let request =
-            head::request(&at, (0, Some(HEAD_BYTES - 1)), None, &headers, route.proxy.as_ref());
+        let request = head::request(&at, range, None, &headers, route.proxy.as_ref());
         let (connecting, started) = (started.elapsed(), Instant::now());
         let answer = connection.ask(&request, &patience, cancelled)?;
         let answering = started.elapsed();
@@ -276,7 +276,7 @@ pub(crate) fn answered(
                 .map_err(|reason| FetchError::Protocol { address: at.clone(), reason })?;
             continue;
         }
-        let body = Body::of(answer, &at, 0, Some(HEAD_BYTES - 1))?;
+        let body = Body::of(answer, &at, range.0, range.1)?;
         let site = Site { address: at, route, tls, headers, patience, head: Vec::new() };
         return Ok(Answered { site, body, connection, redirects, connecting, answering });
     }

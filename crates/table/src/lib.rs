@@ -12,6 +12,7 @@
 //! * [`ArrowEncoder`] encodes rows as a message, and [`ArrowStream`] makes a stream of them.
 //! * [`TableFile`] appends row groups to a file; [`read_rows`] reads a file back, and
 //!   [`each_row`](Columns::each_row) shows its rows.
+//! * [`search`] finds rows by their addresses, and reads only the parts of a file that it needs.
 //!
 //! Other crates decide which rows there are and where files go.
 //!
@@ -27,6 +28,8 @@ mod error;
 mod file;
 mod read;
 mod schema;
+mod search;
+mod spans;
 mod tables;
 
 pub use arrow::{ArrowEncoder, ArrowMessage, ArrowStream};
@@ -37,4 +40,5 @@ pub use error::TableError;
 pub use file::TableFile;
 pub use read::read_rows;
 pub use schema::{AccountColumns, Column, KeyForm, Kind, Packing, Schema};
+pub use search::{Parts, Searched, search};
 pub use tables::TableKind;

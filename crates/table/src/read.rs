@@ -1,11 +1,14 @@
 //! Reading of files: back into the columns that they were made of.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use parquet::{
     column::reader::ColumnReader,
     data_type::{ByteArray, FixedLenByteArray},
-    file::reader::{ChunkReader, FileReader, RowGroupReader, SerializedFileReader},
+    file::{
+        metadata::ParquetMetaData,
+        reader::{ChunkReader, FileReader, SerializedFileReader},
+    },
 };
 
 use crate::{
@@ -26,25 +29,14 @@ pub fn read_rows<R: ChunkReader + 'static>(
     mut see: impl FnMut(&Columns) -> ControlFlow<()>,
 ) -> Result<u64, TableError> {
     let reader = SerializedFileReader::new(file)?;
-    let expected = schema.to_parquet()?;
-    let found = reader.metadata().file_metadata().schema();
-    if found.get_fields() != expected.get_fields() {
-        let other = found.get_fields().iter().zip(expected.get_fields());
-        let other = other.clone().find(|(found, expected)| found != expected);
-        let column = other.map_or("number", |(found, _)| found.name()).to_owned();
-        return Err(TableError::Schema { table: schema.name, column });
-    }
+    check_columns(schema, reader.metadata())?;
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index)?;
         let rows = u64::try_from(group.metadata().num_rows()).unwrap_or(0);
         let mut buffers = Vec::new();
         for (index, column) in schema.columns.iter().enumerate() {
-            let (buffer, found) = read(&*group, index, column, rows)?;
-            if found != rows {
-                let column = column.name;
-                return Err(TableError::Count { column, expected: rows, found });
-            }
-            buffers.push(buffer);
+            let all = 0..usize::try_from(rows).unwrap_or(usize::MAX);
+            buffers.push(read(group.get_column_reader(index)?, column, &[all])?);
         }
         let columns = Columns::from_buffers(usize::try_from(rows).unwrap_or(usize::MAX), buffers);
         if see(&columns).is_break() {
@@ -54,32 +46,53 @@ pub fn read_rows<R: ChunkReader + 'static>(
     Ok(reader.num_row_groups() as u64)
 }
 
-/// Reads a column of a row group. Returns its values and the number of rows.
-fn read(
-    group: &dyn RowGroupReader,
-    index: usize,
+/// Compares the columns of a file with those of a table.
+pub(crate) fn check_columns(schema: &Schema, file: &ParquetMetaData) -> Result<(), TableError> {
+    let expected = schema.to_parquet()?;
+    let found = file.file_metadata().schema();
+    if found.get_fields() == expected.get_fields() {
+        return Ok(());
+    }
+    let mut other = found.get_fields().iter().zip(expected.get_fields());
+    let other = other.find(|(found, expected)| found != expected);
+    let column = other.map_or("number", |(found, _)| found.name()).to_owned();
+    Err(TableError::Schema { table: schema.name, column })
+}
+
+/// Reads rows of a column of a row group: ranges in ascending order.
+///
+/// # Errors
+///
+/// [`TableError::Count`] if there are fewer.
+pub(crate) fn read(
+    reader: ColumnReader,
     column: &Column,
-    rows: u64,
-) -> Result<(Buffer, u64), TableError> {
-    let most = usize::try_from(rows).unwrap_or(usize::MAX);
+    rows: &[Range<usize>],
+) -> Result<Buffer, TableError> {
     let (mut levels, mut count): (Vec<i16>, usize) = (Vec::new(), 0);
-    /// Reads all values of a column.
+    /// Reads the values of a column.
     macro_rules! all {
         ($reader:expr) => {{
-            let mut values = Vec::new();
-            loop {
-                let levels = column.nullable.then_some(&mut levels);
-                let (records, ..) =
-                    $reader.read_records(most - count, levels, None, &mut values)?;
-                count += records;
-                if records == 0 || count == most {
-                    break values;
+            let (mut values, mut at) = (Vec::new(), 0);
+            for range in rows {
+                let skipped = $reader.skip_records(range.start - at)?;
+                let mut left = if skipped == range.start - at { range.len() } else { 0 };
+                while left > 0 {
+                    let levels = column.nullable.then_some(&mut levels);
+                    let (records, ..) = $reader.read_records(left, levels, None, &mut values)?;
+                    if records == 0 {
+                        break;
+                    }
+                    left -= records;
+                    count += records;
                 }
+                at = range.end;
             }
+            values
         }};
     }
     let other = || TableError::Value { column: column.name };
-    let values = match (group.get_column_reader(index)?, column.kind) {
+    let values = match (reader, column.kind) {
         (ColumnReader::FixedLenByteArrayColumnReader(mut reader), Kind::Key) => {
             let values: Vec<FixedLenByteArray> = all!(reader);
             let mut keys = Vec::with_capacity(values.len() * KEY_BYTES);
@@ -113,6 +126,11 @@ fn read(
         }
         _ => unreachable!("the file has the columns of the schema"),
     };
+    let expected = rows.iter().map(Range::len).sum();
+    if count != expected {
+        let (expected, found) = (expected as u64, count as u64);
+        return Err(TableError::Count { column: column.name, expected, found });
+    }
     let present = column.nullable.then(|| levels.iter().map(|level| *level > 0).collect());
-    Ok((Buffer { values, present }, count as u64))
+    Ok(Buffer { values, present })
 }

@@ -1,6 +1,7 @@
-//! A web server that sends one file, as well or as badly as a test wants.
+//! A web server that sends a file, or several, as well or as badly as a test wants.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -80,7 +81,7 @@ pub enum Fault {
     Headers(&'static str),
 }
 
-/// A request for the file.
+/// A request for a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// First line.
@@ -102,8 +103,9 @@ pub struct Server {
 }
 
 struct Shared {
+    /// Name of the file that the redirect leads to.
     name: String,
-    file: Vec<u8>,
+    files: BTreeMap<String, Vec<u8>>,
     personality: Personality,
     script: Script,
     wrap: Wrap,
@@ -125,6 +127,15 @@ impl Server {
         Self::start_wrapped(name, file, personality, script, Box::new(|plain| Ok(Box::new(plain))))
     }
 
+    /// Starts a server of several files, by their paths without the first slash.
+    pub fn start_files(
+        files: BTreeMap<String, Vec<u8>>,
+        personality: Personality,
+        script: Script,
+    ) -> Self {
+        Self::start_all("", files, personality, script, Box::new(|plain| Ok(Box::new(plain))))
+    }
+
     /// Starts a server whose connections are wrapped.
     pub fn start_wrapped(
         name: &str,
@@ -133,11 +144,22 @@ impl Server {
         script: Script,
         wrap: Wrap,
     ) -> Self {
+        let files = BTreeMap::from([(name.to_owned(), file)]);
+        Self::start_all(name, files, personality, script, wrap)
+    }
+
+    fn start_all(
+        name: &str,
+        files: BTreeMap<String, Vec<u8>>,
+        personality: Personality,
+        script: Script,
+        wrap: Wrap,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             name: name.to_owned(),
-            file,
+            files,
             personality,
             script,
             wrap,
@@ -243,25 +265,26 @@ impl Shared {
             )?;
             return Ok(true);
         }
-        if path.strip_prefix('/') != Some(&self.name) {
+        let Some(file) = path.strip_prefix('/').and_then(|name| self.files.get(name)) else {
             write!(connection, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
             return Ok(true);
-        }
+        };
         let number = {
             let mut all = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             all.push(asked.clone());
             all.len() - 1
         };
-        self.send(connection, asked, (self.script)(number, asked))
+        self.send(connection, asked, file, (self.script)(number, asked))
     }
 
     fn send(
         &self,
         connection: &mut dyn Connection,
         asked: &Asked,
+        file: &[u8],
         fault: Option<Fault>,
     ) -> io::Result<bool> {
-        let total = self.file.len() as u64;
+        let total = file.len() as u64;
         let ranges = self.personality.ranges && !matches!(fault, Some(Fault::Whole));
         let (first, mut end, status) = match asked.range.filter(|_| ranges) {
             None => (0, total, "200 OK"),
@@ -304,7 +327,7 @@ impl Shared {
         }
         connection.write_all(format!("{head}{further}\r\n").as_bytes())?;
         let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let mut body = self.file[index(first)..index(end)].to_vec();
+        let mut body = file[index(first)..index(end)].to_vec();
         for (offset, byte) in (first..).zip(&mut body) {
             *byte ^= u8::from((others_from..others_to).contains(&offset));
         }

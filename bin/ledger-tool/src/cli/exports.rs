@@ -8,6 +8,11 @@ use unsnap_cli::{
     settings::parse_size,
 };
 
+use super::{
+    shared::{Pubkey, parse_pubkey},
+    tables::Table,
+};
+
 pub const CHECK_EXPORT_EXAMPLES: &str = "\
 Examples:
   An export, by what is in it:
@@ -51,6 +56,50 @@ pub struct CheckExportArgs {
 
     #[command(flatten)]
     pub io: IoArgs,
+
+    #[command(flatten)]
+    pub output_control: OutputArgs,
+}
+
+pub const LOOKUP_EXAMPLES: &str = "\
+Examples:
+  Accounts in an export:
+    ledger-tool lookup SysvarC1ock11111111111111111111111111111111 \\
+      SysvarRent111111111111111111111111111111111 /mnt/tables
+
+  One account with its data, as JSON:
+    ledger-tool lookup SysvarC1ock11111111111111111111111111111111 \\
+      /mnt/tables --table accounts --with-data --format json";
+
+#[derive(Debug, Args)]
+pub struct LookupArgs {
+    /// Addresses of accounts
+    #[arg(required = true, num_args = 1.., value_name = "PUBKEY", value_parser = parse_pubkey)]
+    pub pubkeys: Vec<Pubkey>,
+
+    /// Directory that `export` has made, or its address (http:// or https://) on a server that answers
+    /// ranges
+    #[arg(value_name = "DIR|URL")]
+    pub directory: PathBuf,
+
+    /// Tables to search, separated by commas [default: all of the export]
+    #[arg(long, value_enum, value_name = "TABLES", value_delimiter = ',')]
+    pub table: Vec<Table>,
+
+    /// Include the data, in base64
+    #[arg(long)]
+    pub with_data: bool,
+
+    /// Format of the rows and of the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: ReportFormat,
+
+    /// Read what is up to so many bytes apart at once [default: 48KiB of a file, 1MiB from a server]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub gap: Option<u64>,
+
+    #[command(flatten)]
+    pub fetch: FetchArgs,
 
     #[command(flatten)]
     pub output_control: OutputArgs,
