@@ -24,6 +24,7 @@
 //! | [`remote`] | archives from servers are the same as files, whatever servers do |
 //! | [`remote_resume`] | a killed run goes on where it was, with the same archive only |
 //! | [`remote_state`] | a state is made of archives from servers, which are kept, or nothing is lost |
+//! | [`peers`] | of several servers the fastest sends the archive, and another one if it fails |
 //! | [`tee`] | an archive from a server is kept byte for byte, or nothing of it |
 //! | [`unpacking`] | manifests, dry runs and pairs are reported and refused as documented |
 //! | [`outputs`] | who makes the directory of a result: the same rule for all commands |
@@ -47,6 +48,7 @@ mod export;
 mod inspect;
 mod lookup;
 mod outputs;
+mod peers;
 mod pipes;
 mod programs;
 mod progress;

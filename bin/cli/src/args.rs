@@ -13,7 +13,7 @@ use clap::{
 };
 use unsnap_fastboot::REMOVAL_FILES_PER_SECOND;
 use unsnap_layout::ArchiveName;
-use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace};
+use unsnap_pass::{CpuSet, IoPriority, Neighbour, Niceness, Pace, Peer};
 use unsnap_state::Format;
 use unsnap_unpack::{PreflightMode, Reserve, Verify};
 
@@ -201,6 +201,29 @@ pub struct OfferedArgs {
     /// received.
     #[arg(long, value_name = "URL")]
     pub archive: Vec<PathBuf>,
+}
+
+/// Servers that redirect to their newest archives.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Network options")]
+pub struct PeerArgs {
+    /// Server that redirects to its newest archives, such as a validator's RPC port; may be repeated
+    ///
+    /// All peers are asked for the name of their newest archive. Those that have the newest send its
+    /// beginning at the same time, and the fastest goes on. If it fails or becomes slow, the run begins
+    /// anew with the next one: two nodes' archives of one name differ in their bytes.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub peer: Vec<Peer>,
+
+    /// Number of hosts among the peers that must name the same slot and hash
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "peer",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64)
+    )]
+    pub agree: u8,
 }
 
 /// Options for archives at http:// and https:// addresses.

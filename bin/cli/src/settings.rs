@@ -6,12 +6,13 @@ use serde::Deserialize;
 use unsnap_failure::Remedy;
 use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Proxies, Proxy};
 use unsnap_pass::{
-    Archive, DirectMode, Io, IoEngine, Options, PassError, RemoteArchive, Resources, SandboxMode,
+    Archive, DirectMode, Io, IoEngine, Options, PEERS_MAX, PassError, Peers, RemoteArchive,
+    Resources, SandboxMode,
 };
 use unsnap_settings::LimitsTable;
 pub use unsnap_settings::parse_size;
 
-use crate::args::{Decoder, DirectIo, Engine, FetchArgs, IoArgs, OfferedArgs};
+use crate::args::{Decoder, DirectIo, Engine, FetchArgs, IoArgs, OfferedArgs, PeerArgs};
 
 /// An invalid request. Exit code 2.
 #[derive(Debug)]
@@ -42,7 +43,15 @@ pub fn remote(
 ) -> Result<Option<RemoteArchive>, PassError> {
     let address = name.to_str().filter(|name| Address::is_meant_by(name));
     let Some(address) = address else { return Ok(None) };
-    let FetchArgs { header, ca, proxy, connections, retry_for, expect_name } = fetch;
+    let options = fetching(fetch, is_confined)?;
+    let address = Address::parse(address).map_err(FetchError::from)?;
+    let expected = fetch.expect_name.clone();
+    Ok(Some(RemoteArchive { expected, ..RemoteArchive::new(address, options) }))
+}
+
+/// Returns how to fetch.
+pub fn fetching(fetch: &FetchArgs, is_confined: bool) -> Result<FetchOptions, PassError> {
+    let FetchArgs { header, ca, proxy, connections, retry_for, .. } = fetch;
     let proxies = match proxy.as_deref() {
         Some("none") => Proxies::default(),
         Some(proxy) => Proxies::all(Proxy::parse(proxy).map_err(FetchError::from)?),
@@ -50,18 +59,39 @@ pub fn remote(
             Proxies::of_environment(|name| std::env::var(name).ok()).map_err(FetchError::from)?
         }
     };
-    let address = Address::parse(address).map_err(FetchError::from)?;
-    Ok(Some(RemoteArchive {
-        address,
-        options: FetchOptions {
-            headers: header.clone(),
-            authorities: ca.clone(),
-            links: usize::from(*connections),
-            proxies,
-            patience: Patience { give_up: *retry_for, ..Patience::default() },
-            confined: is_confined,
-        },
-        expected: expect_name.clone(),
+    Ok(FetchOptions {
+        headers: header.clone(),
+        authorities: ca.clone(),
+        links: usize::from(*connections),
+        proxies,
+        patience: Patience { give_up: *retry_for, ..Patience::default() },
+        confined: is_confined,
+    })
+}
+
+/// Returns the peers; `None` if there are none. Asks nobody.
+pub fn peers(
+    args: &PeerArgs,
+    fetch: &FetchArgs,
+    is_confined: bool,
+) -> Result<Option<Peers>, PassError> {
+    let PeerArgs { peer, agree } = args;
+    if peer.is_empty() {
+        return Ok(None);
+    }
+    if peer.len() > PEERS_MAX {
+        return Err(PassError::request(format!("more than {PEERS_MAX} peers")));
+    }
+    let agree = usize::from(*agree);
+    if agree > peer.len() {
+        let reason = format!("{agree} of {} peers cannot agree", peer.len());
+        return Err(PassError::request(reason));
+    }
+    Ok(Some(Peers {
+        servers: peer.clone(),
+        options: fetching(fetch, is_confined)?,
+        agree,
+        expected: fetch.expect_name.clone(),
     }))
 }
 

@@ -11,8 +11,8 @@ use std::{
 use anyhow::Context;
 use rustix::io::Errno;
 use unsnap_cli::args::{FetchArgs, IoArgs, ReportFormat};
-use unsnap_cli::settings::offered;
 pub use unsnap_cli::settings::{RequestError, local_archive, parse_size, reading};
+use unsnap_cli::settings::{offered, peers};
 use unsnap_cli::validator::{OwnPlaces, Told, refuse_missing};
 use unsnap_export::{AccountColumns, ExportQuery, KeyForm, TableKind};
 use unsnap_failure::Remedy;
@@ -108,6 +108,7 @@ pub fn preparing(args: &PrepareArgs) -> anyhow::Result<Request> {
         shadow: !args.no_shadow,
         offered: Offered {
             archives: offered(&args.offered, &args.fetch, !args.io.no_sandbox)?,
+            peers: peers(&args.peers, &args.fetch, !args.io.no_sandbox)?,
             is_optional: false,
         },
         replace: args.replace,

@@ -2,9 +2,11 @@
 
 use std::{fmt::Write, path::Path};
 
+use anyhow::Context;
 use indicatif::{BinaryBytes, HumanCount};
+use unsnap_cli::settings::{RequestError, peers};
 use unsnap_fit::PreflightReport;
-use unsnap_pass::Handles;
+use unsnap_pass::{Archive, Handles, Newest, Peers};
 use unsnap_unpack::{AccountsReport, Options, Report, Resumed, TeeReport, Unpacker};
 
 use crate::{
@@ -19,20 +21,21 @@ use crate::{
 };
 
 pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
-    let archives =
-        settings::archives(&args.archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
-    settings::all_present(std::iter::once(&archives.0).chain(&archives.1))?;
     let manifest = Manifest::of(args)?;
-    let options = settings::unpacking(args, archives, manifest.path())?;
-    let room = match &args.output {
-        Some(output) if args.dry_run => {
-            let paths = std::iter::once(output).chain(&args.accounts);
-            let paths: Vec<&Path> = paths.map(AsRef::as_ref).collect();
-            Some(room::check(&options, &paths, &Handles::default())?)
+    let peers = peers(&args.peers, &args.fetch, !args.io.no_sandbox)?;
+    let (report, room) = match (&args.archive, peers) {
+        (Some(archive), _) => {
+            let archives =
+                settings::archives(archive, args.incremental.as_ref(), &args.fetch, &args.io)?;
+            settings::all_present(std::iter::once(&archives.0).chain(&archives.1))?;
+            let options = settings::unpacking(args, archives, manifest.path())?;
+            let room = room(args, &options)?;
+            (run_options("unpacking", options, printer)?, room)
         }
-        _ => None,
+        (None, Some(peers)) => from_peers(args, &peers, &manifest, printer)?,
+        (None, None) => return Err(RequestError("no archive".to_owned()).into()),
     };
-    let mut report = run_options("unpacking", options, printer)?;
+    let mut report = report;
     report.preflight = report.preflight.or(room);
     let done = || match &args.output {
         Some(output) if !args.dry_run => format!("unpacked to {} and durable", output.display()),
@@ -46,6 +49,45 @@ pub fn run(args: &UnpackArgs, printer: &Printer) -> anyhow::Result<()> {
     }
     let lost = |failed: OutputFailed| OutputFailed { lost: "manifest", ..failed.after(done()) };
     Ok(manifest.print().map_err(lost)?)
+}
+
+/// With --dry-run, checks that the output could be used.
+fn room(args: &UnpackArgs, options: &Options) -> anyhow::Result<Option<PreflightReport>> {
+    let Some(output) = args.output.as_ref().filter(|_| args.dry_run) else { return Ok(None) };
+    let paths = std::iter::once(output).chain(&args.accounts);
+    let paths: Vec<&Path> = paths.map(AsRef::as_ref).collect();
+    Ok(Some(room::check(options, &paths, &Handles::default())?))
+}
+
+/// Unpacks the newest full archive of some peers: from the fastest one, and after a failure anew from
+/// the next one. This thread is not confined, since it connects to the next one; the run is.
+fn from_peers(
+    args: &UnpackArgs,
+    peers: &Peers,
+    manifest: &Manifest,
+    printer: &Printer,
+) -> anyhow::Result<(Report, Option<PreflightReport>)> {
+    let handles = Handles::default();
+    let _signals = Signals::catch()?.cancel(handles.cancel.clone())?;
+    let cancelled = || handles.cancel.is_cancelled();
+    let newest = peers.archives(&[Newest::Full], &cancelled)?.into_iter().next();
+    let mut archive = newest.context("no peer sends a full archive")?;
+    let display = Display::start_doing("unpacking", printer, handles.progress.clone());
+    loop {
+        let raced = archive.raced(&cancelled)?;
+        let named = (Archive::Remote(Box::new(raced.clone())), None);
+        let options = settings::unpacking(args, named, manifest.path())?;
+        let room = room(args, &options)?;
+        let error = match Unpacker::new(options).with_handles(handles.clone()).run() {
+            Ok(report) => {
+                drop(display);
+                return Ok((report, room));
+            }
+            Err(error) => error,
+        };
+        let Some(next) = raced.after(&error) else { return Err(error.into()) };
+        archive = next;
+    }
 }
 
 /// `ledger-tool verify`: the same without writing anything.

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use unsnap_cli::{
     args::{
-        Color, FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, RemovalArgs,
+        Color, FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, PeerArgs, RemovalArgs,
         ReportFormat, StateArgs,
     },
     validator::SourceArgs,
@@ -80,6 +80,9 @@ pub struct Cli {
 
     #[command(flatten)]
     pub places: PlacesArgs,
+
+    #[command(flatten)]
+    pub peers: PeerArgs,
 
     #[command(flatten)]
     pub fetch: FetchArgs,

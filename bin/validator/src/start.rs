@@ -397,6 +397,7 @@ fn request(cli: &Cli, target: Option<&Target<'_>>) -> anyhow::Result<Request> {
         shadow: !cli.no_shadow,
         offered: Offered {
             archives: settings::offered(&cli.offered, &cli.fetch, !cli.io.no_sandbox)?,
+            peers: settings::peers(&cli.peers, &cli.fetch, !cli.io.no_sandbox)?,
             is_optional: true,
         },
         replace: cli.replace,

@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use unsnap_failure::{Failure, Remedy};
+use unsnap_failure::{Failure, Family, Remedy};
 use unsnap_layout::{ArchiveName, Named};
-use unsnap_pass::{Archive, RemoteArchive};
+use unsnap_pass::{Archive, PassError, RemoteArchive};
 use unsnap_tarstream::printable;
 
 use crate::FastbootError;
@@ -194,6 +194,45 @@ impl Candidates {
         candidates.push(Candidate { path, name, bytes: 0, remote: false, offered });
         candidates.sort_by_cached_key(Candidate::rank);
         Ok(())
+    }
+
+    /// Finds the fastest server of each archive of a pair that several send. An archive that all of them
+    /// fail to send is removed.
+    pub(crate) fn race(
+        &mut self,
+        pair: &Pair,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Pair, FastbootError> {
+        let race = |candidate: &Candidate| -> Result<Candidate, (PathBuf, PassError)> {
+            let offered = candidate.offered.as_ref().map(|offered| offered.raced(cancelled));
+            let offered = offered.transpose().map_err(|error| (candidate.path.clone(), error))?;
+            Ok(Candidate { offered: offered.map(Box::new), ..candidate.clone() })
+        };
+        let full = race(pair.full());
+        let raced = full.and_then(|full| Ok((full, pair.incremental().map(race).transpose()?)));
+        match raced {
+            Ok((full, incremental)) => Ok(Pair::new(full, incremental).map_err(PassError::from)?),
+            Err((path, error)) => {
+                if error.family() != Family::Cancelled {
+                    self.set_aside(&path);
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Takes the archive of a pair that an error is about from its next server. Returns whether there
+    /// is one.
+    pub(crate) fn go_elsewhere(&mut self, pair: &Pair, error: &FastbootError) -> bool {
+        let Some(name) = error.archive() else { return false };
+        let blamed = pair.archives().find(|archive| archive.archive().display_name() == name);
+        let next = blamed.and_then(|blamed| Some((blamed, blamed.offered.as_ref()?.after(error)?)));
+        let Some((blamed, next)) = next else { return false };
+        let known = self.full.iter_mut().chain(&mut self.incremental);
+        for candidate in known.filter(|candidate| candidate.path == blamed.path) {
+            candidate.offered = Some(Box::new(next.clone()));
+        }
+        true
     }
 
     /// Removes the archives from servers. Returns whether there were any.

@@ -92,8 +92,17 @@ impl Work<'_> {
                 bad.rename(self.calls);
                 return Err(suspect(&pair));
             }
-            match self.unpack_or_reuse(places, site, &pair, &mut bad) {
+            let raced = candidates.race(&pair, &|| self.cancel.is_cancelled());
+            let (pair, result) = match raced {
+                Ok(pair) => {
+                    let prepared = self.unpack_or_reuse(places, site, &pair, &mut bad);
+                    (pair, prepared)
+                }
+                Err(error) => (pair, Err(error)),
+            };
+            match result {
                 Ok(prepared) => return Ok(Outcome::Prepared(Box::new(prepared))),
+                Err(error) if candidates.go_elsewhere(&pair, &error) => {}
                 Err(error)
                     if error.family() == Family::BadArchive && self.request.pair.is_none() =>
                 {

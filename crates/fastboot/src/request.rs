@@ -3,7 +3,7 @@
 use std::{num::NonZeroU32, path::PathBuf};
 
 use unsnap_failure::{Failure, Family};
-use unsnap_pass::{CancelToken, Handles, Progress, RemoteArchive};
+use unsnap_pass::{CancelToken, Handles, Newest, Peers, Progress, RemoteArchive};
 use unsnap_ring::Syscalls;
 use unsnap_state::Format;
 use unsnap_unpack::{FileSink, PreflightMode, Reserve, Verify};
@@ -70,6 +70,8 @@ pub struct Request {
 pub struct Offered {
     /// Their addresses, perhaps ones that redirect to the newest archive.
     pub archives: Vec<RemoteArchive>,
+    /// Servers whose newest archives count as well.
+    pub peers: Option<Peers>,
     /// Whether the archives in the directories are taken, with a warning, if the network fails.
     pub is_optional: bool,
 }
@@ -144,10 +146,18 @@ impl Work<'_> {
             return Ok(Candidates::only(pair.clone()));
         }
         let mut candidates = Candidates::find(dirs)?;
-        let Offered { archives, is_optional } = &self.request.offered;
-        for offered in archives {
-            let resolved = offered.resolved(&|| self.cancel.is_cancelled());
-            let offered = resolved.map_err(FastbootError::from);
+        let Offered { archives, peers, is_optional } = &self.request.offered;
+        let cancelled = || self.cancel.is_cancelled();
+        let mut offers: Vec<_> =
+            archives.iter().map(|archive| archive.resolved(&cancelled)).collect();
+        if let Some(peers) = peers {
+            match peers.archives(&[Newest::Full, Newest::Incremental], &cancelled) {
+                Ok(archives) => offers.extend(archives.into_iter().map(Ok)),
+                Err(error) => offers.push(Err(error)),
+            }
+        }
+        for offered in offers {
+            let offered = offered.map_err(FastbootError::from);
             if let Err(error) = offered.and_then(|offered| candidates.offer(dirs, offered)) {
                 if !is_optional || error.family() == Family::Cancelled {
                     return Err(error);

@@ -102,6 +102,11 @@ impl Address {
         self.0.origin() == other.0.origin()
     }
 
+    /// Returns the address as it is displayed, if nothing of it is hidden.
+    pub(crate) fn as_shown(&self) -> Option<&str> {
+        self.0.query().is_none().then(|| self.0.as_str())
+    }
+
     /// Returns the host as for a connection: a name, or an IP address without brackets.
     pub fn host(&self) -> &str {
         let host = self.0.host_str().unwrap_or_default();
@@ -188,12 +193,14 @@ mod tests {
         assert_eq!(address.target(), "/a/snapshot.tar.bz2?key=secret");
         assert_eq!(address.file_name(), "snapshot.tar.bz2");
         assert!(!address.is_tls());
+        assert_eq!(address.as_shown(), None);
         for text in [address.to_string(), format!("{address:?}")] {
             assert_eq!(text, "http://[::1]:8899/a/snapshot.tar.bz2?…");
         }
         let address = Address::parse("https://Example.org").unwrap();
         assert_eq!((address.host(), address.port(), address.is_tls()), ("example.org", 443, true));
         assert_eq!((address.authority().as_str(), address.file_name()), ("example.org", ""));
+        assert_eq!(address.as_shown(), Some(address.to_string().as_str()));
     }
 
     #[test]

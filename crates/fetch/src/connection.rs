@@ -197,6 +197,12 @@ impl Connection {
         })
     }
 
+    /// Takes back the last bytes that were received of a body, which are received again.
+    pub fn give_back(&mut self, mut bytes: Vec<u8>) {
+        bytes.append(&mut self.early);
+        self.early = bytes;
+    }
+
     /// Receives bytes of a body, as many as there are, at least one. `offset` is their place in the
     /// archive, for messages.
     pub fn receive(

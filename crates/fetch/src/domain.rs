@@ -1,4 +1,4 @@
-//! Confinement of a link (Landlock): it opens no files, and connects to nothing but one port.
+//! Confinement of a link (Landlock): it opens no files, and connects to nothing but a few ports.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, Ruleset, RulesetAttr,
@@ -7,13 +7,13 @@ use landlock::{
 
 /// Confines the calling thread for good, as far as the kernel can. A link parses what a server sends,
 /// and needs nothing but its connection.
-pub fn confine(port: u16) {
-    if let Err(error) = restrict(port) {
+pub fn confine(ports: &[u16]) {
+    if let Err(error) = restrict(ports) {
         tracing::info!(%error, "a link is not confined");
     }
 }
 
-fn restrict(port: u16) -> Result<(), RulesetError> {
+fn restrict(ports: &[u16]) -> Result<(), RulesetError> {
     let abi = ABI::V6;
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -21,7 +21,11 @@ fn restrict(port: u16) -> Result<(), RulesetError> {
         .handle_access(AccessNet::from_all(abi))?
         .scope(Scope::from_all(abi))?
         .create()?
-        .add_rule(NetPort::new(port, AccessNet::ConnectTcp))?
+        .add_rules(
+            ports
+                .iter()
+                .map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::ConnectTcp))),
+        )?
         .restrict_self()?;
     Ok(())
 }

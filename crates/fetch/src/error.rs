@@ -72,6 +72,21 @@ pub enum FetchError {
         /// Time that they took.
         seconds: u64,
     },
+    /// The server is so slow that beginning anew at another one takes less time.
+    #[error(
+        "{address} sends {rate} bytes a second: beginning anew at {other}, which sends {other_rate}, \
+         takes less time"
+    )]
+    Outpaced {
+        /// The address.
+        address: Address,
+        /// Its rate in bytes per second.
+        rate: u64,
+        /// Address of the faster server.
+        other: Address,
+        /// That one's rate.
+        other_rate: u64,
+    },
     /// The archive on the server is not the one that it was at first.
     #[error("{address} has changed on the server: {what} was {expected} and is {found}")]
     Changed {
@@ -92,6 +107,14 @@ pub enum FetchError {
         /// The expected names.
         expected: String,
     },
+    /// Not enough peers name the same archive.
+    #[error("{}", disagreement(*hosts, *agree))]
+    Disagreement {
+        /// Number of peers that were asked.
+        hosts: usize,
+        /// Number that must name the same slot and hash.
+        agree: usize,
+    },
     /// A thread cannot be started.
     #[error("cannot start a thread: {reason}")]
     Thread {
@@ -101,6 +124,13 @@ pub enum FetchError {
     /// The run is being aborted.
     #[error("fetching was cancelled")]
     Cancelled,
+}
+
+fn disagreement(hosts: usize, agree: usize) -> String {
+    match agree {
+        0 | 1 => format!("none of {hosts} peers sends a snapshot that is wanted"),
+        _ => format!("of {hosts} peers no {agree} hosts name the same slot and hash"),
+    }
 }
 
 impl FetchError {
@@ -144,8 +174,25 @@ impl Failure for FetchError {
         }
     }
 
+    fn archive(&self) -> Option<&str> {
+        match self {
+            Self::Connect { address, .. }
+            | Self::Status { address, .. }
+            | Self::Proxy { address, .. }
+            | Self::Protocol { address, .. }
+            | Self::Broken { address, .. }
+            | Self::Slow { address, .. }
+            | Self::Outpaced { address, .. }
+            | Self::Changed { address, .. } => address.as_shown(),
+            _ => None,
+        }
+    }
+
     fn remedy(&self) -> Option<Remedy> {
         match self {
+            Self::Disagreement { .. } => Some(Remedy::advice(
+                "ask more peers; `ledger-tool doctor --url` tells what one sends",
+            )),
             Self::Changed { .. } => Some(Remedy::advice(
                 "start again: servers replace archives, and two nodes' archives of one name differ",
             )),

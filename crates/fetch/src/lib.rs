@@ -24,6 +24,10 @@
 //!
 //! [`RemoteParts`] are parts of a file, each by a request of its own: for files of which little is needed.
 //!
+//! Of several servers that have archives of one name, the fastest is found by a [race](Remote::race): they
+//! send the beginning at the same time, and what the winner has sent is kept. Others are measured again
+//! when it becomes slow.
+//!
 //! Between us and a server there may be a [`Proxy`].
 //!
 //! What a server sends is hostile. Heads, redirects, times and rates are bounded, and the length is
@@ -34,28 +38,38 @@
 
 mod address;
 mod connection;
+mod course;
 mod domain;
 mod error;
 mod head;
 mod holding;
 mod identity;
 mod link;
+mod look;
 mod parts;
 mod patience;
+mod peer;
 mod probe;
 mod proxy;
+mod race;
+mod racing;
 mod reader;
 mod remote;
 mod site;
+mod watch;
 mod window;
 
 pub use address::{Address, NotAnAddress};
 pub use error::FetchError;
 pub use holding::{HeldRange, Holding};
 pub use identity::Identity;
+pub use look::{Look, Survey};
 pub use parts::RemoteParts;
 pub use patience::Patience;
+pub use peer::{Newest, Peer};
 pub use probe::Probe;
 pub use proxy::{Proxies, Proxy};
+pub use race::Contest;
+pub use racing::{Entrant, HeadStart, RUNNERS_MAX, Raced};
 pub use reader::RemoteReader;
 pub use remote::{FetchOptions, Remote};

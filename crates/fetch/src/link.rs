@@ -1,7 +1,10 @@
 //! A link: a thread with one connection, which receives parts of the archive.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -29,6 +32,8 @@ const SKIP_BYTES: usize = 256 << 10;
 pub struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    received: AtomicU64,
+    waited_us: AtomicU64,
 }
 
 /// State of the transfer.
@@ -38,6 +43,8 @@ pub struct State {
     pub transfer: Option<Transfer>,
     /// Why the transfer has failed.
     pub failed: Option<FetchError>,
+    /// Somebody reads, or has read.
+    pub has_reader: bool,
     /// Nobody reads any more.
     pub is_over: bool,
     /// Number of connections that broke, or could not be made.
@@ -83,8 +90,21 @@ impl Shared {
         self.changed.notify_all();
     }
 
+    /// Returns the number of bytes that all links have received, and the time that they waited for
+    /// them. Time in which nobody asked for bytes does not count.
+    pub fn received(&self) -> (u64, Duration) {
+        let waited = Duration::from_micros(self.waited_us.load(Ordering::Relaxed));
+        (self.received.load(Ordering::Relaxed), waited)
+    }
+
+    fn count(&self, bytes: usize, waited: Duration) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.waited_us.fetch_add(waited, Ordering::Relaxed);
+    }
+
     /// Ends the transfer. The first reason counts.
-    fn fail(&self, error: FetchError) {
+    pub fn fail(&self, error: FetchError) {
         self.lock().failed.get_or_insert(error);
         self.tell();
     }
@@ -134,9 +154,8 @@ impl Link {
         self.work(Self::receive_range);
     }
 
-    /// Receives the archive from front to back.
-    pub fn receive_all(self) {
-        let mut passed = self.site.head_hasher();
+    /// Receives the archive from front to back. `passed` is the digest of what has come already.
+    pub fn receive_all(self, mut passed: Hasher) {
         self.work(|link, rest, memory| link.receive_on(rest, &mut passed, memory));
     }
 
@@ -304,7 +323,10 @@ impl Link {
         let filled = usize::try_from(receiving.at - chunk.first).unwrap_or(chunk.bytes);
         let cancelled = || self.is_cancelled(memory);
         let into = &mut chunk.block[filled..chunk.bytes];
-        match connection.receive(into, receiving.at, &self.site.patience, &cancelled) {
+        let started = Instant::now();
+        let received = connection.receive(into, receiving.at, &self.site.patience, &cancelled);
+        self.shared.count(*received.as_ref().unwrap_or(&0), started.elapsed());
+        match received {
             Ok(count) => {
                 look(&into[..count]);
                 receiving.at += count as u64;

@@ -7,7 +7,7 @@ use crate::{
     connection::Connection,
     head,
     identity::Body,
-    remote::{Answered, HEAD_BYTES, answered},
+    remote::{Answered, HEAD, HEAD_BYTES, answered},
     site::Site,
 };
 
@@ -51,7 +51,7 @@ impl Remote {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Probe, FetchError> {
         let Answered { site, body, mut connection, redirects, connecting, answering } =
-            answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?;
+            answered(address, options, HEAD, cancelled)?;
         let total = body.identity.bytes;
         let has_ranges = body.is_part();
         let mut probe = Probe {
@@ -85,12 +85,13 @@ impl Remote {
     }
 }
 
-fn connect(site: &Site, cancelled: &dyn Fn() -> bool) -> Result<Connection, FetchError> {
+/// Connects to a server.
+pub(crate) fn connect(site: &Site, cancelled: &dyn Fn() -> bool) -> Result<Connection, FetchError> {
     Connection::open(&site.address, &site.route, &site.tls, &site.patience, cancelled)
 }
 
 /// Asks for a range. Returns the time to the head of the answer.
-fn ask(
+pub(crate) fn ask(
     site: &Site,
     connection: &mut Connection,
     first: u64,
@@ -112,7 +113,7 @@ fn ask(
 }
 
 /// Receives and throws away at most so many bytes, for at most this time. Returns their number.
-fn receive(
+pub(crate) fn receive(
     site: &Site,
     connection: &mut Connection,
     bytes: u64,

@@ -10,7 +10,7 @@ use unsnap_source::{Source, SourceError, SourceTraits, Span};
 
 use crate::{
     FetchError,
-    link::{Arrived, Shared},
+    link::{Arrived, Shared, Transfer},
     site::Site,
 };
 
@@ -24,6 +24,11 @@ pub struct RemoteReader {
     bytes: u64,
     /// The first bytes were passed on.
     has_begun: bool,
+    /// What has come behind them, before there was a pool, and how much of it was passed on.
+    early: Vec<u8>,
+    early_passed: usize,
+    /// What links begin with when all of that was passed on. Earlier they could take the memory for it.
+    transfer: Option<Transfer>,
     /// The memory in front of the span that was passed on last.
     headroom: Option<Block>,
     waited: Duration,
@@ -31,24 +36,61 @@ pub struct RemoteReader {
 }
 
 impl RemoteReader {
+    /// `bytes` and `early`: the length of the archive, and what has come behind the first bytes.
     /// `has_begun`: the first bytes are not passed on.
     pub(crate) fn new(
         shared: Arc<Shared>,
         site: Arc<Site>,
-        pool: Pool,
-        bytes: u64,
+        transfer: Transfer,
+        (bytes, early): (u64, Vec<u8>),
         has_begun: bool,
     ) -> Self {
-        Self {
+        let pool = transfer.pool.clone();
+        let mut reader = Self {
             shared,
             site,
             pool,
             bytes,
             has_begun,
+            early,
+            early_passed: 0,
+            transfer: Some(transfer),
             headroom: None,
             waited: Duration::ZERO,
             waited_for_memory: Duration::ZERO,
+        };
+        if reader.early.is_empty() {
+            reader.start();
         }
+        reader
+    }
+
+    /// Lets the links begin.
+    fn start(&mut self) {
+        self.shared.lock().transfer = self.transfer.take();
+        self.shared.tell();
+    }
+
+    /// Returns the next of the bytes that came before there was a pool; `None` behind the last one.
+    fn early(&mut self) -> Result<Option<Span>, SourceError> {
+        let Some(Transfer { chunk_bytes, headroom_bytes, .. }) = self.transfer else {
+            return Ok(None);
+        };
+        let rest = &self.early[self.early_passed..];
+        let count = rest.len().min(chunk_bytes);
+        // Blocks of the links' size, so that the pool is never in pieces.
+        let allocated = self.pool.allocate(headroom_bytes + chunk_bytes);
+        let (mut block, waited) = allocated.map_err(|_| SourceError::Cancelled)?;
+        self.waited_for_memory += waited;
+        self.headroom = (headroom_bytes > 0).then(|| block.split_to(headroom_bytes));
+        block[..count].copy_from_slice(&rest[..count]);
+        let offset = (self.site.head.len() + self.early_passed) as u64;
+        self.early_passed += count;
+        if self.early_passed == self.early.len() {
+            self.early = Vec::new();
+            self.start();
+        }
+        Ok(Some(Span { offset, bytes: block.freeze().slice(..count) }))
     }
 
     /// Returns the first bytes, which came before there was a pool.
@@ -67,6 +109,9 @@ impl Source for RemoteReader {
         if !self.has_begun {
             self.has_begun = true;
             return self.head().map(Some);
+        }
+        if let Some(span) = self.early()? {
+            return Ok(Some(span));
         }
         let started = Instant::now();
         let mut state = self.shared.lock();

@@ -22,6 +22,9 @@ use crate::{
 /// First bytes, which are received when an archive is opened. They decide how memory is divided.
 pub(crate) const HEAD_BYTES: u64 = 64 << 10;
 
+/// Their range.
+pub(crate) const HEAD: (u64, Option<u64>) = (0, Some(HEAD_BYTES - 1));
+
 /// Most redirects that are followed. Firedancer follows 4.
 const REDIRECTS_MAX: usize = 5;
 
@@ -62,11 +65,13 @@ impl Default for FetchOptions {
 
 /// An archive on a server, whose first bytes have been received.
 pub struct Remote {
-    site: Arc<Site>,
-    identity: Identity,
+    pub(crate) site: Arc<Site>,
+    pub(crate) identity: Identity,
     has_ranges: bool,
     headroom_bytes: usize,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
+    /// Bytes behind the first ones that have been received already.
+    early: Vec<u8>,
 }
 
 impl Remote {
@@ -83,7 +88,7 @@ impl Remote {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, FetchError> {
         let Answered { mut site, body, mut connection, .. } =
-            answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?;
+            answered(address, options, HEAD, cancelled)?;
         let head_bytes = usize::try_from(body.bytes.min(HEAD_BYTES)).unwrap_or_default();
         site.head.resize(head_bytes, 0);
         let mut filled = 0;
@@ -93,34 +98,20 @@ impl Remote {
         }
         let has_ranges = body.is_part();
         let keeps = !has_ranges || body.keeps;
-        let remote = Self {
-            site: Arc::new(site),
-            identity: body.identity,
-            has_ranges,
-            headroom_bytes: 0,
-            shared: Arc::default(),
-        };
-        remote.start_links(options, keeps.then_some(connection))?;
-        Ok(remote)
+        let connection = keeps.then_some(connection);
+        let begun =
+            Begun { site, identity: body.identity, has_ranges, early: Vec::new(), connection };
+        Self::go_on(begun, options)
     }
 
-    /// Follows redirects. Returns the archive's own address, and the options for it: without headers if
-    /// they are for another host. The answer to its request is not read.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    pub fn resolve(
-        address: &Address,
-        options: &FetchOptions,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<(Address, FetchOptions), FetchError> {
-        let site = answered(address, options, (0, Some(HEAD_BYTES - 1)), cancelled)?.site;
-        let mut options = options.clone();
-        if site.headers.is_empty() {
-            options.headers.clear();
-        }
-        Ok((site.address, options))
+    /// Goes on with an archive whose first bytes have been received.
+    pub(crate) fn go_on(begun: Begun, options: &FetchOptions) -> Result<Self, FetchError> {
+        let Begun { site, identity, has_ranges, early, connection } = begun;
+        let shared = Arc::default();
+        let site = Arc::new(site);
+        let remote = Self { site, identity, has_ranges, headroom_bytes: 0, shared, early };
+        remote.start_links(options, connection)?;
+        Ok(remote)
     }
 
     fn start_links(
@@ -128,7 +119,7 @@ impl Remote {
         options: &FetchOptions,
         mut connection: Option<Connection>,
     ) -> Result<(), FetchError> {
-        if self.identity.bytes == self.site.head.len() as u64 {
+        if self.identity.bytes == (self.site.head.len() + self.early.len()) as u64 {
             return Ok(());
         }
         let count = if self.has_ranges { options.links.clamp(1, LINKS_MAX) } else { 1 };
@@ -140,11 +131,15 @@ impl Remote {
                 connection: connection.take(),
             };
             let (has_ranges, confined) = (self.has_ranges, options.confined);
+            let mut passed = self.site.head_hasher();
+            if !has_ranges {
+                passed.update(&self.early);
+            }
             let run = move || {
                 if confined {
-                    domain::confine(link.site.route.port(&link.site.address));
+                    domain::confine(&[link.site.route.port(&link.site.address)]);
                 }
-                if has_ranges { link.receive_runs() } else { link.receive_all() }
+                if has_ranges { link.receive_runs() } else { link.receive_all(passed) }
             };
             let started = thread::Builder::new().name("unsnap-fetch".to_owned()).spawn(run);
             started.map_err(|error| FetchError::Thread { reason: error.to_string() })?;
@@ -192,13 +187,15 @@ impl Remote {
 
     /// Returns a reader of the bytes from `at` on. It may begin before: at the page that holds the byte,
     /// or with the first byte of the archive if the server answers no ranges.
-    pub fn read_from(self, pool: Pool, at: u64) -> RemoteReader {
+    pub fn read_from(mut self, pool: Pool, at: u64) -> RemoteReader {
         let chunk_bytes = unsnap_source::default_chunk_bytes(pool.bytes());
         let head_bytes = self.site.head.len() as u64;
         let total = self.identity.bytes;
         let at = at.min(total);
         let is_behind = self.has_ranges && at > head_bytes;
-        let begin = if is_behind { at - at % PAGE_BYTES as u64 } else { head_bytes };
+        let early = if is_behind { Vec::new() } else { std::mem::take(&mut self.early) };
+        let begin =
+            if is_behind { at - at % PAGE_BYTES as u64 } else { head_bytes + early.len() as u64 };
         let (window, run) = if self.has_ranges {
             let chunk = chunk_bytes as u64;
             // What the decoder leaves while it waits: it may hold half of the pool, parts of two more
@@ -209,15 +206,15 @@ impl Remote {
         } else {
             (total, total)
         };
-        self.shared.lock().transfer = Some(Transfer {
+        let transfer = Transfer {
             window: Window::new(begin, total, window, run),
-            pool: pool.clone(),
+            pool,
             chunk_bytes,
             headroom_bytes: self.headroom_bytes,
-        });
-        self.shared.tell();
+        };
+        self.shared.lock().has_reader = true;
         let (shared, site) = (Arc::clone(&self.shared), Arc::clone(&self.site));
-        RemoteReader::new(shared, site, pool, total, is_behind)
+        RemoteReader::new(shared, site, transfer, (total, early), is_behind)
     }
 }
 
@@ -229,12 +226,24 @@ impl Drop for Remote {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         // Otherwise the reader ends it.
-        if state.transfer.is_none() {
+        if !state.has_reader {
             state.is_over = true;
         }
         drop(state);
         self.shared.tell();
     }
+}
+
+/// An archive whose first bytes have been received.
+pub(crate) struct Begun {
+    /// The server; the first bytes are among what is known of it.
+    pub site: Site,
+    pub identity: Identity,
+    pub has_ranges: bool,
+    /// Bytes behind the first ones: whole pages, or the rest of the archive.
+    pub early: Vec<u8>,
+    /// A connection: for ranges, or within the body behind these bytes.
+    pub connection: Option<Connection>,
 }
 
 /// A server that sends the archive, and a connection on which its first bytes come next.

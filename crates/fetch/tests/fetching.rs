@@ -13,7 +13,9 @@ use base64::Engine;
 use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 use unsnap_arena::{Arena, Pool};
 use unsnap_failure::{Code, Failure, Family};
-use unsnap_fetch::{Address, FetchError, FetchOptions, Patience, Proxies, Proxy, Remote};
+use unsnap_fetch::{
+    Address, Contest, Entrant, FetchError, FetchOptions, Patience, Proxies, Proxy, Raced, Remote,
+};
 use unsnap_source::{Source, SourceError, Span};
 use unsnap_testkit::{
     proxy,
@@ -555,4 +557,120 @@ fn a_probe_tells_what_the_server_can_do_and_asks_for_little() {
     let address = Address::parse(&server.url(&format!("/{NAME}"))).unwrap();
     let error = Remote::probe(&address, &impatient(), limits, &|| false).unwrap_err();
     assert!(error.to_string().contains("ranges any more"), "{error}");
+}
+
+fn race(servers: &[&Server], contest: Contest) -> Result<(Raced, Vec<Entrant>), FetchError> {
+    let entrant = |server: &&Server| Entrant {
+        address: Address::parse(&server.url(&format!("/{NAME}"))).unwrap(),
+        options: impatient(),
+    };
+    let entrants: Vec<_> = servers.iter().map(entrant).collect();
+    Remote::race(&entrants, contest, &|| false).map(|raced| (raced, entrants))
+}
+
+/// Rules that no busy machine decides.
+fn patient_contest(bytes: u64) -> Contest {
+    Contest { time: Duration::from_mins(1), bytes, ..Contest::default() }
+}
+
+#[test]
+fn the_fastest_server_wins_and_its_bytes_are_kept() {
+    let bytes = file(1_000_003);
+    for personality in [Personality::agave(), Personality::firedancer(), Personality::nginx()] {
+        let drip: Script = Box::new(|_, _| Some(Fault::Drip(1000)));
+        let slow = Server::start(NAME, bytes.clone(), Personality::agave(), drip);
+        let fast = Server::start(NAME, bytes.clone(), personality.clone(), never());
+        let gone: Script = Box::new(|_, _| Some(Fault::Status("404 Not Found")));
+        let gone = Server::start(NAME, bytes.clone(), Personality::agave(), gone);
+        // Of odd lengths, since what the race brings does not end with a page.
+        let contest = patient_contest(200_001);
+        let (raced, entrants) = race(&[&slow, &gone, &fast], contest).unwrap();
+        assert_eq!(raced.winner, 2);
+        assert!(raced.rates[2].is_some() && raced.rates[1].is_none(), "{:?}", raced.rates);
+        assert_eq!(raced.failed, [false, true, false]);
+        let remote = Remote::open_raced(raced.start, &entrants[2].options).unwrap();
+        assert_eq!(remote.head(), &bytes[..HEAD]);
+        let pool = pool(256 << 10);
+        assert!(read(remote.read(pool.clone()), &pool).unwrap() == bytes, "{personality:?}");
+        if !personality.ranges {
+            assert_eq!(fast.asked().len(), 1, "nothing comes twice");
+        }
+    }
+}
+
+#[test]
+fn a_race_ends_anywhere_in_an_archive() {
+    for length in [1, HEAD - 1, HEAD, HEAD + 1, HEAD + 4096, 300_000] {
+        for personality in [Personality::agave(), Personality::nginx()] {
+            for raced_bytes in [0, HEAD as u64, HEAD as u64 + 4095, 150_000, u64::MAX] {
+                let server = Server::start(NAME, file(length), personality.clone(), never());
+                let (raced, entrants) = race(&[&server], patient_contest(raced_bytes)).unwrap();
+                let remote = Remote::open_raced(raced.start, &entrants[0].options).unwrap();
+                let pool = pool(256 << 10);
+                let headroom = raced_bytes % 2 == 0;
+                let read = read(remote.with_headroom(headroom).read(pool.clone()), &pool).unwrap();
+                assert!(read == file(length), "{length} {raced_bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_winner_that_breaks_is_asked_again() {
+    let bytes = file(500_000);
+    for personality in [Personality::agave(), Personality::nginx()] {
+        let number = usize::from(personality.ranges) + 1;
+        let script: Script = Box::new(move |asked, _| match asked {
+            0 => Some(Fault::Cut(300_000)),
+            _ if asked == number => Some(Fault::Cut(1000)),
+            _ => None,
+        });
+        let server = Server::start(NAME, bytes.clone(), personality, script);
+        let (raced, entrants) = race(&[&server], patient_contest(150_000)).unwrap();
+        let remote = Remote::open_raced(raced.start, &entrants[0].options).unwrap();
+        let pool = pool(256 << 10);
+        assert!(read(remote.read(pool.clone()), &pool).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn a_race_without_a_winner_tells_why() {
+    let gone = || -> Script { Box::new(|_, _| Some(Fault::Status("404 Not Found"))) };
+    let cut: Script = Box::new(|_, _| Some(Fault::Cut(70_000)));
+    let all = [gone(), cut, gone()]
+        .map(|script| Server::start(NAME, file(200_000), Personality::agave(), script));
+    let error = race(&[&all[0], &all[1], &all[2]], patient_contest(u64::MAX)).err().unwrap();
+    assert_eq!((error.family(), error.code()), (Family::Environment, Code::Network));
+    let error = race(&[], Contest::default()).err().unwrap();
+    assert_eq!(error.code(), Code::Threads);
+    let silent: Script = Box::new(|_, _| Some(Fault::Stall(0)));
+    let silent = Server::start(NAME, file(10), Personality::agave(), silent);
+    let address = Address::parse(&silent.url(&format!("/{NAME}"))).unwrap();
+    let entrants = [Entrant { address, options: impatient() }];
+    let error = Remote::race(&entrants, Contest::default(), &|| true).err().unwrap();
+    assert_eq!(error.family(), Family::Cancelled);
+}
+
+#[test]
+fn a_server_that_becomes_slow_is_left_for_a_faster_one() {
+    let bytes = file(500_000);
+    // It wins the race, and then drips.
+    let drip: Script = Box::new(|_, _| Some(Fault::Drip(220_000)));
+    let tired = Server::start(NAME, bytes.clone(), Personality::agave(), drip);
+    // It loses the race, since its first answer drips earlier.
+    let late: Script = Box::new(|number, _| (number == 0).then_some(Fault::Drip(100_000)));
+    let late = Server::start(NAME, bytes, Personality::agave(), late);
+    let contest = Contest {
+        judged_after: Duration::from_millis(200),
+        restart: Duration::ZERO,
+        ..patient_contest(200_000)
+    };
+    let (raced, entrants) = race(&[&late, &tired], contest).unwrap();
+    assert_eq!(raced.winner, 1);
+    let remote = Remote::open_raced(raced.start, &entrants[1].options).unwrap();
+    let pool = pool(256 << 10);
+    let error = read(remote.read(pool.clone()), &pool).unwrap_err();
+    assert_eq!((error.family(), error.code()), (Family::Environment, Code::Network));
+    assert!(error.to_string().contains("takes less time"), "{error}");
+    assert_eq!(late.asked().len(), 2, "the race, and one measurement");
 }

@@ -4,18 +4,19 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
 };
-use unsnap_fetch::{Address, FetchError, FetchOptions, Remote};
+use unsnap_fetch::{Address, Entrant, FetchError, FetchOptions, Look, Remote};
 use unsnap_layout::{ArchiveName, Named, Pair, PairError};
 use unsnap_ring::{DirectMode, Syscalls};
 use unsnap_source::{ArchiveFile, SourceError};
 
-use crate::PassError;
+use crate::{PassError, start::Start};
 
 /// Origin of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,9 +46,33 @@ pub struct RemoteArchive {
     pub options: FetchOptions,
     /// Names of which it must have one after all redirects; empty for any.
     pub expected: Vec<ArchiveName>,
+    /// Other servers that send an archive of the same name, whose bytes may differ.
+    pub rivals: Vec<Entrant>,
+    /// What has come of it already.
+    pub start: Start,
 }
 
+/// Longest time without a byte if there are other servers. A guess.
+const GIVE_UP_FOR_RIVALS: Duration = Duration::from_secs(30);
+
 impl RemoteArchive {
+    /// Returns an archive of any name, at one server.
+    pub fn new(address: Address, options: FetchOptions) -> Self {
+        let start = Start::default();
+        Self { address, options, expected: Vec::new(), rivals: Vec::new(), start }
+    }
+
+    fn open(&self) -> Result<Remote, FetchError> {
+        let mut options = self.options.clone();
+        if !self.rivals.is_empty() {
+            options.patience.give_up = options.patience.give_up.min(GIVE_UP_FOR_RIVALS);
+        }
+        match self.start.take() {
+            Some(start) => Remote::open_raced(start, &options),
+            None => Remote::open(&self.address, &options, &|| false),
+        }
+    }
+
     /// Returns the archive under its own name. Asks the server where it is if the address does not have
     /// a snapshot's name.
     ///
@@ -60,8 +85,9 @@ impl RemoteArchive {
     pub fn resolved(&self, cancelled: &dyn Fn() -> bool) -> Result<Self, PassError> {
         let mut resolved = self.clone();
         if ArchiveName::parse(self.address.file_name()).is_err() {
-            (resolved.address, resolved.options) =
-                Remote::resolve(&self.address, &self.options, cancelled)?;
+            let Look { address, options, .. } =
+                Remote::look(&self.address, &self.options, cancelled)?;
+            (resolved.address, resolved.options) = (address, options);
         }
         let name = ArchiveName::parse(resolved.address.file_name()).ok();
         if !self.expected.is_empty() && name.is_none_or(|name| !self.expected.contains(&name)) {
@@ -179,9 +205,7 @@ impl OpenArchive {
                     .map_err(|errno| open_error(Path::new("standard input"), errno));
             }
             Archive::Remote(remote) => {
-                let RemoteArchive { address, options, .. } = &**remote;
-                let remote = Remote::open(address, options, &|| false);
-                return Ok(Self::Remote(remote?));
+                return Ok(Self::Remote(remote.open()?));
             }
             Archive::File(path) | Archive::Unpublished { path, .. } => path,
         };

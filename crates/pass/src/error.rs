@@ -245,7 +245,7 @@ impl Failure for PassError {
             | Self::Bank { archive, .. }
             | Self::Storage { archive, .. }
             | Self::Index { archive, .. } => Some(archive),
-            _ => None,
+            _ => self.inner().and_then(Failure::archive),
         }
     }
 }

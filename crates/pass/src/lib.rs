@@ -29,9 +29,11 @@ mod open;
 mod options;
 pub mod ordered;
 mod pass;
+mod peers;
 mod progress;
 mod sandbox;
 mod seek_table;
+mod start;
 mod tap;
 mod unfinished;
 mod walk;
@@ -52,13 +54,15 @@ pub use options::{
     Compromised, IndexUse, Io, IoEngine, LayoutKind, Limits, Options, Resources, Tuning,
 };
 pub use pass::Pass;
+pub use peers::{PEERS_MAX, PeerAnswer, Peers, StateName, agreement, state_name};
 pub use progress::{CancelToken, Handles, Phase, Progress, RouseGuard, Snapshot, millis};
 pub use sandbox::{Need, SandboxMode, SandboxReport, survey_sandbox};
 pub use seek_table::{SeekTableFound, length_by_seek_table, reconcile_with_seek_table, seek_table};
+pub use start::Start;
 pub use tap::{Passing, Tap, show};
 pub use unfinished::{Unfinished, UnfinishedPath};
 pub use unsnap_decode::Decoder;
-pub use unsnap_fetch::{HeldRange, Probe, Remote};
+pub use unsnap_fetch::{HeldRange, Look, Newest, Peer, Probe, Remote, Survey};
 pub use unsnap_ring::{DirectMode, FaultPlan, IoPriority, NotAnIoPriority, Pace};
 pub use walk::{Listener, See, Span, Walk};
 

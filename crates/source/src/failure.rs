@@ -38,6 +38,13 @@ impl Failure for SourceError {
         }
     }
 
+    fn archive(&self) -> Option<&str> {
+        match self {
+            Self::Remote(error) => error.archive(),
+            _ => None,
+        }
+    }
+
     fn unreadable_file(&self) -> Option<&Path> {
         match self {
             Self::Open { path, .. }

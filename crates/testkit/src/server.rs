@@ -1,7 +1,6 @@
 //! A web server that sends a file, or several, as well or as badly as a test wants.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     io::{self, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -103,9 +102,8 @@ pub struct Server {
 }
 
 struct Shared {
-    /// Name of the file that the redirect leads to.
-    name: String,
-    files: BTreeMap<String, Vec<u8>>,
+    /// Names and contents. The first two are what the fixed paths redirect to.
+    files: Vec<(String, Vec<u8>)>,
     personality: Personality,
     script: Script,
     wrap: Wrap,
@@ -127,13 +125,15 @@ impl Server {
         Self::start_wrapped(name, file, personality, script, Box::new(|plain| Ok(Box::new(plain))))
     }
 
-    /// Starts a server of several files, by their paths without the first slash.
+    /// Starts a server of files. `/snapshot.tar.bz2` redirects to the first of them, and
+    /// `/incremental-snapshot.tar.bz2` to the second.
     pub fn start_files(
-        files: BTreeMap<String, Vec<u8>>,
+        files: impl IntoIterator<Item = (String, Vec<u8>)>,
         personality: Personality,
         script: Script,
     ) -> Self {
-        Self::start_all("", files, personality, script, Box::new(|plain| Ok(Box::new(plain))))
+        let files = files.into_iter().collect();
+        Self::start_any(files, personality, script, Box::new(|plain| Ok(Box::new(plain))))
     }
 
     /// Starts a server whose connections are wrapped.
@@ -144,13 +144,11 @@ impl Server {
         script: Script,
         wrap: Wrap,
     ) -> Self {
-        let files = BTreeMap::from([(name.to_owned(), file)]);
-        Self::start_all(name, files, personality, script, wrap)
+        Self::start_any(vec![(name.to_owned(), file)], personality, script, wrap)
     }
 
-    fn start_all(
-        name: &str,
-        files: BTreeMap<String, Vec<u8>>,
+    fn start_any(
+        files: Vec<(String, Vec<u8>)>,
         personality: Personality,
         script: Script,
         wrap: Wrap,
@@ -158,7 +156,6 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
-            name: name.to_owned(),
             files,
             personality,
             script,
@@ -187,6 +184,11 @@ impl Server {
     /// Returns the address of a path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Returns the server as a peer, `HOST:PORT`.
+    pub fn peer(&self) -> String {
+        self.address.to_string()
     }
 
     /// Returns the port.
@@ -256,16 +258,21 @@ impl Shared {
     /// Answers. Returns whether the connection goes on.
     fn answer(&self, connection: &mut dyn Connection, asked: &Asked) -> io::Result<bool> {
         let path = asked.line.split(' ').nth(1).unwrap_or_default();
-        if path == "/snapshot.tar.bz2" {
+        let newest = match path {
+            "/snapshot.tar.bz2" => self.files.first(),
+            "/incremental-snapshot.tar.bz2" => self.files.get(1),
+            _ => None,
+        };
+        if let Some((name, _)) = newest {
             let status = self.personality.redirect;
-            let name = &self.name;
             write!(
                 connection,
                 "HTTP/1.1 {status} Moved\r\nLocation: /{name}\r\nContent-Length: 0\r\n\r\n"
             )?;
             return Ok(true);
         }
-        let Some(file) = path.strip_prefix('/').and_then(|name| self.files.get(name)) else {
+        let file = self.files.iter().find(|(name, _)| path.strip_prefix('/') == Some(name));
+        let Some((_, file)) = file else {
             write!(connection, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
             return Ok(true);
         };
@@ -274,14 +281,14 @@ impl Shared {
             all.push(asked.clone());
             all.len() - 1
         };
-        self.send(connection, asked, file, (self.script)(number, asked))
+        self.send(connection, file, asked, (self.script)(number, asked))
     }
 
     fn send(
         &self,
         connection: &mut dyn Connection,
-        asked: &Asked,
         file: &[u8],
+        asked: &Asked,
         fault: Option<Fault>,
     ) -> io::Result<bool> {
         let total = file.len() as u64;

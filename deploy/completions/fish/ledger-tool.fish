@@ -68,6 +68,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l prefl
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l min-free -d 'Free space to leave to other programs on every file system that is written to: a size, a percentage, or both, of which the larger counts, such as 10GiB,2%; 0 for none' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l peer -d 'Server that redirects to its newest archives, such as a validator\'s RPC port; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l agree -d 'Number of hosts among the peers that must name the same slot and hash' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand unpack" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r
@@ -551,6 +553,8 @@ complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l archive -d 'Address of an archive that counts as if it were in the validator\'s directories; may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l format -d 'Format of the report on standard output' -r -f -a "text\t'For people'
 json\t'For programs'"
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l peer -d 'Server that redirects to its newest archives, such as a validator\'s RPC port; may be repeated' -r
+complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l agree -d 'Number of hosts among the peers that must name the same slot and hash' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c ledger-tool -n "__fish_ledger_tool_using_subcommand fastboot; and __fish_seen_subcommand_from prepare" -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r

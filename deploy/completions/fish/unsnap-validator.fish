@@ -25,6 +25,8 @@ complete -c unsnap-validator -l snapshots -d 'Archives and states [default: as i
 complete -c unsnap-validator -l full-snapshot-archive-path -d 'Full archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l incremental-snapshot-archive-path -d 'Incremental archives [default: as in the validator\'s arguments, or --snapshots]' -r -f -a "(__fish_complete_directories)"
 complete -c unsnap-validator -l accounts -d 'Accounts paths [default: as in the validator\'s arguments]' -r -f -a "(__fish_complete_directories)"
+complete -c unsnap-validator -l peer -d 'Server that redirects to its newest archives, such as a validator\'s RPC port; may be repeated' -r
+complete -c unsnap-validator -l agree -d 'Number of hosts among the peers that must name the same slot and hash' -r
 complete -c unsnap-validator -l header -d 'Header of each request, such as "Authorization: Bearer TOKEN"; may be repeated' -r
 complete -c unsnap-validator -l ca -d 'File of further trusted certificates (PEM); may be repeated' -r -F
 complete -c unsnap-validator -l proxy -d 'Proxy (http://HOST:PORT), or "none" [default: by http_proxy, https_proxy, all_proxy and no_proxy]' -r

@@ -130,9 +130,12 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
+/// Content of a storage at an offset.
+type Fill = fn(usize) -> u8;
+
 /// Returns a storage of this length, which holds one account of recognisable data.
-fn storage(bytes: usize, mark: u8) -> Vec<u8> {
-    let mut storage: Vec<u8> = (0..bytes).map(|at| mark ^ at.to_le_bytes()[0]).collect();
+fn storage(bytes: usize, mark: u8, fill: Fill) -> Vec<u8> {
+    let mut storage: Vec<u8> = (0..bytes).map(|at| mark ^ fill(at)).collect();
     let data = u64::try_from(bytes - 136).unwrap();
     storage[8..16].copy_from_slice(&data.to_le_bytes());
     storage[48..56].copy_from_slice(&1_u64.to_le_bytes());
@@ -149,13 +152,33 @@ pub fn small_archive(
     base: Option<u64>,
     storages: &[(u64, usize)],
 ) -> PathBuf {
+    archive_of(directory, (slot, base), storages, |at| at.to_le_bytes()[0])
+}
+
+/// Writes a full archive like [`small_archive`], which is no smaller than its storages.
+pub fn incompressible_archive(directory: &Path, slot: u64, storages: &[(u64, usize)]) -> PathBuf {
+    archive_of(directory, (slot, None), storages, |at| {
+        // The last step of a generator of random numbers (splitmix64).
+        let mut mixed = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).to_le_bytes()[0]
+    })
+}
+
+fn archive_of(
+    directory: &Path,
+    (slot, base): (u64, Option<u64>),
+    storages: &[(u64, usize)],
+    fill: Fill,
+) -> PathBuf {
     let storages: Vec<(u64, u32, Vec<u8>)> = storages
         .iter()
         .enumerate()
         .map(|(index, (storage_slot, bytes))| {
             let mark = u8::try_from((slot + storage_slot) % 251).unwrap();
             let id = 7 + u32::try_from(index).unwrap();
-            (*storage_slot, id, storage(*bytes, mark))
+            (*storage_slot, id, storage(*bytes, mark, fill))
         })
         .collect();
     let hash = bank::name_hash(&bank::lattice_hash(slot));

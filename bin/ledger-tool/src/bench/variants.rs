@@ -85,9 +85,8 @@ mod tests {
             else {
                 unreachable!()
             };
-            let typed =
-                settings::unpacking(&args, (settings::local_archive(&args.archive), None), None)
-                    .unwrap();
+            let archive = settings::local_archive(args.archive.as_deref().unwrap());
+            let typed = settings::unpacking(&args, (archive, None), None).unwrap();
             let mut tried = typed.clone();
             variant.apply(&mut tried.pass);
             assert_eq!(format!("{typed:?}"), format!("{tried:?}"), "{}", variant.name);

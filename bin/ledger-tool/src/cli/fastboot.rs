@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use unsnap_cli::{
     args::{
-        FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, RemovalArgs, ReportFormat,
-        StateArgs,
+        FetchArgs, IoArgs, NeighbourArgs, OfferedArgs, OutputArgs, PeerArgs, RemovalArgs,
+        ReportFormat, StateArgs,
     },
     validator::SourceArgs,
 };
@@ -155,6 +155,9 @@ pub struct PrepareArgs {
     /// Format of the report on standard output
     #[arg(long, value_enum, default_value = "text")]
     pub format: ReportFormat,
+
+    #[command(flatten)]
+    pub peers: PeerArgs,
 
     #[command(flatten)]
     pub fetch: FetchArgs,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use unsnap_cli::args::{
-    FetchArgs, IoArgs, NeighbourArgs, OutputArgs, PreflightArgs, ReportFormat, VerifyArg,
+    FetchArgs, IoArgs, NeighbourArgs, OutputArgs, PeerArgs, PreflightArgs, ReportFormat, VerifyArg,
 };
 use unsnap_source::Digest;
 
@@ -44,13 +44,17 @@ Examples:
 pub struct UnpackArgs {
     /// Archive (.tar.zst, .tar.lz4 or .tar, recognized by its first bytes), or its address (http:// or
     /// https://); "-" is standard input
-    pub archive: PathBuf,
+    #[arg(
+        required_unless_present = "peer",
+        conflicts_with_all = ["peer", "agree"]
+    )]
+    pub archive: Option<PathBuf>,
 
     /// Incremental archive that builds on this one; with --dry-run, both are checked
     ///
     /// A full and an incremental archive together become a validator's state, not a tree: see
     /// `ledger-tool fastboot prepare`.
-    #[arg(long, value_name = "ARCHIVE")]
+    #[arg(long, value_name = "ARCHIVE", conflicts_with = "peer")]
     pub incremental: Option<PathBuf>,
 
     /// Output directory: created if absent, otherwise empty; its parent must exist
@@ -79,7 +83,7 @@ pub struct UnpackArgs {
     /// is refused. If this run is interrupted as well, it leaves its files beside the destination
     /// for the next run with --resume. A run that was killed, or whose machine went down, can be
     /// resumed whether or not it had this flag.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, conflicts_with_all = ["dry_run", "peer"])]
     pub resume: bool,
 
     /// Bytes of files between two checkpoints for --resume [default: 16GiB]
@@ -125,6 +129,9 @@ pub struct UnpackArgs {
 
     #[command(flatten)]
     pub index: IndexArgs,
+
+    #[command(flatten)]
+    pub peers: PeerArgs,
 
     #[command(flatten)]
     pub fetch: FetchArgs,
