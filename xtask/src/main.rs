@@ -123,6 +123,10 @@ fn dist(root: &Path, output: &Path, processor: Processor, only: &[Artifact]) -> 
     let time = time_of_head(root)?;
     let version = assets::version(root)?;
     if output.exists() {
+        // Somebody else's files are not removed.
+        let is_empty = fs::read_dir(output)?.next().is_none();
+        let is_ours = is_empty || output.join(sums::SUMS).is_file();
+        ensure!(is_ours, "{} has other files: name another directory", output.display());
         fs::remove_dir_all(output).with_context(|| format!("remove {}", output.display()))?;
     }
     fs::create_dir_all(output)?;

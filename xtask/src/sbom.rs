@@ -83,7 +83,7 @@ mod tests {
         for name in ["zstd", "io-uring", "tar", "crossbeam", "clap", "tracing", "unsnap-decode"] {
             assert!(has(name), "{name}");
         }
-        assert!(!has("criterion") && !has("tempfile") && !has("unsnap-xtask"));
+        assert!(!has("criterion") && !has("proptest") && !has("unsnap-xtask"));
         for component in components {
             assert!(component["licenses"].is_array(), "{component}");
         }

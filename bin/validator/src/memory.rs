@@ -206,7 +206,8 @@ impl Memory {
     /// No other state could be made, and the validator cannot do without one: the one that was withdrawn
     /// stays. Returns its slot.
     pub fn restore(&mut self, places: &Places, learned: &mut Learned) -> Option<u64> {
-        let name = |slot| self.name(slot);
+        let pairs: Vec<Pair> = self.pairs().collect();
+        let name = |slot| StateName::of_slot(slot, pairs.iter().cloned());
         let slot = match self.attempts.restore_withdrawn(&Syscalls::default(), places, name) {
             Ok(slot) => slot?,
             Err(error) => {

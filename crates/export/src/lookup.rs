@@ -235,7 +235,8 @@ impl Opened<'_> {
             }
             Self::Server(address, options) => {
                 let address = address.below(&facts.path);
-                Ok(PartSource::Server(Box::new(RemoteParts::new(address, (*options).clone()))))
+                let parts = RemoteParts::new(address, (*options).clone());
+                Ok(PartSource::Server(Box::new(parts.with_length(facts.bytes))))
             }
         }
     }

@@ -98,6 +98,14 @@ impl Work<'_> {
                     let prepared = self.unpack_or_reuse(places, site, &pair, &mut bad);
                     (pair, prepared)
                 }
+                // Each of its servers has failed, and the archive is out of the choice.
+                Err(error)
+                    if self.request.offered.is_optional && error.family() != Family::Cancelled =>
+                {
+                    tracing::warn!(%error, "an archive on servers is left out");
+                    offer_failed = Some(error);
+                    continue;
+                }
                 Err(error) => (pair, Err(error)),
             };
             match result {

@@ -205,7 +205,9 @@ pub fn give_back_shadow(
         let shadow = accounts.join(SHADOW_DIRECTORY);
         match move_aside(calls, &shadow, accounts) {
             // A rename takes space on XFS, and there may be none.
-            Err(error) if error.errno() == Some(Errno::NOSPC) => empty_shadow(calls, &shadow)?,
+            Err(error) if matches!(error.errno(), Some(Errno::NOSPC | Errno::DQUOT)) => {
+                empty_shadow(calls, &shadow)?;
+            }
             moved => removal.extend(moved?),
         }
     }

@@ -22,6 +22,9 @@ const CANCEL_CHECK: Duration = Duration::from_millis(100);
 /// Bytes that [`RemoteParts::read_whole`] asks for at first: most small files.
 const FIRST_BYTES: u64 = 64 << 10;
 
+/// Bytes that are received at once. A guess.
+const STEP_BYTES: usize = 256 << 10;
+
 /// A file on a server, of which parts are read. Nothing is asked before the first part.
 pub struct RemoteParts {
     address: Address,
@@ -31,12 +34,22 @@ pub struct RemoteParts {
     /// A connection that is between two bodies.
     connection: Option<Connection>,
     requests: u64,
+    /// Length that the file must have, if that is known.
+    expected_bytes: Option<u64>,
 }
 
 impl RemoteParts {
     /// Returns the file at an address.
     pub fn new(address: Address, options: FetchOptions) -> Self {
-        Self { address, options, found: None, connection: None, requests: 0 }
+        let (found, connection) = (None, None);
+        Self { address, options, found, connection, requests: 0, expected_bytes: None }
+    }
+
+    /// Refuses a file of another length ([`FetchError::Protocol`]).
+    #[must_use]
+    pub fn with_length(mut self, bytes: u64) -> Self {
+        self.expected_bytes = Some(bytes);
+        self
     }
 
     /// Returns the number of requests so far, redirects not counted.
@@ -142,6 +155,11 @@ impl RemoteParts {
             let Answered { site, body, connection, .. } =
                 answered(&self.address, &self.options, asked, cancelled)?;
             let body = checked(body, &site.address, range)?;
+            let found = body.identity.bytes;
+            if let Some(expected) = self.expected_bytes.filter(|expected| *expected != found) {
+                let reason = format!("it has {found} bytes, and should have {expected}");
+                return Err(FetchError::Protocol { address: site.address, reason });
+            }
             self.found = Some((site, body.identity.clone()));
             return Ok((connection, body));
         };
@@ -165,10 +183,14 @@ impl RemoteParts {
         bytes: usize,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<u8>, FetchError> {
-        let (mut read, mut filled) = (vec![0; bytes], 0);
-        while filled < bytes {
+        let mut read = Vec::new();
+        while read.len() < bytes {
+            // Memory for what comes, and not for what a server promises.
+            let filled = read.len();
+            read.resize((filled + STEP_BYTES).min(bytes), 0);
             let (into, at) = (&mut read[filled..], first + filled as u64);
-            filled += connection.receive(into, at, &self.options.patience, cancelled)?;
+            let count = connection.receive(into, at, &self.options.patience, cancelled)?;
+            read.truncate(filled + count);
         }
         Ok(read)
     }

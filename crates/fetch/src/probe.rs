@@ -1,6 +1,9 @@
 //! What a server can do, found by asking it for little.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Address, FetchError, FetchOptions, Identity, Remote,
@@ -70,12 +73,13 @@ impl Remote {
         let end = total.min(head_bytes.saturating_add(bytes));
         if has_ranges {
             let mut other = connect(&site, cancelled)?;
-            probe.end_answered_in = Some(ask(&site, &mut other, total - 1, total, cancelled)?);
+            probe.end_answered_in =
+                Some(ask(&site, &body.identity, &mut other, total - 1..total, cancelled)?);
             if end > head_bytes {
                 if !body.keeps {
                     connection = connect(&site, cancelled)?;
                 }
-                ask(&site, &mut connection, head_bytes, end, cancelled)?;
+                ask(&site, &body.identity, &mut connection, head_bytes..end, cancelled)?;
             }
         }
         let started = Instant::now();
@@ -90,22 +94,24 @@ pub(crate) fn connect(site: &Site, cancelled: &dyn Fn() -> bool) -> Result<Conne
     Connection::open(&site.address, &site.route, &site.tls, &site.patience, cancelled)
 }
 
-/// Asks for a range. Returns the time to the head of the answer.
+/// Asks for a range of the archive that was there before. Returns the time to the head of the answer.
 pub(crate) fn ask(
     site: &Site,
+    identity: &Identity,
     connection: &mut Connection,
-    first: u64,
-    end: u64,
+    Range { start: first, end }: Range<u64>,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Duration, FetchError> {
     let Site { address, headers, route, patience, .. } = site;
     let range = (first, Some(end - 1));
-    let request = head::request(address, range, None, headers, route.proxy.as_ref());
+    let etag = identity.etag.as_deref();
+    let request = head::request(address, range, etag, headers, route.proxy.as_ref());
     let started = Instant::now();
     let head = connection.ask(&request, patience, cancelled)?;
     let took = started.elapsed();
     let body = Body::of(head, address, first, range.1)?;
-    if body.first == first {
+    identity.hold(&body.identity, address)?;
+    if body.first == first && body.bytes == end - first {
         return Ok(took);
     }
     let reason = "the server does not answer ranges any more".to_owned();

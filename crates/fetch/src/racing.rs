@@ -255,7 +255,7 @@ fn run(
         if !body.keeps {
             connection = connect(&site, &over)?;
         }
-        ask(&site, &mut connection, head_bytes as u64, most, &over)?;
+        ask(&site, &body.identity, &mut connection, head_bytes as u64..most, &over)?;
     }
     let more = usize::try_from(most).unwrap_or(usize::MAX) - head_bytes;
     field.received(index, head_bytes as u64, more == 0);

@@ -106,7 +106,9 @@ impl Remote {
 
     /// Goes on with an archive whose first bytes have been received.
     pub(crate) fn go_on(begun: Begun, options: &FetchOptions) -> Result<Self, FetchError> {
-        let Begun { site, identity, has_ranges, early, connection } = begun;
+        let Begun { mut site, identity, has_ranges, early, connection } = begun;
+        // A race has less patience, or more.
+        site.patience = options.patience;
         let shared = Arc::default();
         let site = Arc::new(site);
         let remote = Self { site, identity, has_ranges, headroom_bytes: 0, shared, early };
@@ -192,7 +194,7 @@ impl Remote {
         let head_bytes = self.site.head.len() as u64;
         let total = self.identity.bytes;
         let at = at.min(total);
-        let is_behind = self.has_ranges && at > head_bytes;
+        let is_behind = self.has_ranges && at > head_bytes + self.early.len() as u64;
         let early = if is_behind { Vec::new() } else { std::mem::take(&mut self.early) };
         let begin =
             if is_behind { at - at % PAGE_BYTES as u64 } else { head_bytes + early.len() as u64 };

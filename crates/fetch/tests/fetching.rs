@@ -587,7 +587,8 @@ fn the_fastest_server_wins_and_its_bytes_are_kept() {
         let (raced, entrants) = race(&[&slow, &gone, &fast], contest).unwrap();
         assert_eq!(raced.winner, 2);
         assert!(raced.rates[2].is_some() && raced.rates[1].is_none(), "{:?}", raced.rates);
-        assert_eq!(raced.failed, [false, true, false]);
+        // The race may be over before the other one has answered.
+        assert!(!raced.failed[0] && !raced.failed[2]);
         let remote = Remote::open_raced(raced.start, &entrants[2].options).unwrap();
         assert_eq!(remote.head(), &bytes[..HEAD]);
         let pool = pool(256 << 10);

@@ -77,12 +77,15 @@ impl Peers {
             match look.map(|look| look.map(|look| named(&peer, look))) {
                 Some(Ok(Some(answer))) => answers.push(answer),
                 Some(Ok(None)) => tracing::warn!(%peer, "what it sends has no snapshot's name"),
+                // It had too little time: the caller has not cancelled.
+                None | Some(Err(FetchError::Cancelled)) => {
+                    tracing::info!(%peer, ?kind, "a peer does not answer in time");
+                }
                 Some(Err(error)) => {
                     // Many have no incremental archive at some time.
                     tracing::info!(%peer, ?kind, %error, "a peer does not send it");
                     first_error.get_or_insert(error);
                 }
-                None => tracing::info!(%peer, ?kind, "a peer does not answer"),
             }
         }
         let named_any = !answers.is_empty();

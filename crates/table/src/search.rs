@@ -19,7 +19,7 @@ use parquet::{
     file::{
         metadata::{
             ColumnChunkMask, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder,
-            page_index::RowGroupPageIndex,
+            RowGroupMetaData, page_index::RowGroupPageIndex,
         },
         page_index::{column_index::ColumnIndexMetaData, offset_index::PageLocation},
         serialized_reader::SerializedPageReader,
@@ -43,6 +43,9 @@ const FOOTER_BYTES_MAX: u64 = 256 << 20;
 
 /// Size of the pages that are read together, from which on no further row group is added.
 const BATCH_BYTES: u64 = 32 << 20;
+
+/// Most rows of a row group. A guess: thirty times what an export writes.
+const ROW_GROUP_ROWS_MAX: u64 = 1 << 24;
 
 /// Most rounds of reading the footer: its length, itself, the page index.
 const FOOTER_READS_MAX: usize = 8;
@@ -89,6 +92,10 @@ pub fn search<P: Parts>(
 ) -> Result<Searched, P::Error> {
     let file = metadata(parts)?;
     check_columns(schema, &file)?;
+    let rows = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+    if file.row_groups().iter().any(|group| rows(group) > ROW_GROUP_ROWS_MAX) {
+        return Err(bad("a row group claims to have millions of rows").into());
+    }
     let columns = schema.columns.iter().take_while(|column| with_data || column.kind != Kind::Data);
     let columns: Vec<&Column> = columns.collect();
     let mut searched = Searched { row_groups: file.num_row_groups() as u64, ..Searched::default() };

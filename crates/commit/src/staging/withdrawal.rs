@@ -9,7 +9,7 @@ use rustix::{
 use unsnap_ring::Syscalls;
 
 use super::{
-    files::empty,
+    files::{empty, names_directory},
     names::{DIRECTORY_MODE, MARKS},
     place::{Place, Publication},
 };
@@ -26,8 +26,12 @@ impl Place {
                 // If the staging directory still has its name, nothing was renamed.
                 match calls.lstatat(from, &*self.staging_name) {
                     Ok(_) => Ok(()),
-                    Err(_) => calls
-                        .renameat(&self.holder, &**name, from, &*self.staging_name)
+                    // What has the final name may be another's.
+                    Err(_) => names_directory(calls, &self.holder, name, &self.staging)
+                        .and_then(|is_ours| if is_ours { Ok(()) } else { Err(Errno::NOENT) })
+                        .and_then(|()| {
+                            calls.renameat(&self.holder, &**name, from, &*self.staging_name)
+                        })
                         .inspect_err(|_| strip(calls, &self.staging, &self.path))
                         .and_then(|()| {
                             let mode = Mode::from_raw_mode(DIRECTORY_MODE);

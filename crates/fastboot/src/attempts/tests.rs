@@ -240,11 +240,11 @@ fn only_suspects_lose_their_marks_in_place_and_beside() {
     let exist = || marks.clone().map(|mark| mark.exists());
     assert_eq!(exist(), [false, true, false, true]);
     // It is taken back only where nothing else is left, and only for what was withdrawn.
-    let restore = |attempts: &Attempts| attempts.restore_withdrawn(&calls, &places, state);
-    assert_eq!(restore(&attempts).unwrap(), None, "there is another state");
+    let restore = |attempts: &mut Attempts| attempts.restore_withdrawn(&calls, &places, state);
+    assert_eq!(restore(&mut attempts).unwrap(), None, "there is another state");
     fs::remove_file(&marks[1]).unwrap();
-    assert_eq!(restore(&Attempts::default()).unwrap(), None);
-    assert_eq!(restore(&attempts).unwrap(), Some(7));
+    assert_eq!(restore(&mut Attempts::default()).unwrap(), None);
+    assert_eq!(restore(&mut attempts).unwrap(), Some(7));
     assert_eq!(exist(), [true, false, false, true]);
     assert_eq!(fs::read(&marks[0]).unwrap(), b"3.0.0");
 }

@@ -49,7 +49,7 @@ impl Attempts {
     /// validator that takes nothing but states, or has no room to unpack archives, does not start without
     /// one. Returns its slot. Refused while a validator is running.
     pub fn restore_withdrawn(
-        &self,
+        &mut self,
         calls: &Syscalls,
         places: &Places,
         name: impl Fn(u64) -> StateName,
@@ -61,7 +61,10 @@ impl Attempts {
         states.sort_by_key(|(slot, _)| std::cmp::Reverse(*slot));
         let _lock = LedgerLock::take(&places.ledger)?;
         for (slot, directory) in states {
-            if self.is_suspect(&name(slot)) && show_mark(calls, &directory)? {
+            let state = name(slot);
+            if self.is_suspect(&state) && show_mark(calls, &directory)? {
+                let restored = self.suspects.iter_mut().filter(|one| one.state.may_be(&state));
+                restored.for_each(|suspect| suspect.withdrawn = false);
                 return Ok(Some(slot));
             }
         }
