@@ -146,15 +146,18 @@ fn a_run_begins_anew_when_a_peer_breaks_or_becomes_slow() {
         _ => Some(Fault::Status("404 Not Found")),
     };
     let drips = |number| (number > 0).then_some(Fault::Drip(17 << 20));
-    for ((loses, wins), words) in
-        [(rivals(1, gone), "404 Not Found"), (rivals(1, drips), "takes less time")]
-    {
+    // Of one that drips, the reader may tire before another one is measured.
+    for ((loses, wins), reasons) in [
+        (rivals(1, gone), &["404 Not Found"][..]),
+        (rivals(1, drips), &["takes less time", "bytes came within"]),
+    ] {
         let output = site.place().join("output");
         let first = serve(&[&full], Personality::agave(), wins);
         let second = serve(&[&full], Personality::agave(), loses);
         let outcome = run(&mut unpack(&[first.peer(), second.peer()], &output)).assert_code(0);
         assert!(outcome.stderr.contains("beginning anew"), "{}", outcome.stderr);
-        assert!(outcome.stderr.contains(words), "{}", outcome.stderr);
+        let told = &outcome.stderr;
+        assert!(reasons.iter().any(|reason| told.contains(reason)), "{told}");
         let archive = outcome.json()["archive"].clone();
         assert_eq!(archive, second.url(&format!("/{}", name(&full))));
         assert_unpacked(&full, &output);
