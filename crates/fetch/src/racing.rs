@@ -60,6 +60,14 @@ pub struct HeadStart {
     contest: Contest,
 }
 
+impl HeadStart {
+    /// Returns the number of other servers to which the run can go if the winner becomes slow: those that
+    /// had sent their first bytes when the race ended.
+    pub fn rivals(&self) -> usize {
+        self.rivals.len()
+    }
+}
+
 /// What the runners share.
 struct Field {
     race: Mutex<Race>,
